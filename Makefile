@@ -1,0 +1,65 @@
+# The project's commands; `make` alone lists them. What a test needs is set up by scripts/services.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL: # cargo is parallel by itself
+
+# A test that needs a server has the server's name in its own.
+without_servers := not test(/postgres|pgbouncer|mysql|mariadb|rabbitmq/)
+skip_servers := $(addprefix --skip ,postgres pgbouncer mysql mariadb rabbitmq)
+
+heading = @printf '\n\033[1m▸ %s\033[0m\n' '$(1)'
+server_urls = eval "$$(scripts/services urls)"
+
+# $(call run_tests,nextest arguments,cargo test arguments): building nextest takes longer than it
+# saves on a machine that lacks it.
+run_tests = if cargo nextest --version >/dev/null 2>&1; \
+	then cargo nextest run --workspace $(1); \
+	else cargo test --workspace --tests $(2); fi
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and SQLite; no servers
+	$(call heading,Tests without servers)
+	@$(call run_tests,-E '$(without_servers)',-- $(skip_servers))
+
+.PHONY: test
+# A test that finds no URL is then a failure, not a skip.
+test: export POSTRIDER_REQUIRE_SERVERS := 1
+test: services lint doc ## everything, against real servers, which it starts or installs
+	$(call heading,Tests)
+	@$(server_urls); $(call run_tests)
+	$(call heading,Bench smoke)
+	@$(server_urls); cargo run --release -p postrider-bench -- --smoke
+
+.PHONY: bench
+bench: export POSTRIDER_REQUIRE_SERVERS := 1
+bench: services ## the figures
+	$(call heading,Bench)
+	@$(server_urls); cargo run --release -p postrider-bench
+
+.PHONY: services
+services: ## start the servers of the tests
+	$(call heading,Servers)
+	@scripts/services start
+
+.PHONY: services-stop
+services-stop: ## stop those it started
+	@scripts/services stop
+
+.PHONY: lint
+lint:
+	$(call heading,Format)
+	@cargo fmt --check
+	$(call heading,Lints)
+	@cargo clippy --workspace --all-targets -- -D warnings
+
+.PHONY: doc
+doc:
+	$(call heading,Docs)
+	@RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
+	$(call heading,Doc tests)
+	@cargo test --doc --workspace

@@ -1,0 +1,193 @@
+-- Events, their deliveries and their history. Why the tables are cut this way: docs/decisions/0001-tables-and-tokens.md.
+-- Text that is compared (ids, topics, keys, consumers, lanes) is collated "C": byte for byte, and cheap to index.
+
+CREATE TABLE postrider_event (
+    seq              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_id         text COLLATE "C" NOT NULL UNIQUE
+                     CONSTRAINT event_id_has_1_to_64_characters CHECK (char_length(event_id) BETWEEN 1 AND 64),
+    topic            text COLLATE "C" NOT NULL
+                     CONSTRAINT topic_is_1_to_128_of_letters_digits_dot_underscore_dash CHECK (topic ~ '^[A-Za-z0-9._-]{1,128}$'),
+    -- Text, not jsonb: nothing is renumbered or reordered, every string survives, and the commit is cheaper.
+    payload          text NOT NULL
+                     CONSTRAINT payload_has_1_mib_at_most CHECK (octet_length(payload) <= 1048576),
+    payload_type     text NOT NULL DEFAULT 'application/json'
+                     CONSTRAINT payload_type_has_1_to_128_characters CHECK (char_length(payload_type) BETWEEN 1 AND 128),
+    payload_encoding text
+                     CONSTRAINT payload_encoding_is_base64_or_null CHECK (payload_encoding = 'base64'),
+    event_key        text COLLATE "C"
+                     CONSTRAINT event_key_has_1_to_256_characters CHECK (char_length(event_key) BETWEEN 1 AND 256),
+    trace_id         text COLLATE "C",
+    span_id          text COLLATE "C",
+    parent_event_id  text COLLATE "C",
+    aggregate_type   text COLLATE "C",
+    aggregate_id     text COLLATE "C",
+    tenant_id        text COLLATE "C",
+    store_id         text COLLATE "C",
+    initiator        text NOT NULL DEFAULT '{"service":"sql"}',
+    metadata         text
+                     CONSTRAINT metadata_has_16_kib_at_most CHECK (octet_length(metadata) <= 16384),
+    occurred_at      timestamptz NOT NULL DEFAULT now(),
+    expire_at        timestamptz,
+    deliver_at       timestamptz,
+    max_attempts     smallint
+                     CONSTRAINT max_attempts_is_1_to_10000 CHECK (max_attempts BETWEEN 1 AND 10000),
+    exchange         text,
+    routing_key      text,
+    created_at       timestamptz NOT NULL DEFAULT now(),
+    -- The one column that changes: NEW (plain INSERT, not seen by the router), ROUTED, UNHEARD.
+    routing          text NOT NULL DEFAULT 'NEW'
+                     CONSTRAINT routing_is_new_routed_or_unheard CHECK (routing IN ('NEW', 'ROUTED', 'UNHEARD'))
+);
+
+-- What the router looks for. Both are empty nearly always, so producers do not pay for them.
+CREATE INDEX postrider_event_new ON postrider_event (seq) WHERE routing = 'NEW';
+CREATE INDEX postrider_event_unheard ON postrider_event (topic, seq) WHERE routing = 'UNHEARD';
+
+CREATE TABLE postrider_delivery (
+    id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_seq    bigint NOT NULL,
+    due_at       timestamptz NOT NULL,
+    -- A claim writes these five and nothing else. None may ever be in an index or in the predicate of one, or
+    -- claims stop being HOT updates.
+    token        bigint,
+    lock_time    timestamptz,
+    lock_until   timestamptz,
+    attempts     smallint NOT NULL DEFAULT 0,
+    lock_owner   text,
+    shard        smallint NOT NULL,
+    -- Given up, or waiting behind one of its key that is: out of the claim's sight.
+    dead         boolean NOT NULL DEFAULT false,
+    held         boolean NOT NULL DEFAULT false,
+    lane         text COLLATE "C" NOT NULL,
+    target       text COLLATE "C" NOT NULL DEFAULT '',
+    event_key    text COLLATE "C",
+    max_attempts smallint,
+    last_error   text,
+    UNIQUE (event_seq, lane, target)
+-- Room for the leased version of each row on its own page.
+) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+
+-- The claim's indexes: in the order in which it takes them, so that it never sorts.
+CREATE INDEX postrider_delivery_due ON postrider_delivery (lane, due_at, id)
+    WHERE event_key IS NULL AND NOT dead AND NOT held;
+CREATE INDEX postrider_delivery_due_keyed ON postrider_delivery (lane, due_at, id)
+    WHERE event_key IS NOT NULL AND NOT dead AND NOT held;
+-- A key's deliveries in order.
+CREATE INDEX postrider_delivery_key ON postrider_delivery (lane, event_key, event_seq) WHERE event_key IS NOT NULL;
+CREATE INDEX postrider_delivery_dead ON postrider_delivery (lane, id) WHERE dead;
+CREATE INDEX postrider_delivery_held ON postrider_delivery (lane, event_key) WHERE held;
+
+CREATE TABLE postrider_subscription (
+    topic       text COLLATE "C" NOT NULL
+                CONSTRAINT topic_is_a_name_or_star CHECK (topic = '*' OR topic ~ '^[A-Za-z0-9._-]{1,128}$'),
+    consumer    text COLLATE "C" NOT NULL
+                CONSTRAINT consumer_is_a_name CHECK (consumer ~ '^[A-Za-z0-9._-]{1,128}$'),
+    enabled     boolean NOT NULL DEFAULT true,
+    -- An operator took it away; without the row a restart of the consumer would bring it back.
+    removed     boolean NOT NULL DEFAULT false,
+    sort_order  integer NOT NULL DEFAULT 0,
+    description text,
+    via         text NOT NULL DEFAULT 'pull'
+                CONSTRAINT via_is_known CHECK (via IN ('local', 'pull', 'webhook', 'rabbitmq', 'external')),
+    endpoint    text,
+    exchange    text,
+    routing_key text,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    updated_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (topic, consumer)
+);
+
+CREATE TABLE postrider_consumption (
+    event_seq   bigint NOT NULL,
+    consumer    text COLLATE "C" NOT NULL,
+    attempt     integer NOT NULL,
+    success     boolean,
+    will_retry  boolean NOT NULL DEFAULT false,
+    consumed_at timestamptz,
+    error       text,
+    code        text,
+    callback_id text COLLATE "C",
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (event_seq, consumer, attempt)
+);
+
+CREATE TABLE postrider_inbox (
+    consumer        text COLLATE "C" NOT NULL,
+    -- Not a reference: the event may live in another database.
+    event_id        text COLLATE "C" NOT NULL,
+    topic           text COLLATE "C" NOT NULL,
+    tenant_id       text COLLATE "C",
+    idempotency_key text COLLATE "C",
+    result          text,
+    received_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, event_id)
+);
+CREATE INDEX postrider_inbox_received ON postrider_inbox (received_at);
+
+CREATE TABLE postrider_idempotency (
+    scope       text COLLATE "C" NOT NULL,
+    key         text COLLATE "C" NOT NULL,
+    fingerprint bytea NOT NULL,
+    status      text NOT NULL
+                CONSTRAINT status_is_known CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
+    token       bigint NOT NULL,
+    lock_until  timestamptz NOT NULL,
+    result      text,
+    error       text,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    updated_at  timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (scope, key)
+);
+CREATE INDEX postrider_idempotency_updated ON postrider_idempotency (updated_at);
+
+CREATE TABLE postrider_lease (
+    name       text COLLATE "C" PRIMARY KEY,
+    owner      text NOT NULL,
+    token      bigint NOT NULL,
+    lock_time  timestamptz NOT NULL,
+    lock_until timestamptz NOT NULL
+);
+
+-- The classic outbox row, for people and scripts. For looking things up by event or aggregate, not for lists by status.
+CREATE VIEW postrider_outbox AS
+SELECT e.event_id, e.topic, e.aggregate_type, e.aggregate_id,
+       CASE WHEN d.dead THEN 'DEAD'
+            WHEN d.failed THEN 'FAILED'
+            WHEN d.leased THEN 'PROCESSING'
+            WHEN d.waiting OR e.routing <> 'ROUTED' THEN 'NEW'
+            ELSE 'SENT' END AS status,
+       coalesce(d.retry_count, 0) AS retry_count,
+       coalesce(e.max_attempts, 10) AS max_retry_count,
+       d.next_retry_at, d.lock_owner, d.lock_time, d.lock_until, d.shard, d.last_error,
+       e.created_at,
+       greatest(e.created_at, d.lock_time, c.last_at) AS updated_at,
+       c.sent_at
+FROM postrider_event e
+LEFT JOIN LATERAL (
+    SELECT true AS waiting,
+           bool_or(dead) AS dead,
+           bool_or(token IS NULL AND attempts > 0 AND NOT dead) AS failed,
+           bool_or(token IS NOT NULL) AS leased,
+           max(CASE WHEN token IS NULL THEN attempts ELSE attempts - 1 END) AS retry_count,
+           min(due_at) FILTER (WHERE NOT dead AND token IS NULL) AS next_retry_at,
+           max(lock_owner) AS lock_owner, max(lock_time) AS lock_time, max(lock_until) AS lock_until,
+           min(shard) AS shard, max(last_error) AS last_error
+    FROM postrider_delivery WHERE event_seq = e.seq HAVING count(*) > 0
+) d ON true
+LEFT JOIN LATERAL (
+    SELECT min(created_at) FILTER (WHERE success) AS sent_at, max(created_at) AS last_at
+    FROM postrider_consumption WHERE event_seq = e.seq
+) c ON true;
+
+-- What each consumer made of each event, one row for both. A delivery that nobody has touched is not in it.
+CREATE VIEW postrider_consume_log AS
+SELECT i.consumer, i.event_id, i.topic, i.tenant_id, 'SUCCESS' AS status,
+       coalesce(i.idempotency_key, i.event_id) AS idempotency_key, i.result, NULL::text AS error, i.received_at AS consumed_at
+FROM postrider_inbox i
+UNION ALL
+SELECT d.lane, e.event_id, e.topic, e.tenant_id,
+       CASE WHEN d.token IS NOT NULL THEN 'PROCESSING' ELSE 'FAILED' END,
+       e.event_id, NULL, d.last_error, NULL
+FROM postrider_delivery d JOIN postrider_event e ON e.seq = d.event_seq
+WHERE (d.token IS NOT NULL OR d.attempts > 0 OR d.dead)
+  AND NOT EXISTS (SELECT 1 FROM postrider_inbox i WHERE i.consumer = d.lane AND i.event_id = e.event_id);

@@ -1,0 +1,10 @@
+-- Removes those of the locked events that are finished, with their attempts. $1 event seqs. A statement of its own, so
+-- that it sees deliveries that were committed before the lock was had.
+WITH finished AS MATERIALIZED (
+    SELECT seq FROM postrider_event e
+    WHERE seq = ANY ($1) AND routing = 'ROUTED'
+      AND NOT EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq)
+), attempts AS (
+    DELETE FROM postrider_consumption WHERE event_seq = ANY (ARRAY(SELECT seq FROM finished))
+)
+DELETE FROM postrider_event WHERE seq = ANY (ARRAY(SELECT seq FROM finished))

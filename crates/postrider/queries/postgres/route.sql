@@ -1,0 +1,28 @@
+-- Writes the deliveries of events that route_lock.sql has taken, in the same transaction. $1: [{seq, shard}] as JSON.
+WITH input AS (
+    SELECT i.shard, e.seq, e.topic, e.event_key, e.deliver_at, e.max_attempts,
+           EXISTS (SELECT 1 FROM postrider_subscription s
+                   WHERE s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed) AS heard
+    FROM json_to_recordset($1) AS i (seq bigint, shard smallint)
+    JOIN postrider_event e ON e.seq = i.seq
+), delivered AS (
+    INSERT INTO postrider_delivery (event_seq, lane, shard, event_key, due_at, max_attempts)
+    SELECT DISTINCT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, e.shard, e.event_key,
+           coalesce(e.deliver_at, now()), e.max_attempts
+    FROM input e
+    JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed AND s.via <> 'external'
+    ORDER BY e.seq
+    -- A redrive may have made one before the event was routed.
+    ON CONFLICT (event_seq, lane, target) DO NOTHING
+), expected AS (
+    INSERT INTO postrider_consumption (event_seq, consumer, attempt)
+    SELECT DISTINCT e.seq, s.consumer, 0
+    FROM input e
+    JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed
+        AND s.via IN ('rabbitmq', 'external') AND s.consumer <> 'rabbitmq'
+    ON CONFLICT DO NOTHING
+), marked AS (
+    UPDATE postrider_event e SET routing = CASE WHEN i.heard THEN 'ROUTED' ELSE 'UNHEARD' END
+    FROM input i WHERE e.seq = i.seq
+)
+SELECT count(*) FILTER (WHERE heard), count(*) FILTER (WHERE NOT heard) FROM input

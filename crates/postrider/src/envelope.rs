@@ -1,0 +1,365 @@
+//! The envelope: what is known about an event beside its payload. It is stored once, never changed, and is the
+//! same on every store, over HTTP and on a broker.
+
+pub mod cloudevents;
+pub mod trace;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+
+use crate::error::{Error, Result};
+use crate::event::{Aggregate, EventId};
+use crate::limits;
+use crate::shard;
+
+/// The payload type where none is given.
+pub const JSON: &str = "application/json";
+
+/// An event as it is stored and sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// Unique in its store.
+    pub event_id: EventId,
+    /// What kind of fact this is.
+    pub topic: String,
+    /// Orders events: those of one key reach a consumer one after the other.
+    pub key: Option<String>,
+    /// The payload as the text it came as: nothing is renumbered or reordered.
+    pub payload: String,
+    /// The media type of the payload.
+    pub payload_type: String,
+    /// Whether the text is the payload itself, or its bytes as base64.
+    pub payload_encoding: Encoding,
+    /// The trace that this event belongs to.
+    pub trace_id: Option<String>,
+    /// The span that wrote it.
+    pub span_id: Option<String>,
+    /// The event that was being consumed when this one was written.
+    pub parent_event_id: Option<EventId>,
+    /// The thing the event is about.
+    pub aggregate: Option<Aggregate>,
+    /// Whose event it is, in a system of many tenants.
+    pub tenant_id: Option<String>,
+    /// Which store (shop, branch) it came from.
+    pub store_id: Option<String>,
+    /// Who caused it.
+    pub initiator: Initiator,
+    /// Anything else, as a JSON object.
+    pub metadata: Option<Box<str>>,
+    /// When the fact became true, by the clock of whoever says so.
+    pub occurred_at: OffsetDateTime,
+    /// After this it is no use to anyone.
+    pub expire_at: Option<OffsetDateTime>,
+    /// Not before this.
+    pub deliver_at: Option<OffsetDateTime>,
+    /// Attempts in all, where this event differs from its lane's policy.
+    pub max_attempts: Option<u32>,
+    /// The broker's exchange, where it is not the usual one.
+    pub exchange: Option<String>,
+    /// The broker's routing key, where it is not the topic.
+    pub routing_key: Option<String>,
+}
+
+/// How the payload is written as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Encoding {
+    /// The text is the payload.
+    #[default]
+    Plain,
+    /// The text is the payload's bytes in base64.
+    Base64,
+}
+
+/// Who or what caused an event.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Initiator {
+    /// The service that wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// What it was doing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// For whom.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// In answer to which request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_request_id: Option<String>,
+}
+
+impl Initiator {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Envelope {
+    /// An envelope with nothing but the necessary: everything else is empty.
+    pub fn new(
+        event_id: EventId,
+        topic: impl Into<String>,
+        payload: impl Into<String>,
+        occurred_at: OffsetDateTime,
+    ) -> Self {
+        Self {
+            event_id,
+            topic: topic.into(),
+            key: None,
+            payload: payload.into(),
+            payload_type: JSON.into(),
+            payload_encoding: Encoding::Plain,
+            trace_id: None,
+            span_id: None,
+            parent_event_id: None,
+            aggregate: None,
+            tenant_id: None,
+            store_id: None,
+            initiator: Initiator::default(),
+            metadata: None,
+            occurred_at: trim(occurred_at),
+            expire_at: None,
+            deliver_at: None,
+            max_attempts: None,
+            exchange: None,
+            routing_key: None,
+        }
+    }
+
+    /// Checks every limit. An envelope that passes can be stored by every store and comes back the same.
+    pub fn check(&self) -> Result<()> {
+        limits::name("topic", &self.topic)?;
+        limits::bytes("payload", &self.payload, limits::PAYLOAD_BYTES)?;
+        if self.is_json() {
+            limits::json_depth("payload", &self.payload)?;
+        }
+        limits::text("payloadType", &self.payload_type, limits::LABEL_CHARS)?;
+        let label = |field, value: &Option<String>, max| {
+            value
+                .as_ref()
+                .map_or(Ok(()), |text| limits::text(field, text, max))
+        };
+        label("key", &self.key, limits::KEY_CHARS)?;
+        label("traceId", &self.trace_id, limits::LABEL_CHARS)?;
+        label("spanId", &self.span_id, limits::LABEL_CHARS)?;
+        label("tenantId", &self.tenant_id, limits::LABEL_CHARS)?;
+        label("storeId", &self.store_id, limits::LABEL_CHARS)?;
+        if let Some(aggregate) = &self.aggregate {
+            limits::text("aggregateType", &aggregate.kind, limits::LABEL_CHARS)?;
+            limits::text("aggregateId", &aggregate.id, limits::LABEL_CHARS)?;
+        }
+        for (field, route) in [("exchange", &self.exchange), ("routingKey", &self.routing_key)] {
+            if let Some(route) = route {
+                limits::bytes(field, route, limits::ROUTE_BYTES)?;
+            }
+        }
+        limits::bytes("initiator", &self.initiator_json(), limits::INITIATOR_BYTES)?;
+        if let Some(metadata) = &self.metadata {
+            limits::bytes("metadata", metadata, limits::METADATA_BYTES)?;
+            limits::json_depth("metadata", metadata)?;
+            serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(metadata)
+                .map_err(|_| Error::invalid("metadata", "must be a JSON object".into()))?;
+        }
+        match self.max_attempts {
+            Some(n) if n == 0 || n > limits::MAX_ATTEMPTS_CEILING => Err(Error::invalid(
+                "maxAttempts",
+                format!("must be 1 to {}, is {n}", limits::MAX_ATTEMPTS_CEILING),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The shard of this event's deliveries.
+    pub fn shard(&self) -> u8 {
+        shard::shard_of(self.key.as_deref(), self.event_id.as_str())
+    }
+
+    /// Whether the payload is JSON, so that it can be shown and sent as such.
+    pub fn is_json(&self) -> bool {
+        let essence = self.payload_type.split(';').next().unwrap_or_default().trim();
+        self.payload_encoding == Encoding::Plain && (essence == JSON || essence.ends_with("+json"))
+    }
+
+    /// Whether the other envelope states the same fact: who wrote it when, and in which trace, may differ, as it
+    /// does when a callback comes twice.
+    pub fn same_content(&self, other: &Self) -> bool {
+        fn content(e: &Envelope) -> impl PartialEq + '_ {
+            (
+                (
+                    &e.topic,
+                    &e.key,
+                    &e.payload,
+                    &e.payload_type,
+                    e.payload_encoding,
+                    &e.aggregate,
+                ),
+                (&e.tenant_id, &e.store_id, &e.exchange, &e.routing_key),
+            )
+        }
+        content(self) == content(other)
+    }
+
+    /// The initiator as it is stored; empty text where nothing is known.
+    pub(crate) fn initiator_json(&self) -> String {
+        if self.initiator.is_empty() {
+            return String::new();
+        }
+        serde_json::to_string(&self.initiator).unwrap_or_default()
+    }
+}
+
+/// Times are UTC to the millisecond, the finest that every store keeps.
+pub(crate) fn trim(time: OffsetDateTime) -> OffsetDateTime {
+    let utc = time.to_offset(time::UtcOffset::UTC);
+    utc.replace_millisecond(utc.millisecond()).unwrap_or(utc)
+}
+
+/// The envelope as JSON, in the names of the HTTP API.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    event_id: String,
+    topic: String,
+    payload: Box<RawValue>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload_encoding: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    span_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent_event_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Initiator::is_empty")]
+    initiator: Initiator,
+    #[serde(with = "time::serde::rfc3339")]
+    occurred_at: OffsetDateTime,
+    #[serde(
+        default,
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    expire_at: Option<OffsetDateTime>,
+    #[serde(
+        default,
+        with = "time::serde::rfc3339::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    deliver_at: Option<OffsetDateTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    store_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aggregate_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    aggregate_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    exchange: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    routing_key: Option<String>,
+}
+
+impl Serialize for Envelope {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        use serde::ser::Error as _;
+        let raw = |text: String| RawValue::from_string(text).map_err(S::Error::custom);
+        Wire {
+            event_id: self.event_id.to_string(),
+            topic: self.topic.clone(),
+            // A payload that calls itself JSON but is not (plain SQL is not checked) travels as a string.
+            payload: match self
+                .is_json()
+                .then(|| RawValue::from_string(self.payload.clone()))
+            {
+                Some(Ok(json)) => json,
+                _ => raw(serde_json::to_string(&self.payload).map_err(S::Error::custom)?)?,
+            },
+            payload_type: Some(self.payload_type.clone()),
+            payload_encoding: (self.payload_encoding == Encoding::Base64).then(|| "base64".into()),
+            trace_id: self.trace_id.clone(),
+            span_id: self.span_id.clone(),
+            parent_event_id: self.parent_event_id.as_ref().map(ToString::to_string),
+            initiator: self.initiator.clone(),
+            occurred_at: self.occurred_at,
+            expire_at: self.expire_at,
+            deliver_at: self.deliver_at,
+            key: self.key.clone(),
+            tenant_id: self.tenant_id.clone(),
+            store_id: self.store_id.clone(),
+            aggregate_type: self.aggregate.as_ref().map(|a| a.kind.clone()),
+            aggregate_id: self.aggregate.as_ref().map(|a| a.id.clone()),
+            metadata: self.metadata.as_ref().map(|m| raw(m.to_string())).transpose()?,
+            max_attempts: self.max_attempts,
+            exchange: self.exchange.clone(),
+            routing_key: self.routing_key.clone(),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Envelope {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let wire = Wire::deserialize(deserializer)?;
+        let payload_type = wire.payload_type.unwrap_or_else(|| JSON.into());
+        let payload_encoding = match wire.payload_encoding.as_deref() {
+            None => Encoding::Plain,
+            Some("base64") => Encoding::Base64,
+            Some(other) => {
+                return Err(D::Error::custom(format!(
+                    "payloadEncoding must be \"base64\" or absent, not {other:?}"
+                )));
+            }
+        };
+        let mut envelope = Self {
+            event_id: EventId::new(wire.event_id).map_err(D::Error::custom)?,
+            topic: wire.topic,
+            key: wire.key,
+            payload: String::new(),
+            payload_type,
+            payload_encoding,
+            trace_id: wire.trace_id,
+            span_id: wire.span_id,
+            parent_event_id: wire
+                .parent_event_id
+                .map(EventId::new)
+                .transpose()
+                .map_err(D::Error::custom)?,
+            aggregate: match (wire.aggregate_type, wire.aggregate_id) {
+                (None, None) => None,
+                (Some(kind), Some(id)) => Some(Aggregate { kind, id }),
+                _ => return Err(D::Error::custom("aggregateType and aggregateId go together")),
+            },
+            tenant_id: wire.tenant_id,
+            store_id: wire.store_id,
+            initiator: wire.initiator,
+            metadata: wire.metadata.map(|m| m.get().into()),
+            occurred_at: trim(wire.occurred_at),
+            expire_at: wire.expire_at.map(trim),
+            deliver_at: wire.deliver_at.map(trim),
+            max_attempts: wire.max_attempts,
+            exchange: wire.exchange,
+            routing_key: wire.routing_key,
+        };
+        envelope.payload = if envelope.is_json() {
+            wire.payload.get().into()
+        } else {
+            serde_json::from_str(wire.payload.get())
+                .map_err(|_| D::Error::custom("payload must be a string where payloadType is not JSON"))?
+        };
+        Ok(envelope)
+    }
+}
+
+#[cfg(test)]
+mod tests;

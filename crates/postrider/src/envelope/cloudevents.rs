@@ -1,0 +1,193 @@
+//! CloudEvents 1.0, structured JSON: the envelope in words that other systems know.
+//!
+//! `id` is the event id, `type` the topic, `source` the initiating service (`/` where unknown), `subject` the
+//! aggregate as `type/id`, `time` when it occurred. What CloudEvents has no word for travels as extension
+//! attributes, whose names may hold lower-case letters and digits only.
+
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::trace::TraceContext;
+use super::{Encoding, Envelope, JSON};
+use crate::error::{Error, Result};
+use crate::event::{Aggregate, EventId};
+
+/// The media type of a structured event.
+pub const STRUCTURED: &str = "application/cloudevents+json";
+
+/// The envelope as one structured CloudEvent.
+pub fn to_structured(envelope: &Envelope) -> Result<String> {
+    let mut event = Map::new();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            event.insert(name.into(), Value::String(value));
+        }
+    };
+    let time = |time: OffsetDateTime| time.format(&Rfc3339).ok();
+    put("specversion", Some("1.0".into()));
+    put("id", Some(envelope.event_id.to_string()));
+    put("type", Some(envelope.topic.clone()));
+    put(
+        "source",
+        Some(envelope.initiator.service.clone().unwrap_or_else(|| "/".into())),
+    );
+    put(
+        "subject",
+        envelope
+            .aggregate
+            .as_ref()
+            .map(|a| format!("{}/{}", a.kind, a.id)),
+    );
+    put("time", time(envelope.occurred_at));
+    put("datacontenttype", Some(envelope.payload_type.clone()));
+    put("traceparent", traceparent(envelope));
+    put("traceid", envelope.trace_id.clone());
+    put("spanid", envelope.span_id.clone());
+    put(
+        "parentid",
+        envelope.parent_event_id.as_ref().map(ToString::to_string),
+    );
+    put("partitionkey", envelope.key.clone());
+    put("tenantid", envelope.tenant_id.clone());
+    put("storeid", envelope.store_id.clone());
+    put("operation", envelope.initiator.operation.clone());
+    put("userid", envelope.initiator.user_id.clone());
+    put("requestid", envelope.initiator.client_request_id.clone());
+    put("expiretime", envelope.expire_at.and_then(time));
+    put("delivertime", envelope.deliver_at.and_then(time));
+    put("maxattempts", envelope.max_attempts.map(|n| n.to_string()));
+    put("exchange", envelope.exchange.clone());
+    put("routingkey", envelope.routing_key.clone());
+    put("metadata", envelope.metadata.as_ref().map(ToString::to_string));
+    let mut text = serde_json::to_string(&event).map_err(Error::Encode)?;
+    // The payload is spliced in as it is: parsing it would renumber what it holds.
+    let is_json =
+        envelope.is_json() && serde_json::from_str::<serde::de::IgnoredAny>(&envelope.payload).is_ok();
+    let (name, data) = match (envelope.payload_encoding, is_json) {
+        (Encoding::Base64, _) => (
+            "data_base64",
+            serde_json::to_string(&envelope.payload).map_err(Error::Encode)?,
+        ),
+        (Encoding::Plain, true) => ("data", envelope.payload.clone()),
+        (Encoding::Plain, false) => (
+            "data",
+            serde_json::to_string(&envelope.payload).map_err(Error::Encode)?,
+        ),
+    };
+    text.pop();
+    Ok(format!("{text},\"{name}\":{data}}}"))
+}
+
+/// Reads a structured CloudEvent. `now` stands in where it does not say when it occurred.
+pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
+    let unreadable =
+        |e: serde_json::Error| Error::invalid("body", format!("is no structured CloudEvent: {e}"));
+    crate::limits::json_depth("body", json)?;
+    let mut event: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>> =
+        serde_json::from_str(json).map_err(unreadable)?;
+    let data = event.remove("data");
+    let data_base64 = event.remove("data_base64");
+    let mut attributes = std::collections::BTreeMap::new();
+    for (name, raw) in event {
+        attributes.insert(name, attribute(raw.get()));
+    }
+    let mut take = |name: &str| attributes.remove(name).flatten();
+
+    match take("specversion").as_deref() {
+        Some("1.0") => {}
+        other => {
+            return Err(Error::invalid(
+                "specversion",
+                format!("must be \"1.0\", is {other:?}"),
+            ));
+        }
+    }
+    let required = |field: &'static str, value: Option<String>| {
+        value.ok_or_else(|| Error::invalid(field, "is missing".into()))
+    };
+    let id = EventId::new(required("id", take("id"))?)?;
+    let topic = required("type", take("type"))?;
+    let source = required("source", take("source"))?;
+
+    let mut envelope = Envelope::new(
+        id,
+        topic,
+        String::new(),
+        time("time", take("time"))?.unwrap_or(now),
+    );
+    envelope.payload_type = take("datacontenttype").unwrap_or_else(|| JSON.into());
+    envelope.initiator.service = (source != "/").then_some(source);
+    envelope.aggregate = take("subject").map(|subject| match subject.split_once('/') {
+        Some((kind, id)) => Aggregate::new(kind, id),
+        None => Aggregate::new("subject", subject),
+    });
+    let context = take("traceparent").as_deref().and_then(TraceContext::parse);
+    let (trace, span) = context.map(|c| (c.trace_id, c.span_id)).unzip();
+    envelope.trace_id = take("traceid").or(trace);
+    envelope.span_id = take("spanid").or(span);
+    envelope.parent_event_id = take("parentid").map(EventId::new).transpose()?;
+    envelope.key = take("partitionkey");
+    envelope.tenant_id = take("tenantid");
+    envelope.store_id = take("storeid");
+    envelope.initiator.operation = take("operation");
+    envelope.initiator.user_id = take("userid");
+    envelope.initiator.client_request_id = take("requestid");
+    envelope.expire_at = time("expiretime", take("expiretime"))?;
+    envelope.deliver_at = time("delivertime", take("delivertime"))?;
+    envelope.max_attempts = take("maxattempts")
+        .map(|n| {
+            n.parse()
+                .map_err(|_| Error::invalid("maxattempts", format!("must be a number, is {n:?}")))
+        })
+        .transpose()?;
+    envelope.exchange = take("exchange");
+    envelope.routing_key = take("routingkey");
+    envelope.metadata = take("metadata").map(Into::into);
+    match (data, data_base64) {
+        (Some(_), Some(_)) => {
+            return Err(Error::invalid(
+                "data",
+                "and data_base64 exclude each other".into(),
+            ));
+        }
+        (None, Some(base64)) => {
+            envelope.payload_encoding = Encoding::Base64;
+            envelope.payload = serde_json::from_str(base64.get()).map_err(unreadable)?;
+        }
+        (Some(data), None) if envelope.is_json() => envelope.payload = data.get().into(),
+        (Some(data), None) => {
+            envelope.payload = serde_json::from_str(data.get()).map_err(|_| {
+                Error::invalid(
+                    "data",
+                    "must be a string where datacontenttype is not JSON".into(),
+                )
+            })?;
+        }
+        (None, None) => envelope.payload = "null".into(),
+    }
+    Ok(envelope)
+}
+
+fn traceparent(envelope: &Envelope) -> Option<String> {
+    TraceContext::of(envelope.trace_id.as_deref()?, envelope.span_id.as_deref()?)
+        .map(|context| context.header())
+}
+
+/// An attribute as text: strings as they are, numbers and booleans as written, null as absent.
+fn attribute(raw: &str) -> Option<String> {
+    match raw {
+        "null" => None,
+        quoted if quoted.starts_with('"') => serde_json::from_str(quoted).ok(),
+        other => Some(other.into()),
+    }
+}
+
+fn time(field: &'static str, text: Option<String>) -> Result<Option<OffsetDateTime>> {
+    text.map(|text| {
+        OffsetDateTime::parse(&text, &Rfc3339)
+            .map(super::trim)
+            .map_err(|_| Error::invalid(field, format!("must be an RFC 3339 time, is {text:?}")))
+    })
+    .transpose()
+}

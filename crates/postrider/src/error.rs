@@ -1,0 +1,102 @@
+//! What can go wrong, sorted by what the caller can do about it. Each variant keeps its source; nothing here
+//! is logged, because the caller who handles it does that once.
+
+use std::error::Error as StdError;
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation did not happen.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input breaks a rule. Nothing was written; correct the field.
+    #[error("{field} {message}")]
+    Invalid {
+        /// The field, in the words of the API.
+        field: &'static str,
+        /// The rule and how it was broken.
+        message: String,
+    },
+    /// The input is over a size limit. Nothing was written; send less.
+    #[error("{field} {message}")]
+    TooLarge {
+        /// The field, in the words of the API.
+        field: &'static str,
+        /// The limit and the size.
+        message: String,
+    },
+    /// The event id is taken by an event with other content. Roll back, and choose another id or find out
+    /// why one id stands for two facts.
+    #[error("event id {event_id} is taken by an event with other content: roll back and use another id")]
+    IdConflict {
+        /// The id.
+        event_id: String,
+    },
+    /// The outbox was told to refuse events that nobody listens to.
+    #[error(
+        "no enabled consumer subscribes to topic {topic}: register one, or let the outbox keep unheard events"
+    )]
+    Unheard {
+        /// The topic.
+        topic: String,
+    },
+    /// The database ended the caller's transaction (a deadlock, or a snapshot that is too old for its isolation
+    /// level). Nothing more was sent on it; roll back and run the whole transaction again.
+    #[error("the database ended this transaction: roll back and run it again")]
+    TransactionLost(#[source] Box<dyn StdError + Send + Sync>),
+    /// The lease was lost before the work was recorded. Roll back: whoever holds the delivery now decides.
+    #[error("the lease of this delivery is gone: roll back, its new holder decides")]
+    LeaseLost,
+    /// The database has an older schema than this program (or none).
+    #[error(
+        "the schema of {store} is at version {found}, this program needs {needed}: run `postrider migrate up --store {store}`"
+    )]
+    SchemaOutOfDate {
+        /// The store's URL, without its password.
+        store: String,
+        /// The newest migration that has been applied; 0 for an empty database.
+        found: i64,
+        /// The migration this program was built with.
+        needed: i64,
+    },
+    /// The database has a newer schema than this program.
+    #[error(
+        "the schema of {store} is at version {found}, newer than this program knows ({needed}): update the program"
+    )]
+    SchemaTooNew {
+        /// The store's URL, without its password.
+        store: String,
+        /// The newest migration that has been applied.
+        found: i64,
+        /// The migration this program was built with.
+        needed: i64,
+    },
+    /// The store cannot be used the way it was given to us; the text says what to change.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The store did not answer. Nothing is known to have been written; try again later.
+    #[error("the store is not available: try again later")]
+    Unavailable(#[source] Box<dyn StdError + Send + Sync>),
+    /// The store refused a statement for a reason of its own.
+    #[error("the store refused: {0}")]
+    Store(#[source] Box<dyn StdError + Send + Sync>),
+    /// The event could not be written as JSON.
+    #[error("the event cannot be written as JSON: {0}")]
+    Encode(#[source] serde_json::Error),
+}
+
+impl Error {
+    pub(crate) fn invalid(field: &'static str, message: String) -> Self {
+        Self::Invalid { field, message }
+    }
+
+    pub(crate) fn too_large(field: &'static str, message: String) -> Self {
+        Self::TooLarge { field, message }
+    }
+
+    /// A stored value that no version of this program writes.
+    pub(crate) fn corrupt(what: &'static str, found: &str) -> Self {
+        Self::Store(format!("{what} holds {found:?}, which this program does not know").into())
+    }
+}

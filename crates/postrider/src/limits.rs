@@ -1,0 +1,176 @@
+//! Every limit of an event, each with its reason. What is over a limit is refused at `enqueue`, before
+//! anything is written, with an error that names the field and the limit.
+
+use crate::error::{Error, Result};
+
+/// Payload bytes. Larger documents belong in a blob store with a reference in the event; a batch of 500
+/// at this size is the most a claim can bring into memory.
+pub const PAYLOAD_BYTES: usize = 1024 * 1024;
+/// Event id, in characters: a UUID or a readable id such as `order:123:paid`, short enough to index.
+pub const EVENT_ID_CHARS: usize = 64;
+/// Topic and consumer, in characters: they become routing keys, queue names and metric labels.
+pub const NAME_CHARS: usize = 128;
+/// Ordering key, in characters: it is indexed on every waiting delivery.
+pub const KEY_CHARS: usize = 256;
+/// Ids that we only carry (trace, span, aggregate, tenant, store), in characters.
+pub const LABEL_CHARS: usize = 128;
+/// Exchange and routing key, in bytes: AMQP's own limit for a short string.
+pub const ROUTE_BYTES: usize = 255;
+/// Metadata bytes: it is read with every list row, so it stays small.
+pub const METADATA_BYTES: usize = 16 * 1024;
+/// Initiator bytes: four short strings.
+pub const INITIATOR_BYTES: usize = 4 * 1024;
+/// Events in one `enqueue_many`: one statement's worth that still plans and parses quickly.
+pub const BATCH_EVENTS: usize = 1_000;
+/// Deliveries in one claim: past this a larger batch adds nothing but memory.
+pub const CLAIM_DELIVERIES: u32 = 500;
+/// Rows in one pass of the router or the pruner: short transactions under load.
+pub const PASS_ROWS: u32 = 10_000;
+/// Nesting of JSON that we are willing to parse: deeper documents are attacks or mistakes.
+pub const JSON_DEPTH: usize = 64;
+/// Error text kept with an attempt, in characters.
+pub const ERROR_CHARS: usize = 1_000;
+/// Attempts in all, where neither the event nor the lane says otherwise.
+pub const MAX_ATTEMPTS: u32 = 10;
+/// The most attempts anyone may ask for: it is stored in two bytes.
+pub const MAX_ATTEMPTS_CEILING: u32 = 10_000;
+
+/// A topic or consumer name: `[A-Za-z0-9._-]`, not empty, within [`NAME_CHARS`].
+pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {
+    if value.is_empty() || value.len() > NAME_CHARS {
+        return Err(Error::invalid(
+            field,
+            format!(
+                "must have 1 to {NAME_CHARS} characters, has {}",
+                value.chars().count()
+            ),
+        ));
+    }
+    match value
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+    {
+        Some(c) => Err(Error::invalid(
+            field,
+            format!("may hold A-Z a-z 0-9 . _ - only, not {c:?}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// A consumer name that may be registered: names that we use ourselves are reserved.
+pub(crate) fn consumer(value: &str) -> Result<()> {
+    name("consumer", value)?;
+    if value.starts_with("postrider") {
+        return Err(Error::invalid(
+            "consumer",
+            "names that start with `postrider` are reserved".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Text within `max` characters, without control characters (PostgreSQL cannot store NUL, and nobody can
+/// read the others in a list).
+pub(crate) fn text(field: &'static str, value: &str, max: usize) -> Result<()> {
+    let chars = value.chars().count();
+    if chars == 0 || chars > max {
+        return Err(Error::invalid(
+            field,
+            format!("must have 1 to {max} characters, has {chars}"),
+        ));
+    }
+    match value.chars().find(|c| c.is_control()) {
+        Some(c) => Err(Error::invalid(
+            field,
+            format!("may not hold the control character {c:?}"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Text within `max` bytes and without NUL, which no SQL store keeps intact.
+pub(crate) fn bytes(field: &'static str, value: &str, max: usize) -> Result<()> {
+    if value.len() > max {
+        return Err(Error::too_large(
+            field,
+            format!("may have {max} bytes at most, has {}", value.len()),
+        ));
+    }
+    if value.contains('\0') {
+        return Err(Error::invalid(
+            field,
+            "may not hold a NUL character; send bytes as base64".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// JSON nested no deeper than [`JSON_DEPTH`]. Counts brackets outside strings; whether it parses is not asked.
+pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                if depth > JSON_DEPTH {
+                    return Err(Error::invalid(
+                        field,
+                        format!("is nested deeper than {JSON_DEPTH} levels"),
+                    ));
+                }
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Error text as it is kept: NUL replaced, cut on a character boundary at [`ERROR_CHARS`]. Saving a failure
+/// never fails because of what the failure says.
+pub fn error_text(text: &str) -> String {
+    text.chars()
+        .take(ERROR_CHARS)
+        .map(|c| if c == '\0' { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_text_is_cut_on_a_character_boundary() {
+        let long = "错".repeat(ERROR_CHARS + 1);
+        assert_eq!(error_text(&long).chars().count(), ERROR_CHARS);
+        assert_eq!(error_text("a\0b"), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn names_stop_at_their_limit() {
+        assert!(name("topic", &"a".repeat(NAME_CHARS)).is_ok());
+        assert!(name("topic", &"a".repeat(NAME_CHARS + 1)).is_err());
+        assert!(name("topic", "").is_err());
+        assert!(name("topic", "order paid").is_err());
+        assert!(consumer("postrider-x").is_err());
+    }
+
+    #[test]
+    fn text_stops_at_its_limit_in_characters() {
+        assert!(text("key", &"钥".repeat(KEY_CHARS), KEY_CHARS).is_ok());
+        assert!(text("key", &"钥".repeat(KEY_CHARS + 1), KEY_CHARS).is_err());
+        assert!(text("key", "a\u{7}", KEY_CHARS).is_err());
+    }
+
+    #[test]
+    fn depth_counts_brackets_outside_strings() {
+        let deep = |n: usize| format!("{}1{}", "[".repeat(n), "]".repeat(n));
+        assert!(json_depth("payload", &deep(JSON_DEPTH)).is_ok());
+        assert!(json_depth("payload", &deep(JSON_DEPTH + 1)).is_err());
+        assert!(json_depth("payload", &format!(r#""{}\"[""#, "[".repeat(100))).is_ok());
+    }
+}

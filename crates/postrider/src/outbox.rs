@@ -1,0 +1,379 @@
+//! The outbox: writes events in the caller's own transaction. Commit, and the event exists and is on its way;
+//! roll back, and it never was.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use time::OffsetDateTime;
+use uuid::{NoContext, Timestamp, Uuid};
+
+use crate::clock::{Clock, SystemClock};
+use crate::envelope::trace::{TraceContext, fresh_span_id};
+use crate::envelope::{Encoding, Envelope, Initiator};
+use crate::error::{Error, Result};
+use crate::event::{Aggregate, Event, EventId};
+use crate::limits;
+use crate::store::{Enlist, Enqueued, NewEvent, Unheard};
+
+/// Writes events in transactions of the store `S`.
+#[derive(Clone)]
+pub struct Outbox<S> {
+    store: S,
+    service: Option<String>,
+    unheard: Unheard,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S: Enlist> Outbox<S> {
+    /// An outbox that keeps what nobody listens to yet.
+    pub fn new(store: S) -> Self {
+        Self {
+            store,
+            service: None,
+            unheard: Unheard::Keep,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Names the service that writes: it stands as initiator where an event names none.
+    #[must_use]
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.service = Some(name.into());
+        self
+    }
+
+    /// What to do with an event that no enabled subscription hears.
+    #[must_use]
+    pub fn unheard(mut self, unheard: Unheard) -> Self {
+        self.unheard = unheard;
+        self
+    }
+
+    /// Reads `occurredAt` from this clock. Nothing else depends on it: leases and due times are the database's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Writes one event in the transaction of `conn`: an event, or a [`Draft`] where there is more to say.
+    ///
+    /// A known id with the same content is [`Enqueued::Duplicate`]; with other content it is
+    /// [`Error::IdConflict`]. After any error the transaction must be rolled back.
+    pub async fn enqueue(&self, conn: &mut S::Conn, event: impl IntoDraft) -> Result<Enqueued> {
+        let mut enqueued = self.enqueue_many(conn, [event]).await?;
+        enqueued
+            .pop()
+            .ok_or_else(|| Error::Store("the store answered for no event".into()))
+    }
+
+    /// Writes many events with one statement, in order: 1,000 at most. One bad event refuses them all.
+    pub async fn enqueue_many<D: IntoDraft>(
+        &self,
+        conn: &mut S::Conn,
+        events: impl IntoIterator<Item = D>,
+    ) -> Result<Vec<Enqueued>> {
+        let batch = events
+            .into_iter()
+            .map(|event| self.complete(event.into_draft()?))
+            .collect::<Result<Vec<_>>>()?;
+        if batch.len() > limits::BATCH_EVENTS {
+            return Err(Error::too_large(
+                "events",
+                format!(
+                    "may be {} at most in one batch, are {}",
+                    limits::BATCH_EVENTS,
+                    batch.len()
+                ),
+            ));
+        }
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let enqueued = self.store.enqueue(conn, &batch, self.unheard).await?;
+        for (new, enqueued) in batch.iter().zip(&enqueued) {
+            let (event_id, topic) = (new.envelope.event_id.as_str(), new.envelope.topic.as_str());
+            match enqueued {
+                Enqueued::Unheard(_) => {
+                    tracing::warn!(event_id, topic, "outbox: kept unheard, nobody subscribes")
+                }
+                Enqueued::Skipped(_) => {
+                    tracing::error!(event_id, topic, "outbox: skipped, nobody subscribes")
+                }
+                Enqueued::Accepted(_) | Enqueued::Duplicate(_) => {
+                    tracing::debug!(event_id, topic, ?enqueued, "outbox: enqueued")
+                }
+            }
+        }
+        Ok(enqueued)
+    }
+
+    /// Fills in what the draft leaves open, and checks every limit.
+    fn complete(&self, draft: Draft) -> Result<NewEvent> {
+        let now = self.clock.now();
+        let event_id = match draft.event_id {
+            Some(id) => EventId::new(id)?,
+            None => EventId::stored(fresh_event_id(now)),
+        };
+        let mut envelope = Envelope::new(
+            event_id,
+            draft.topic,
+            draft.payload,
+            draft.occurred_at.unwrap_or(now),
+        );
+        if let Some(payload_type) = draft.payload_type {
+            envelope.payload_type = payload_type;
+        }
+        envelope.payload_encoding = draft.payload_encoding;
+        envelope.key = draft.key;
+        envelope.aggregate = draft.aggregate;
+        envelope.tenant_id = draft.tenant_id;
+        envelope.store_id = draft.store_id;
+        envelope.parent_event_id = draft.parent_event_id.map(EventId::new).transpose()?;
+        (envelope.trace_id, envelope.span_id) = match (draft.trace_id, draft.span_id) {
+            (Some(trace), span) => (Some(trace), Some(span.unwrap_or_else(fresh_span_id))),
+            (None, span) => {
+                let fresh = TraceContext::fresh();
+                (Some(fresh.trace_id), Some(span.unwrap_or(fresh.span_id)))
+            }
+        };
+        envelope.initiator = draft.initiator;
+        if envelope.initiator.service.is_none() {
+            envelope.initiator.service.clone_from(&self.service);
+        }
+        envelope.metadata = draft.metadata.map(Into::into);
+        envelope.deliver_at = draft.deliver_at.map(crate::envelope::trim);
+        envelope.expire_at = draft.expire_at.map(crate::envelope::trim);
+        envelope.max_attempts = draft.max_attempts;
+        envelope.exchange = draft.exchange;
+        envelope.routing_key = draft.routing_key;
+        envelope.check()?;
+        Ok(NewEvent {
+            envelope,
+            delay: draft.delay,
+            expire_after: draft.expire_after,
+        })
+    }
+}
+
+/// UUIDv7: ids of one moment lie side by side in the index, which a random id would scatter.
+fn fresh_event_id(now: OffsetDateTime) -> String {
+    let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
+    Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, now.nanosecond())).to_string()
+}
+
+/// What [`Outbox::enqueue`] takes: a reference to an event, or a draft.
+pub trait IntoDraft {
+    /// The draft.
+    fn into_draft(self) -> Result<Draft>;
+}
+
+impl<E: Event> IntoDraft for &E {
+    fn into_draft(self) -> Result<Draft> {
+        Draft::of(self)
+    }
+}
+
+impl IntoDraft for Draft {
+    fn into_draft(self) -> Result<Draft> {
+        Ok(self)
+    }
+}
+
+/// An event that is about to be written, with whatever there is to say beside its payload.
+///
+/// ```
+/// # use postrider::Draft;
+/// # use std::time::Duration;
+/// let reminder = Draft::json("order.reminder", &serde_json::json!({"orderId": 7}))?
+///     .event_id("order:7:reminder")
+///     .delay(Duration::from_secs(3600))
+///     .expire_after(Duration::from_secs(86_400));
+/// # Ok::<_, postrider::Error>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Draft {
+    event_id: Option<String>,
+    topic: String,
+    payload: String,
+    payload_type: Option<String>,
+    payload_encoding: Encoding,
+    key: Option<String>,
+    aggregate: Option<Aggregate>,
+    tenant_id: Option<String>,
+    store_id: Option<String>,
+    trace_id: Option<String>,
+    span_id: Option<String>,
+    parent_event_id: Option<String>,
+    initiator: Initiator,
+    metadata: Option<String>,
+    occurred_at: Option<OffsetDateTime>,
+    deliver_at: Option<OffsetDateTime>,
+    delay: Option<Duration>,
+    expire_at: Option<OffsetDateTime>,
+    expire_after: Option<Duration>,
+    max_attempts: Option<u32>,
+    exchange: Option<String>,
+    routing_key: Option<String>,
+}
+
+impl Draft {
+    /// A draft of a typed event.
+    pub fn of<E: Event>(event: &E) -> Result<Self> {
+        let mut draft = Self::json(E::TOPIC, event)?;
+        draft.event_id = event.event_id();
+        draft.key = event.key();
+        draft.aggregate = event.aggregate();
+        Ok(draft)
+    }
+
+    /// A draft of anything that can be written as JSON.
+    pub fn json(topic: impl Into<String>, payload: &(impl serde::Serialize + ?Sized)) -> Result<Self> {
+        let payload = serde_json::to_string(payload).map_err(Error::Encode)?;
+        Ok(Self {
+            topic: topic.into(),
+            payload,
+            ..Self::default()
+        })
+    }
+
+    /// A draft of text of some other type than JSON.
+    pub fn text(
+        topic: impl Into<String>,
+        payload_type: impl Into<String>,
+        payload: impl Into<String>,
+    ) -> Self {
+        Self {
+            topic: topic.into(),
+            payload: payload.into(),
+            payload_type: Some(payload_type.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A draft of bytes; they are stored as base64.
+    pub fn bytes(
+        topic: impl Into<String>,
+        payload_type: impl Into<String>,
+        payload: impl AsRef<[u8]>,
+    ) -> Self {
+        use base64::prelude::*;
+        let mut draft = Self::text(topic, payload_type, BASE64_STANDARD.encode(payload));
+        draft.payload_encoding = Encoding::Base64;
+        draft
+    }
+
+    /// Keeps the events of one key in order; see [`Event::key`].
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Gives the event an id of the caller's own.
+    #[must_use]
+    pub fn event_id(mut self, id: impl Into<String>) -> Self {
+        self.event_id = Some(id.into());
+        self
+    }
+
+    /// Says what the event is about.
+    #[must_use]
+    pub fn aggregate(mut self, aggregate: Aggregate) -> Self {
+        self.aggregate = Some(aggregate);
+        self
+    }
+
+    /// Says whose event it is.
+    #[must_use]
+    pub fn tenant(mut self, id: impl Into<String>) -> Self {
+        self.tenant_id = Some(id.into());
+        self
+    }
+
+    /// Says which store (shop, branch) it comes from.
+    #[must_use]
+    pub fn store(mut self, id: impl Into<String>) -> Self {
+        self.store_id = Some(id.into());
+        self
+    }
+
+    /// Continues a trace.
+    #[must_use]
+    pub fn trace(mut self, trace_id: impl Into<String>, span_id: Option<String>) -> Self {
+        self.trace_id = Some(trace_id.into());
+        self.span_id = span_id;
+        self
+    }
+
+    /// Names the event that caused this one.
+    #[must_use]
+    pub fn parent(mut self, event_id: impl Into<String>) -> Self {
+        self.parent_event_id = Some(event_id.into());
+        self
+    }
+
+    /// Says who caused it.
+    #[must_use]
+    pub fn initiator(mut self, initiator: Initiator) -> Self {
+        self.initiator = initiator;
+        self
+    }
+
+    /// Carries anything else, as a JSON object.
+    #[must_use]
+    pub fn metadata(mut self, object: &serde_json::Map<String, serde_json::Value>) -> Self {
+        self.metadata = serde_json::to_string(object).ok();
+        self
+    }
+
+    /// Says when it became true, where that was not now.
+    #[must_use]
+    pub fn occurred_at(mut self, at: OffsetDateTime) -> Self {
+        self.occurred_at = Some(at);
+        self
+    }
+
+    /// Delivers it no sooner than `delay` after it was written, by the database's clock.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// Delivers it no sooner than `at`.
+    #[must_use]
+    pub fn deliver_at(mut self, at: OffsetDateTime) -> Self {
+        self.deliver_at = Some(at);
+        self
+    }
+
+    /// Delivers it no later than `after` it was written, by the database's clock.
+    #[must_use]
+    pub fn expire_after(mut self, after: Duration) -> Self {
+        self.expire_after = Some(after);
+        self
+    }
+
+    /// Delivers it no later than `at`.
+    #[must_use]
+    pub fn expire_at(mut self, at: OffsetDateTime) -> Self {
+        self.expire_at = Some(at);
+        self
+    }
+
+    /// Gives up after this many attempts in all.
+    #[must_use]
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Publishes to this exchange with this routing key, where a broker carries it.
+    #[must_use]
+    pub fn route(mut self, exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
+        self.exchange = Some(exchange.into());
+        self.routing_key = Some(routing_key.into());
+        self
+    }
+}

@@ -1,0 +1,85 @@
+//! How long to wait after a failure.
+
+use std::time::Duration;
+
+use crate::limits;
+
+/// When a failed delivery is tried again: `base × factor^(n-1)` after failure n, capped, with jitter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RetryPolicy {
+    /// The wait after the first failure.
+    pub base: Duration,
+    /// What each further wait is multiplied by.
+    pub factor: f64,
+    /// No wait is longer than this, jitter included.
+    pub cap: Duration,
+    /// The share of a wait that is left to chance, 0 to 1: 0.1 spreads a wait over ±10 %, so that a crowd
+    /// that failed together does not come back together.
+    pub jitter: f64,
+    /// Attempts in all, the first one included; after the last the delivery is DEAD.
+    pub max_attempts: u32,
+}
+
+impl Default for RetryPolicy {
+    /// 2, 4, 8 … seconds up to an hour, ±10 %, ten attempts in all.
+    fn default() -> Self {
+        Self {
+            base: Duration::from_secs(2),
+            factor: 2.0,
+            cap: Duration::from_secs(3600),
+            jitter: 0.1,
+            max_attempts: limits::MAX_ATTEMPTS,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait after failure number `failures` (1 = the first). `chance` is a uniform number in [0, 1).
+    pub fn delay(&self, failures: u32, chance: f64) -> Duration {
+        let cap = self.cap.as_secs_f64();
+        let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
+        // `min` before the jitter keeps an infinite power finite.
+        let wait = (self.base.as_secs_f64() * self.factor.powi(exponent)).min(cap);
+        let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * chance - 1.0);
+        Duration::from_secs_f64((wait * spread).clamp(0.0, cap))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A.5: after failure n the next try comes 2^n seconds later.
+    #[test]
+    fn waits_double_from_two_seconds() {
+        let policy = RetryPolicy {
+            jitter: 0.0,
+            ..RetryPolicy::default()
+        };
+        let seconds: Vec<_> = (1..=13).map(|n| policy.delay(n, 0.5).as_secs()).collect();
+        assert_eq!(
+            seconds,
+            [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_stays_within_its_jitter_and_cap(failures in 0_u32.., chance in 0.0..1.0_f64, jitter in 0.0..=1.0_f64) {
+            let policy = RetryPolicy { jitter, ..RetryPolicy::default() };
+            let plain = RetryPolicy { jitter: 0.0, ..policy.clone() }.delay(failures, 0.5).as_secs_f64();
+            let wait = policy.delay(failures, chance);
+            prop_assert!(wait <= policy.cap);
+            prop_assert!(wait.as_secs_f64() >= plain * (1.0 - jitter) - 1e-6);
+            prop_assert!(wait.as_secs_f64() <= plain * (1.0 + jitter) + 1e-6);
+        }
+
+        #[test]
+        fn without_jitter_a_later_failure_never_waits_less(failures in 1_u32..10_000) {
+            let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
+            prop_assert!(policy.delay(failures + 1, 0.5) >= policy.delay(failures, 0.5));
+        }
+    }
+}

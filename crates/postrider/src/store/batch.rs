@@ -1,0 +1,150 @@
+//! How batches travel to SQL stores: as one JSON parameter, whose names are the columns of the statement that reads it.
+
+use serde::Serialize;
+
+use super::{Buried, Failed, NewEvent};
+use crate::envelope::Encoding;
+use crate::error::{Error, Result};
+use crate::limits;
+use time::OffsetDateTime;
+
+#[derive(Serialize)]
+struct EventRow<'a> {
+    event_id: &'a str,
+    topic: &'a str,
+    event_key: Option<&'a str>,
+    payload: &'a str,
+    payload_type: &'a str,
+    payload_encoding: Option<&'static str>,
+    trace_id: Option<&'a str>,
+    span_id: Option<&'a str>,
+    parent_event_id: Option<&'a str>,
+    aggregate_type: Option<&'a str>,
+    aggregate_id: Option<&'a str>,
+    tenant_id: Option<&'a str>,
+    store_id: Option<&'a str>,
+    initiator: String,
+    metadata: Option<&'a str>,
+    occurred_ms: i64,
+    expire_ms: Option<i64>,
+    expire_in_ms: Option<i64>,
+    deliver_ms: Option<i64>,
+    deliver_in_ms: Option<i64>,
+    max_attempts: Option<u32>,
+    exchange: Option<&'a str>,
+    routing_key: Option<&'a str>,
+    shard: u8,
+}
+
+/// The parameter of `enqueue.sql`.
+pub(super) fn events(batch: &[NewEvent]) -> Result<String> {
+    let rows: Vec<_> = batch
+        .iter()
+        .map(|new| {
+            let e = &new.envelope;
+            EventRow {
+                event_id: e.event_id.as_str(),
+                topic: &e.topic,
+                event_key: e.key.as_deref(),
+                payload: &e.payload,
+                payload_type: &e.payload_type,
+                payload_encoding: encoding(e.payload_encoding),
+                trace_id: e.trace_id.as_deref(),
+                span_id: e.span_id.as_deref(),
+                parent_event_id: e.parent_event_id.as_ref().map(|id| id.as_str()),
+                aggregate_type: e.aggregate.as_ref().map(|a| a.kind.as_str()),
+                aggregate_id: e.aggregate.as_ref().map(|a| a.id.as_str()),
+                tenant_id: e.tenant_id.as_deref(),
+                store_id: e.store_id.as_deref(),
+                initiator: e.initiator_json(),
+                metadata: e.metadata.as_deref(),
+                occurred_ms: unix_ms(e.occurred_at),
+                expire_ms: e.expire_at.map(unix_ms),
+                expire_in_ms: new.expire_after.map(millis),
+                deliver_ms: e.deliver_at.map(unix_ms),
+                deliver_in_ms: new.delay.map(millis),
+                max_attempts: e.max_attempts,
+                exchange: e.exchange.as_deref(),
+                routing_key: e.routing_key.as_deref(),
+                shard: e.shard(),
+            }
+        })
+        .collect();
+    serde_json::to_string(&rows).map_err(Error::Encode)
+}
+
+#[derive(Serialize)]
+struct FailureRow<'a> {
+    id: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_ms: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tried: Option<bool>,
+    error: String,
+    code: Option<&'a str>,
+}
+
+/// The parameter of `retry.sql`.
+pub(super) fn failures(failed: &[Failed]) -> Result<String> {
+    let rows: Vec<_> = failed
+        .iter()
+        .map(|f| FailureRow {
+            id: f.id.0,
+            after_ms: Some(millis(f.after)),
+            tried: None,
+            error: limits::error_text(&f.error),
+            code: f.code.as_deref(),
+        })
+        .collect();
+    serde_json::to_string(&rows).map_err(Error::Encode)
+}
+
+/// The parameter of `bury.sql`.
+pub(super) fn burials(buried: &[Buried]) -> Result<String> {
+    let rows: Vec<_> = buried
+        .iter()
+        .map(|b| FailureRow {
+            id: b.id.0,
+            after_ms: None,
+            tried: Some(b.tried),
+            error: limits::error_text(&b.error),
+            code: b.code.as_deref(),
+        })
+        .collect();
+    serde_json::to_string(&rows).map_err(Error::Encode)
+}
+
+#[derive(Serialize)]
+struct RouteRow {
+    seq: i64,
+    shard: u8,
+}
+
+/// The parameter of `route.sql`.
+pub(super) fn routes(events: impl IntoIterator<Item = (i64, u8)>) -> Result<String> {
+    let rows: Vec<_> = events
+        .into_iter()
+        .map(|(seq, shard)| RouteRow { seq, shard })
+        .collect();
+    serde_json::to_string(&rows).map_err(Error::Encode)
+}
+
+/// How an encoding is stored.
+pub(super) fn encoding(encoding: Encoding) -> Option<&'static str> {
+    match encoding {
+        Encoding::Plain => None,
+        Encoding::Base64 => Some("base64"),
+    }
+}
+
+/// Milliseconds of a duration; one that is too long for the database is as long as it can be.
+pub(super) fn millis(duration: std::time::Duration) -> i64 {
+    // A thousand years: longer than anyone waits, short enough to add to any date.
+    const LONGEST: u128 = 1_000 * 365 * 86_400_000;
+    i64::try_from(duration.as_millis().min(LONGEST)).unwrap_or(i64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub(super) fn unix_ms(time: OffsetDateTime) -> i64 {
+    i64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default()
+}

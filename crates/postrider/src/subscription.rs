@@ -1,0 +1,171 @@
+//! Subscriptions: which consumer hears which topic. They change at run time, and a change counts for events
+//! written after it.
+
+use time::OffsetDateTime;
+
+use crate::error::{Error, Result};
+use crate::limits;
+
+/// The topic of a subscription to everything; the only pattern there is.
+pub const EVERY_TOPIC: &str = "*";
+/// The lane, and the reserved consumer, of the RabbitMQ transport.
+pub const RABBITMQ: &str = "rabbitmq";
+
+/// One consumer's interest in one topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// A topic, or [`EVERY_TOPIC`].
+    pub topic: String,
+    /// Who hears it.
+    pub consumer: String,
+    /// Whether events are delivered.
+    pub enabled: bool,
+    /// Where it stands in lists.
+    pub sort_order: i32,
+    /// What for.
+    pub description: Option<String>,
+    /// How the event gets there.
+    pub via: Via,
+    /// Where a webhook goes.
+    pub endpoint: Option<String>,
+    /// The broker's exchange, where it is not the usual one.
+    pub exchange: Option<String>,
+    /// The broker's routing key, where it is not the topic.
+    pub routing_key: Option<String>,
+}
+
+/// How a consumer gets its events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Via {
+    /// Registered in code, called by a relay.
+    Local,
+    /// Fetches its events.
+    Pull,
+    /// Called over HTTP.
+    Webhook,
+    /// Reads a queue of the broker.
+    RabbitMq,
+    /// Gets the event by its own means, and reports.
+    External,
+}
+
+impl Via {
+    /// The word for it everywhere: SQL, API, console.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Pull => "pull",
+            Self::Webhook => "webhook",
+            Self::RabbitMq => "rabbitmq",
+            Self::External => "external",
+        }
+    }
+
+    /// Whether the consumer has a lane of its own; the others are reached by the broker, or not by us.
+    pub fn has_own_lane(self) -> bool {
+        matches!(self, Self::Local | Self::Pull | Self::Webhook)
+    }
+}
+
+impl std::str::FromStr for Via {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        [
+            Self::Local,
+            Self::Pull,
+            Self::Webhook,
+            Self::RabbitMq,
+            Self::External,
+        ]
+        .into_iter()
+        .find(|via| via.as_str() == text)
+        .ok_or_else(|| {
+            Error::invalid(
+                "via",
+                format!("must be local, pull, webhook, rabbitmq or external, is {text:?}"),
+            )
+        })
+    }
+}
+
+impl Subscription {
+    /// An enabled subscription with nothing said beside.
+    pub fn new(topic: impl Into<String>, consumer: impl Into<String>, via: Via) -> Self {
+        Self {
+            topic: topic.into(),
+            consumer: consumer.into(),
+            enabled: true,
+            sort_order: 0,
+            description: None,
+            via,
+            endpoint: None,
+            exchange: None,
+            routing_key: None,
+        }
+    }
+
+    /// Checks names and limits.
+    pub fn check(&self) -> Result<()> {
+        if self.topic != EVERY_TOPIC {
+            limits::name("topic", &self.topic)?;
+        }
+        match (self.consumer == RABBITMQ, self.via) {
+            (true, Via::RabbitMq) => {}
+            (true, _) => {
+                return Err(Error::invalid(
+                    "consumer",
+                    "`rabbitmq` is reserved for the broker".into(),
+                ));
+            }
+            (false, _) => limits::consumer(&self.consumer)?,
+        }
+        if self.via == Via::Webhook && self.endpoint.is_none() {
+            return Err(Error::invalid("endpoint", "is needed for a webhook".into()));
+        }
+        for (field, text) in [("description", &self.description), ("endpoint", &self.endpoint)] {
+            if let Some(text) = text {
+                limits::bytes(field, text, limits::METADATA_BYTES)?;
+            }
+        }
+        for (field, text) in [("exchange", &self.exchange), ("routingKey", &self.routing_key)] {
+            if let Some(text) = text {
+                limits::bytes(field, text, limits::ROUTE_BYTES)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The lane that its deliveries wait in; None: nothing of ours delivers to it.
+    pub fn lane(&self) -> Option<&str> {
+        match self.via {
+            Via::External => None,
+            Via::RabbitMq => Some(RABBITMQ),
+            Via::Local | Via::Pull | Via::Webhook => Some(&self.consumer),
+        }
+    }
+
+    /// Whether its consumer reports from elsewhere, so that it is written down as expected (attempt 0). The
+    /// broker itself is nobody's consumer.
+    pub fn is_expected_remotely(&self) -> bool {
+        !self.via.has_own_lane() && self.consumer != RABBITMQ
+    }
+
+    /// Whether it hears `topic`.
+    pub fn hears(&self, topic: &str) -> bool {
+        self.enabled && (self.topic == topic || self.topic == EVERY_TOPIC)
+    }
+}
+
+/// A subscription as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredSubscription {
+    /// What it says.
+    pub subscription: Subscription,
+    /// Removed by an operator: kept so that a restart of the consumer does not bring it back.
+    pub removed: bool,
+    /// When it was first written.
+    pub created_at: OffsetDateTime,
+    /// When it was last changed.
+    pub updated_at: OffsetDateTime,
+}
