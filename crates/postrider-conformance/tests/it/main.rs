@@ -1,1 +1,7 @@
-fn main() {}
+//! Every store of ours, held to the suite.
+
+// Off until those stores are there.
+// mod postgres;
+// mod sqlite;
+
+mod memory;
