@@ -9,7 +9,7 @@ use postrider_conformance::{Features, Harness};
 use time::OffsetDateTime;
 
 #[derive(Clone)]
-pub struct Memory(MemoryStore);
+pub(crate) struct Memory(MemoryStore);
 
 impl Memory {
     fn fresh() -> Self {
