@@ -5,7 +5,7 @@ WITH freed AS (
     -- The policy was changed to skip: what waited behind dead deliveries flows from the next claim on.
     UPDATE postrider_delivery SET place = 1 WHERE NOT $7 AND lane = $1 AND place = 2
 ), due AS MATERIALIZED (
-    SELECT id, event_seq, event_key, shard FROM postrider_delivery
+    SELECT id, event_seq, event_key, shard, due_at FROM postrider_delivery
     WHERE lane = $1 AND place = 1
       AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
       AND ($2::smallint[] IS NULL OR shard = ANY ($2))
@@ -17,7 +17,8 @@ WITH freed AS (
     -- Spreads claimers over shards; held until this statement's transaction ends, never waited for.
     SELECT shard FROM due_shard WHERE pg_try_advisory_xact_lock($9, shard) LIMIT $10
 ), wanted AS MATERIALIZED (
-    SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine) GROUP BY event_key
+    SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine)
+    GROUP BY event_key ORDER BY min(due_at), min(event_seq)
 ), run AS MATERIALIZED (
     SELECT r.id, r.event_key, r.event_seq
     FROM wanted w
