@@ -16,6 +16,7 @@ mod schema;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::DerefMut;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -30,7 +31,42 @@ use crate::limits;
 use crate::shard::Shards;
 use crate::subscription::{StoredSubscription, Subscription};
 
-pub use schema::{Migration, SchemaVersion};
+pub use schema::SchemaVersion;
+
+/// The store where none is named: a file in a folder of its own, below where the program runs.
+pub const DEFAULT_URL: &str = "sqlite://postrider-data/postrider.db";
+
+/// Connects to the store that a URL names. Whoever needs to enlist in transactions connects to its own kind of store.
+pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
+    match scheme(url) {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(Arc::new(sqlite::SqliteStore::connect(url).await?)),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(Arc::new(postgres::PostgresStore::connect(url).await?)),
+        other => Err(unknown_scheme(other)),
+    }
+}
+
+/// The schema of the dialect that a URL names, as a script; connects to nothing.
+pub fn migrations_script(url: &str) -> Result<String> {
+    match scheme(url) {
+        #[cfg(feature = "sqlite")]
+        "sqlite" => Ok(sqlite::migrations_script()),
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(postgres::migrations_script()),
+        other => Err(unknown_scheme(other)),
+    }
+}
+
+fn scheme(url: &str) -> &str {
+    url.split_once(':').map_or(url, |(scheme, _)| scheme)
+}
+
+fn unknown_scheme(scheme: &str) -> Error {
+    Error::Unsupported(format!(
+        "{scheme:?} is no store of this program: write sqlite://path or postgres://user@host/database"
+    ))
+}
 
 /// Stored events and the work they cause. Every write of claimed work is guarded by its token: a worker that lost
 /// its lease writes nothing. Time is always the database's.

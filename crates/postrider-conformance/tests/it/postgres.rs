@@ -60,7 +60,7 @@ async fn execute(url: &str, sql: String) {
 
 /// The migrated template: made once, under a name that says which migrations it has.
 async fn template(server: &str) -> String {
-    let text = postgres::migrations().iter().map(|m| m.sql.as_str()).collect::<String>() + SUITE_TABLES;
+    let text = postgres::migrations_script() + SUITE_TABLES;
     let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let name = format!("suite_template_{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fold));
 

@@ -24,7 +24,7 @@ use sqlx::{ConnectOptions, Postgres, Row, Transaction};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
-use super::schema::{MIGRATIONS_TABLE, Migration, SchemaVersion};
+use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
     Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key, KeyState,
     LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store, Token, Unheard,
@@ -52,12 +52,9 @@ pub struct PostgresStore {
     url: String,
 }
 
-/// The schema's statements, for people who apply them with a tool of their own.
-pub fn migrations() -> Vec<Migration> {
-    MIGRATOR
-        .iter()
-        .map(|m| Migration { version: m.version, name: m.description.to_string(), sql: m.sql.as_str().into() })
-        .collect()
+/// The schema as a script, for people who apply it with a tool of their own.
+pub fn migrations_script() -> String {
+    schema::script(&MIGRATOR, sql!("migrations_table"), |hex| format!("'\\x{hex}'"))
 }
 
 impl PostgresStore {

@@ -1,11 +1,11 @@
-//! The schema's version, the same arithmetic for every SQL store.
+//! The schema and its version, the same for every SQL store.
 
 use crate::error::{Error, Result};
 
 /// The table in which a database remembers its migrations; ours alone, so that the caller's own migrations and
 /// ours never meet.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
-pub(crate) const MIGRATIONS_TABLE: &str = "postrider_migrations";
+pub(super) const MIGRATIONS_TABLE: &str = "postrider_migrations";
 
 /// Which schema a database has, and which this program needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,13 +28,27 @@ impl SchemaVersion {
     }
 }
 
-/// One migration, for people who apply them with a tool of their own.
-#[derive(Debug, Clone)]
-pub struct Migration {
-    /// Its number.
-    pub version: i64,
-    /// Its name.
-    pub name: String,
-    /// Its statements.
-    pub sql: String,
+/// The migrations of a dialect as one script: its statements, and what marks each as applied, so that this program
+/// accepts a schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(super) fn script(migrator: &sqlx::migrate::Migrator, table: &str, blob: fn(&str) -> String) -> String {
+    use std::fmt::Write as _;
+    let mut script = table.to_owned();
+    for migration in migrator.iter() {
+        let checksum = migration.checksum.iter().fold(String::new(), |mut hex, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        let _ = write!(
+            script,
+            "\n-- Migration {version}: {name}\n\n{sql}\nINSERT INTO {MIGRATIONS_TABLE} (version, description, success, checksum, execution_time)\n\
+             VALUES ({version}, '{name}', true, {checksum}, 0);\n",
+            version = migration.version,
+            name = migration.description,
+            sql = migration.sql.as_str(),
+            checksum = blob(&checksum),
+        );
+    }
+    script
 }

@@ -1,0 +1,60 @@
+//! `postrider migrate`: brings a database's schema up to this program's, tells where it stands, or prints the statements
+//! for people who apply them with a tool of their own.
+
+use clap::{Args, Subcommand};
+use postrider::Store;
+use postrider::store;
+
+use crate::{End, say};
+
+/// Bring a database's schema up to date, or see how
+#[derive(Args)]
+#[command(after_help = "Examples:
+  postrider migrate up                                            the default SQLite file
+  postrider migrate up --store postgres://app@localhost/shop
+  postrider migrate status --store postgres://app@localhost/shop  exits with 5 if it is out of date
+  postrider migrate print --store postgres: > schema.sql          for your own migration tool; connects to nothing")]
+pub(crate) struct Migrate {
+    #[command(subcommand)]
+    action: Action,
+    /// The store: sqlite://path or postgres://user@host/database
+    #[arg(long, global = true, env = "POSTRIDER_STORE", hide_env_values = true, default_value = store::DEFAULT_URL)]
+    store: String,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Apply what is missing; any number of instances may do so at once
+    Up,
+    /// Tell which version the database has and which this program needs
+    Status,
+    /// Print every statement, with what marks it as applied
+    Print,
+}
+
+impl Migrate {
+    pub(crate) async fn run(self) -> Result<(), End> {
+        match self.action {
+            Action::Up => {
+                let store = store::connect(&self.store).await?;
+                let before = store.schema_version().await?;
+                store.migrate().await?;
+                let after = store.schema_version().await?;
+                say(match before.found == after.found {
+                    true => format!("the schema is at version {}, nothing to do", after.found),
+                    false => format!("the schema is at version {}, was {}", after.found, before.found),
+                });
+                Ok(())
+            }
+            Action::Status => {
+                let version = store::connect(&self.store).await?.schema_version().await?;
+                say(format!("the schema is at version {}, this program needs {}", version.found, version.needed));
+                if version.found == version.needed { Ok(()) } else { Err(End::OutOfDate) }
+            }
+            Action::Print => {
+                say(store::migrations_script(&self.store)?);
+                Ok(())
+            }
+        }
+    }
+}

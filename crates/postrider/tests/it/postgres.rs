@@ -1,0 +1,218 @@
+//! PostgreSQL: plans on a large table, poolers, isolation levels, and a schema that another tool has made.
+
+use std::process::Command;
+
+use postrider::store::postgres::{PostgresStore, migrations_script};
+use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Via};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+const CLAIM: &str = include_str!("../../queries/postgres/claim.sql");
+const CLAIM_KEYED: &str = include_str!("../../queries/postgres/claim_keyed.sql");
+const ROUTE_LOCK: &str = include_str!("../../queries/postgres/route_lock.sql");
+const SETTLE: &str = include_str!("../../queries/postgres/settle.sql");
+
+/// A database that goes when the test has passed.
+struct Database {
+    server: String,
+    name: String,
+}
+
+impl Database {
+    async fn empty() -> Self {
+        let server = std::env::var("POSTRIDER_TEST_POSTGRES")
+            .expect("POSTRIDER_TEST_POSTGRES is not set: run `make services` and `eval \"$(scripts/services urls)\"`");
+        let name = format!("it_{}", uuid::Uuid::new_v4().simple());
+        let database = Self { server, name };
+        database.at_server(format!("CREATE DATABASE {}", database.name)).await;
+        database
+    }
+
+    async fn migrated() -> (Self, PostgresStore) {
+        let database = Self::empty().await;
+        let store = PostgresStore::connect(&database.url()).await.expect("connects");
+        store.migrate().await.expect("migrates");
+        (database, store)
+    }
+
+    fn url(&self) -> String {
+        self.on(&self.server)
+    }
+
+    /// The same database behind another server's address.
+    fn on(&self, server: &str) -> String {
+        let (server, _) = server.rsplit_once('/').expect("the URL names a database");
+        format!("{server}/{}", self.name)
+    }
+
+    async fn connect(&self) -> PgConnection {
+        PgConnection::connect(&self.url()).await.expect("connects")
+    }
+
+    async fn at_server(&self, sql: String) {
+        let mut conn = PgConnection::connect(&self.server).await.expect("the server answers");
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.expect("the server obeys");
+    }
+
+    async fn drop(self) {
+        self.at_server(format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
+    }
+}
+
+/// 200,000 deliveries of one lane: a third without a key; dead, delayed, held and leased ones in front of what is due.
+const LARGE: &str = "
+    INSERT INTO postrider_event (event_id, topic, payload, event_key, routing)
+    SELECT 'e' || n, 'order.paid', '{}', CASE WHEN n % 3 > 0 THEN 'key-' || n % 5000 END, 'ROUTED' FROM generate_series(1, 200000) n;
+    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, token, lock_time, lock_until, attempts)
+    SELECT seq, 'coupon', seq % 64,
+           CASE WHEN seq <= 20000 THEN 3 WHEN seq <= 40000 AND event_key IS NOT NULL THEN 2 WHEN event_key IS NULL THEN 0 ELSE 1 END,
+           event_key,
+           now() + CASE WHEN seq BETWEEN 40001 AND 100000 THEN interval '1 h' ELSE interval '-1 h' END,
+           CASE WHEN seq BETWEEN 100001 AND 101000 THEN 1 END,
+           CASE WHEN seq BETWEEN 100001 AND 101000 THEN now() END,
+           CASE WHEN seq BETWEEN 100001 AND 101000 THEN now() + interval '1 h' END, 0
+    FROM postrider_event;
+    SET enable_seqscan = off;
+    SET jit = off;
+    -- What a relay's session has after its fifth claim.
+    SET plan_cache_mode = force_generic_plan";
+
+/// The lines of a plan that was really run.
+async fn plan(conn: &mut PgConnection, types: &str, sql: &str, values: &str) -> Vec<String> {
+    let prepare = format!("PREPARE it ({types}) AS {sql}");
+    sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *conn).await.expect("prepares");
+    let explain = format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE it ({values})");
+    let lines = sqlx::query_scalar(AssertSqlSafe(explain)).fetch_all(&mut *conn).await.expect("explains");
+    sqlx::raw_sql("DEALLOCATE it").execute(conn).await.expect("forgets");
+    lines
+}
+
+/// The node that `words` begin, with the lines that belong to it.
+fn node<'a>(plan: &'a [String], words: &str) -> &'a [String] {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let start = plan.iter().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{words} in {plan:#?}"));
+    let end = plan[start + 1..].iter().position(|line| indent(line) <= indent(&plan[start]));
+    &plan[start..end.map_or(plan.len(), |end| start + 1 + end)]
+}
+
+/// B.5: the claim goes by its index, never sorts, and touches little more than it takes, whatever waits, is leased,
+/// delayed, held or dead; analysed or not.
+#[tokio::test]
+async fn postgres_claims_by_index_without_a_sort() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
+    for analysed in [false, true] {
+        if analysed {
+            sqlx::raw_sql("ANALYZE").execute(&mut conn).await.expect("analyses");
+        }
+        let types = "varchar, smallint[], bigint, bigint, varchar, bigint";
+        let claim = plan(&mut conn, types, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000").await;
+        assert!(!claim.iter().any(|line| line.contains("Sort") || line.contains("Seq Scan")), "{claim:#?}");
+        let scan = node(&claim, "Index Scan using postrider_delivery_due").join("\n");
+        assert!(scan.contains("actual rows=500"), "{scan}");
+        assert!(scan.contains("(due_at <= now())") && scan.contains("(place = 0)"), "{scan}");
+
+        let types = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint";
+        let values = "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16";
+        let keyed = plan(&mut conn, types, CLAIM_KEYED, values).await;
+        assert!(!keyed.iter().any(|line| line.contains("Seq Scan")), "{keyed:#?}");
+        let window = node(&keyed, "CTE due").join("\n");
+        assert!(window.contains("Index Scan using postrider_delivery_due") && !window.contains("Sort"), "{window}");
+        let run = node(&keyed, "CTE run").join("\n");
+        assert!(run.contains("Index Scan using postrider_delivery_key") && !run.contains("Sort"), "{run}");
+
+        let route = plan(&mut conn, "bigint", ROUTE_LOCK, "100").await;
+        assert!(!route.iter().any(|line| line.contains("Seq Scan on postrider_event")), "{route:#?}");
+    }
+    database.drop().await;
+}
+
+/// A settle finds its rows by their events, however many others there are.
+#[tokio::test]
+async fn postgres_settles_by_index() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
+    let leased = "SELECT array_agg(event_seq)::text, array_agg(id)::text FROM postrider_delivery WHERE token = 1";
+    let (seqs, ids): (String, String) = sqlx::query_as(leased).fetch_one(&mut conn).await.expect("reads");
+    let settle = plan(&mut conn, "bigint[], bigint[], bigint", SETTLE, &format!("'{seqs}', '{ids}', 1")).await;
+    let text = settle.join("\n");
+    assert!(!text.contains("Seq Scan") && text.contains("Index Cond: (event_seq = ANY"), "{text}");
+    // Those without a key, and of the others the stretches that begin with the first of their key: none.
+    assert!(settle[0].contains("actual rows=333") || settle[0].contains("actual rows=334"), "{}", settle[0]);
+    database.drop().await;
+}
+
+/// F38: a pooler that shares sessions between transactions is refused at the start, in words that help.
+#[tokio::test]
+async fn pgbouncer_with_transaction_pooling_is_refused() {
+    let pooler = std::env::var("POSTRIDER_TEST_PGBOUNCER").expect("POSTRIDER_TEST_PGBOUNCER is not set: run `make services`");
+    let (database, direct) = Database::migrated().await;
+    let refused = PostgresStore::connect(&database.on(&pooler)).await.expect_err("refused").to_string();
+    assert!(refused.contains("pool_mode = session") && refused.contains("direct connection"), "{refused}");
+    // The caller's own transactions may go through it: on one transaction they have one session.
+    let mut conn = PgConnection::connect(&database.on(&pooler)).await.expect("connects");
+    let mut tx = conn.begin().await.expect("begins");
+    let outbox = Outbox::new(direct.clone());
+    outbox.enqueue(&mut tx, Draft::text("order.paid", "text/plain", "7").event_id("pooled")).await.expect("enqueues");
+    tx.commit().await.expect("commits");
+    assert!(direct.find("pooled").await.expect("reads").is_some());
+    database.drop().await;
+}
+
+/// A caller at REPEATABLE READ or SERIALIZABLE enqueues as usual; a duplicate that is committed meanwhile is theirs to
+/// run again, and is told as that.
+#[tokio::test]
+async fn postgres_callers_at_stricter_isolation_hear_what_to_do() {
+    let (database, store) = Database::migrated().await;
+    store.register(&Subscription::new("order.paid", "coupon", Via::Local)).await.expect("registers");
+    let outbox = Outbox::new(store.clone());
+    let event = |id: &str| Draft::text("order.paid", "text/plain", "7").event_id(id);
+    for level in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let mut conn = database.connect().await;
+        let begin = format!("BEGIN ISOLATION LEVEL {level}");
+        let mut tx = conn.begin_with(AssertSqlSafe(begin.clone())).await.expect("begins");
+        let accepted = outbox.enqueue(&mut tx, event(level)).await.expect("enqueues");
+        assert!(matches!(accepted, Enqueued::Accepted(_)));
+        tx.commit().await.expect("commits");
+
+        let mut tx = conn.begin_with(AssertSqlSafe(begin.clone())).await.expect("begins");
+        let known = outbox.enqueue(&mut tx, event(level)).await.expect("a known one");
+        assert!(matches!(known, Enqueued::Duplicate(_)), "committed before: {known:?}");
+        let contested = format!("contested {level}");
+        let mut other = store.begin().await.expect("begins");
+        outbox.enqueue(&mut other, event(&contested)).await.expect("enqueues");
+        store.commit(other).await.expect("commits");
+        let lost = outbox.enqueue(&mut tx, event(&contested)).await.expect_err("committed after this snapshot");
+        assert!(matches!(lost, Error::TransactionLost(_)), "{lost:?}");
+        tx.rollback().await.expect("rolls back");
+
+        let mut tx = conn.begin_with(AssertSqlSafe(begin)).await.expect("begins");
+        assert!(matches!(outbox.enqueue(&mut tx, event(&contested)).await, Ok(Enqueued::Duplicate(_))), "run again");
+    }
+    database.drop().await;
+}
+
+/// A schema that is older than the program, or not there, is refused with the command to run; one that the printed
+/// script has made is as good as one of ours.
+#[tokio::test]
+async fn postgres_schema_made_by_another_tool_is_accepted() {
+    let database = Database::empty().await;
+    let store = PostgresStore::connect(&database.url()).await.expect("connects");
+    let refused = store.check_schema().await.expect_err("empty").to_string();
+    assert!(refused.contains("version 0") && refused.contains("postrider migrate up --store postgres://"), "{refused}");
+
+    let file = std::env::temp_dir().join(format!("{}.sql", database.name));
+    std::fs::write(&file, migrations_script()).expect("writes");
+    let psql = Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &database.url(), "-f"]).arg(&file).output();
+    let psql = psql.expect("psql runs");
+    assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
+    std::fs::remove_file(&file).expect("removes");
+    store.check_schema().await.expect("up to date");
+    store.migrate().await.expect("nothing to do");
+
+    let mut conn = database.connect().await;
+    sqlx::raw_sql("UPDATE postrider_migrations SET version = 9999").execute(&mut conn).await.expect("updates");
+    assert!(matches!(store.check_schema().await, Err(Error::SchemaTooNew { found: 9999, .. })));
+    database.drop().await;
+}
