@@ -29,6 +29,16 @@ pub enum DeliveryStatus {
 }
 
 impl DeliveryStatus {
+    /// Reads it off a row.
+    pub fn of(dead: bool, leased: bool, attempts: u32) -> Self {
+        match () {
+            () if dead => Self::Dead,
+            () if leased => Self::Processing,
+            () if attempts > 0 => Self::Failed,
+            () => Self::New,
+        }
+    }
+
     /// The word for it everywhere: SQL views, API, console.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,0 +1,5 @@
+//! What the conformance suite cannot ask of every store: plans, locks and shells of one database.
+#![allow(missing_docs)]
+
+#[cfg(feature = "sqlite")]
+mod sqlite;
