@@ -1,1 +1,312 @@
-//! Conformance.
+//! What a store promises, as one named test a case. A store is done when every case passes; a bug found in one store
+//! becomes a case for all.
+//!
+//! Whoever writes a store implements [`Harness`] for it, and has the suite in one line:
+//!
+//! ```ignore
+//! mod my_store {
+//!     postrider_conformance::suite!(super::MyHarness::fresh().await);
+//! }
+//! ```
+//!
+//! `cargo test` then shows `my_store::claim::limit_is_exact` and its neighbours. Modules are named after the verb of
+//! [`postrider::Store`] that they judge; the table in `suite!` is the list of all cases. Stored times are aged with
+//! [`Age`](postrider::testing::Age): nothing here sleeps until a lease runs out.
+
+// A case that cannot go on has failed.
+#![allow(clippy::unwrap_used)]
+
+mod harness;
+mod steps;
+
+pub mod bury;
+pub mod claim;
+pub mod claim_keyed;
+pub mod consumption;
+pub mod enqueue;
+pub mod extend;
+pub mod find;
+pub mod idempotency;
+pub mod inbox;
+pub mod lease;
+pub mod migrate;
+pub mod prune;
+pub mod redrive;
+pub mod release;
+pub mod retry;
+pub mod route;
+pub mod settle;
+pub mod subscriptions;
+
+pub use harness::{Conn, Features, Harness, Tx};
+
+/// Every case, for the store whose harness the expression makes. It is evaluated anew, inside an `async fn`, for each.
+#[macro_export]
+macro_rules! suite {
+    ($harness:expr) => {
+        $crate::cases! { $harness;
+            enqueue {
+                commit_writes_the_event_and_the_change
+                rollback_leaves_neither_event_nor_change
+                a_transaction_dropped_in_a_crash_leaves_nothing
+                everything_an_event_says_comes_back
+                the_same_event_twice_is_a_duplicate
+                the_same_id_with_other_content_is_a_conflict
+                the_same_id_twice_in_one_batch
+                concurrent_duplicates_store_one_event
+                concurrent_conflicts_store_one_event
+                ids_are_compared_byte_for_byte
+                answers_come_in_the_order_of_the_batch
+                an_earlier_id_that_commits_later_is_still_delivered
+                a_clock_that_is_ten_minutes_off_harms_nothing
+                odd_text_comes_back_as_it_went_in
+                a_payload_of_the_largest_size_comes_back_intact
+                what_is_over_a_limit_is_refused_by_name_and_nothing_is_written
+                unheard_is_kept_by_default
+                unheard_is_skipped_where_asked
+                unheard_is_refused_where_asked
+            }
+            route {
+                each_enabled_lane_gets_one_delivery
+                topic_and_star_together_deliver_once
+                topics_are_compared_byte_for_byte
+                disabled_and_removed_subscriptions_get_nothing
+                the_consumers_of_the_broker_share_its_lane
+                external_consumers_are_expected_and_get_no_delivery
+                a_subscription_counts_for_events_written_after_it
+                a_plain_insert_is_routed_and_delivered
+                a_plain_insert_that_nobody_hears_is_unheard
+                an_insert_with_the_databases_own_shell_is_delivered
+                an_unheard_event_is_routed_once_somebody_subscribes
+                an_unheard_event_is_routed_once_somebody_hears_everything
+                a_pass_takes_no_more_than_its_limit
+                concurrent_routers_share_the_work
+                a_redriven_unheard_event_is_not_delivered_twice
+            }
+            claim {
+                limit_is_exact
+                limit_of_nothing_or_too_much_is_refused
+                eight_claimers_never_share_a_delivery
+                never_waits_for_locked_deliveries
+                oldest_come_first
+                keyed_deliveries_are_left_alone
+                other_lanes_are_left_alone
+                a_leased_delivery_is_not_claimed_again
+                an_expired_lease_is_claimed_again
+                attempts_count_at_the_claim_until_they_are_exhausted
+                a_delayed_event_waits_until_it_is_due
+                an_expired_event_says_so
+                a_subset_of_shards_gets_only_its_own
+            }
+            claim_keyed {
+                a_run_is_gapless_and_in_order
+                unkeyed_deliveries_are_left_alone
+                limit_is_exact
+                a_held_key_is_not_claimed_by_another
+                an_expired_run_is_claimed_again
+                a_failing_head_keeps_its_key_waiting
+                a_delayed_head_keeps_its_key_waiting
+                a_dead_head_holds_its_key
+                a_dead_head_is_skipped_where_asked
+                a_change_of_policy_frees_what_was_held
+                a_redriven_dead_head_keeps_its_place_and_frees_its_followers
+                a_redriven_failed_head_pulls_its_followers
+                a_failure_releases_the_rest_of_its_run_uncounted
+                followers_of_a_dead_head_do_not_starve_other_keys
+                keys_are_compared_byte_for_byte
+                a_key_is_ordered_within_its_lane_only
+                a_subset_of_shards_gets_only_its_own
+                four_claimers_keep_the_order_of_every_key
+                four_claimers_keep_the_order_where_dead_heads_are_skipped
+            }
+            extend {
+                the_lease_runs_from_now
+                a_lease_that_nobody_took_can_be_extended_late
+                zombie_extends_nothing
+            }
+            settle {
+                what_is_done_is_gone
+                without_history_leaves_no_trace
+                with_history_appends_the_success
+                after_the_lease_ran_out_counts_while_nobody_claimed
+                zombie_settles_nothing
+                zombie_with_the_same_owner_name_settles_nothing
+                zombie_settles_nothing_after_the_row_was_made_anew
+                a_foreign_delivery_in_the_call_is_left_alone
+                out_of_order_is_refused
+                a_run_is_settled_together
+            }
+            retry {
+                makes_it_due_later_with_its_error
+                zombie_retries_nothing
+                history_is_numbered_without_gap
+                without_history_leaves_no_trace
+                an_error_of_any_text_is_saved_and_cut
+            }
+            bury {
+                only_a_redrive_brings_it_back
+                zombie_buries_nothing
+                with_history_appends_the_failure
+                an_untried_burial_does_not_count_its_claim
+                an_error_of_any_text_is_saved_and_cut
+            }
+            release {
+                gives_the_attempt_back
+                what_was_tried_before_is_still_failed
+                zombie_releases_nothing
+            }
+            redrive {
+                a_waiting_delivery_is_due_now
+                a_dead_delivery_is_due_now_with_its_attempts_reset
+                a_finished_delivery_is_made_anew
+                a_consumer_that_came_later_gets_the_event
+                a_delivery_being_worked_on_is_refused
+                a_delivery_whose_lease_ran_out_is_taken_from_its_holder
+                an_expired_event_is_refused
+                an_unknown_event_is_refused
+                a_target_has_a_delivery_of_its_own
+            }
+            subscriptions {
+                registering_never_overwrites
+                what_was_disabled_stays_disabled
+                what_was_removed_stays_removed
+                setting_brings_a_removed_one_back
+                removing_nothing_says_so
+                are_listed_in_order
+                every_field_comes_back
+                concurrent_registrations_make_one
+                bad_ones_are_refused_by_name
+            }
+            consumption {
+                reports_are_numbered_from_one
+                concurrent_reports_are_numbered_without_gap_or_repeat
+                a_repeated_callback_is_the_same_attempt
+                a_callback_repeated_at_once_is_the_same_attempt
+                what_nobody_expected_is_refused
+                every_field_comes_back
+                an_error_of_any_text_is_saved_and_cut
+            }
+            inbox {
+                a_second_receive_is_false
+                concurrent_receives_have_one_effect
+                two_consumers_of_one_event_both_get_it
+                a_rollback_leaves_nothing
+                complete_ends_the_delivery_with_its_effect
+                complete_without_history_leaves_no_trace
+                complete_with_a_lost_lease_is_refused_and_rolls_back
+                complete_without_an_inbox_row_is_refused
+                complete_out_of_order_is_refused
+                a_swallowed_database_error_loses_nothing
+            }
+            idempotency {
+                the_first_begins_and_the_next_waits
+                a_result_is_returned_again
+                another_request_is_a_mismatch_before_anything_else
+                an_abandoned_key_is_taken_over
+                a_late_completion_by_the_old_holder_writes_nothing
+                a_failed_key_may_be_tried_again
+                a_failed_key_is_retried_by_one_of_two
+                concurrent_beginners_have_one_winner
+                scopes_are_apart
+                a_rolled_back_key_was_never_taken
+                an_error_of_any_text_is_saved
+            }
+            lease {
+                has_one_holder
+                concurrent_seekers_have_one_winner
+                is_taken_over_once_it_ran_out
+                is_extended_by_its_holder_only
+                is_released_by_its_holder_only
+                names_are_apart
+            }
+            find {
+                an_unknown_event_is_not_found
+                deliveries_are_listed_by_lane
+                a_lease_is_shown_with_its_owner_and_times
+                counts_say_where_deliveries_stand
+                oldest_pending_is_the_wait_of_the_oldest_due
+                next_due_is_the_time_until_something_can_be_claimed
+                times_are_the_databases
+            }
+            prune {
+                a_batch_looks_at_no_more_than_its_limit
+                waiting_unheard_and_young_events_are_kept
+                attempts_go_with_their_event
+                a_pruned_id_may_be_used_again
+                old_inbox_rows_go
+                old_keys_go_unless_somebody_holds_them
+                pruning_beside_producers_and_claimers_loses_nothing
+            }
+            migrate {
+                five_at_once_on_an_empty_database
+                again_changes_nothing
+            }
+        }
+    };
+}
+
+/// One test for each line of the table.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! cases {
+    ($harness:expr; $($verb:ident { $($case:ident)* })*) => {
+        $(
+            mod $verb {
+                #[allow(unused_imports)]
+                use super::*;
+                $(
+                    #[tokio::test(flavor = "multi_thread")]
+                    async fn $case() {
+                        let harness = $harness;
+                        $crate::$verb::$case(harness.clone()).await;
+                        $crate::Harness::finish(harness).await;
+                    }
+                )*
+            }
+        )*
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// A case that nobody runs proves nothing: each is in the table, under its own verb.
+    #[test]
+    fn every_case_is_in_the_table() {
+        let lib = include_str!("lib.rs");
+        let table =
+            &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
+        let verbs = [
+            ("bury", include_str!("bury.rs")),
+            ("claim", include_str!("claim.rs")),
+            ("claim_keyed", include_str!("claim_keyed.rs")),
+            ("consumption", include_str!("consumption.rs")),
+            ("enqueue", include_str!("enqueue.rs")),
+            ("extend", include_str!("extend.rs")),
+            ("find", include_str!("find.rs")),
+            ("idempotency", include_str!("idempotency.rs")),
+            ("inbox", include_str!("inbox.rs")),
+            ("lease", include_str!("lease.rs")),
+            ("migrate", include_str!("migrate.rs")),
+            ("prune", include_str!("prune.rs")),
+            ("redrive", include_str!("redrive.rs")),
+            ("release", include_str!("release.rs")),
+            ("retry", include_str!("retry.rs")),
+            ("route", include_str!("route.rs")),
+            ("settle", include_str!("settle.rs")),
+            ("subscriptions", include_str!("subscriptions.rs")),
+        ];
+        for (verb, source) in verbs {
+            let start = table.find(&format!("\n            {verb} {{")).expect(verb);
+            let listed = &table[start..start + table[start..].find('}').unwrap()];
+            let listed: Vec<&str> = listed
+                .lines()
+                .skip(2)
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .collect();
+            let cases = source.split("pub async fn ").skip(1);
+            let cases: Vec<&str> = cases.map(|case| case.split('<').next().unwrap()).collect();
+            assert_eq!(cases, listed, "{verb}");
+        }
+    }
+}

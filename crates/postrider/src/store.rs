@@ -4,7 +4,7 @@
 //! One verb has one name everywhere: the method here, the file `queries/<dialect>/<verb>.sql`, and the module of the
 //! conformance suite that says what it means. [`memory`] is that meaning without SQL in the way.
 
-// pub mod memory;
+pub mod memory;
 // #[cfg(feature = "postgres")]
 // pub mod postgres;
 #[cfg(feature = "sqlite")]

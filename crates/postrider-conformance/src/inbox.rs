@@ -1,0 +1,272 @@
+//! `receive` and `complete`: the effect happens once, with the inbox row, in one transaction.
+
+use postrider::entry::DeliveryStatus;
+use postrider::store::{Completion, DeliveryId, History, Receipt, Token};
+use postrider::{Enlist, Error, Store, Via};
+
+use crate::steps::*;
+use crate::{Conn, Harness};
+
+fn receipt<'a>(consumer: &'a str, event_id: &'a str) -> Receipt<'a> {
+    Receipt {
+        consumer,
+        event_id,
+        topic: TOPIC,
+        tenant_id: Some("tenant"),
+        idempotency_key: Some("key"),
+    }
+}
+
+fn completion(delivery: DeliveryId, token: Token, history: History) -> Completion<'static> {
+    Completion {
+        consumer: LANE,
+        event_id: "e",
+        delivery,
+        token,
+        result: Some("42 points"),
+        history,
+    }
+}
+
+/// What a consumer does: the inbox row, then the effect.
+async fn receive_and_add<H: Harness>(h: &H, conn: &mut Conn<H>, consumer: &str) -> bool {
+    let first = h.store().receive(conn, &receipt(consumer, "e")).await.unwrap();
+    if first {
+        h.add(conn, "effect").await.unwrap();
+    }
+    first
+}
+
+/// E.2: insert or skip.
+pub async fn a_second_receive_is_false<H: Harness>(h: H) {
+    h.make_counter("effect").await;
+    for first in [true, false, false] {
+        let mut tx = h.store().begin().await.unwrap();
+        assert_eq!(receive_and_add(&h, &mut *tx, LANE).await, first);
+        // Also within one transaction.
+        assert!(!receive_and_add(&h, &mut *tx, LANE).await);
+        h.store().commit(tx).await.unwrap();
+    }
+    assert_eq!(h.counter("effect").await, 1);
+}
+
+/// F20 duplicate delivery, concurrent: one effect, the others see a duplicate.
+pub async fn concurrent_receives_have_one_effect<H: Harness>(h: H) {
+    h.make_counter("effect").await;
+    let consumers = (0..h.features().connections.min(8)).map(|_| {
+        let h = h.clone();
+        async move {
+            let mut tx = h.store().begin().await.unwrap();
+            let first = receive_and_add(&h, &mut *tx, LANE).await;
+            h.store().commit(tx).await.unwrap();
+            first
+        }
+    });
+    let firsts = together(consumers)
+        .await
+        .into_iter()
+        .filter(|first| *first)
+        .count();
+    assert_eq!((firsts, h.counter("effect").await), (1, 1));
+}
+
+/// E.2: the event id alone would swallow a second consumer; names and ids are compared byte for byte.
+pub async fn two_consumers_of_one_event_both_get_it<H: Harness>(h: H) {
+    h.make_counter("effect").await;
+    let mut tx = h.store().begin().await.unwrap();
+    for consumer in ["points", "wallet", "Points"] {
+        assert!(receive_and_add(&h, &mut *tx, consumer).await, "{consumer}");
+    }
+    assert!(
+        h.store()
+            .receive(&mut *tx, &receipt("points", "E"))
+            .await
+            .unwrap()
+    );
+    h.store().commit(tx).await.unwrap();
+    assert_eq!(h.counter("effect").await, 3);
+}
+
+/// E.2: no effect, no row.
+pub async fn a_rollback_leaves_nothing<H: Harness>(h: H) {
+    h.make_counter("effect").await;
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(receive_and_add(&h, &mut *tx, LANE).await);
+    drop(tx);
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(
+        receive_and_add(&h, &mut *tx, LANE).await,
+        "the rolled back row is not there"
+    );
+    h.store().commit(tx).await.unwrap();
+    assert_eq!(h.counter("effect").await, 1);
+}
+
+/// A.7: inbox row, effect, attempt and the end of the delivery are one.
+pub async fn complete_ends_the_delivery_with_its_effect<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    h.make_counter("effect").await;
+    enqueue_one(&h, draft("e")).await;
+    let lease = claim(&h, 1).await;
+    let id = lease.deliveries[0].id;
+
+    // Rolled back, it never was.
+    let mut tx = h.store().begin().await.unwrap();
+    receive_and_add(&h, &mut *tx, LANE).await;
+    h.store()
+        .complete(&mut *tx, &completion(id, lease.token, History::Keep))
+        .await
+        .unwrap();
+    drop(tx);
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(receive_and_add(&h, &mut *tx, LANE).await);
+    h.store()
+        .complete(&mut *tx, &completion(id, lease.token, History::Keep))
+        .await
+        .unwrap();
+    h.store().commit(tx).await.unwrap();
+
+    let found = find(&h, "e").await;
+    assert!(found.deliveries.is_empty());
+    let told: Vec<_> = found
+        .consumptions
+        .iter()
+        .map(|c| (c.consumer.as_str(), c.attempt, c.success))
+        .collect();
+    assert_eq!(told, [(LANE, 1, Some(true))]);
+    assert_eq!(h.counter("effect").await, 1);
+}
+
+/// A consumer may not want history.
+pub async fn complete_without_history_leaves_no_trace<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    h.make_counter("effect").await;
+    enqueue_one(&h, draft("e")).await;
+    let lease = claim(&h, 1).await;
+    let mut tx = h.store().begin().await.unwrap();
+    receive_and_add(&h, &mut *tx, LANE).await;
+    let done = completion(lease.deliveries[0].id, lease.token, History::Omit);
+    h.store().complete(&mut *tx, &done).await.unwrap();
+    h.store().commit(tx).await.unwrap();
+    let found = find(&h, "e").await;
+    assert!(found.deliveries.is_empty() && found.consumptions.is_empty());
+}
+
+/// F01: a consumer that lost its lease rolls its effect back, and the new holder's effect is the only one.
+pub async fn complete_with_a_lost_lease_is_refused_and_rolls_back<H: Harness>(h: H) {
+    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    h.make_counter("effect").await;
+    let id = zombie.deliveries[0].id;
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(receive_and_add(&h, &mut *tx, LANE).await);
+    let refused = h
+        .store()
+        .complete(&mut *tx, &completion(id, zombie.token, History::Keep))
+        .await
+        .unwrap_err();
+    assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
+    drop(tx);
+
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(
+        receive_and_add(&h, &mut *tx, LANE).await,
+        "the zombie's row is gone"
+    );
+    h.store()
+        .complete(&mut *tx, &completion(id, heir.token, History::Keep))
+        .await
+        .unwrap();
+    h.store().commit(tx).await.unwrap();
+    assert_eq!(h.counter("effect").await, 1);
+    assert_eq!(find(&h, "e").await.consumptions.len(), 1);
+
+    // And after the heir is done, the zombie finds its event handled.
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(!receive_and_add(&h, &mut *tx, LANE).await);
+}
+
+/// F55: without the row that proves the transaction, nothing is acknowledged.
+pub async fn complete_without_an_inbox_row_is_refused<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("e")).await;
+    let lease = claim(&h, 1).await;
+    let mut tx = h.store().begin().await.unwrap();
+    // Another consumer's row does not count.
+    assert!(h.store().receive(&mut *tx, &receipt("other", "e")).await.unwrap());
+    let done = completion(lease.deliveries[0].id, lease.token, History::Keep);
+    let refused = h.store().complete(&mut *tx, &done).await.unwrap_err();
+    assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
+    drop(tx);
+    enqueue_one(&h, draft("after")).await;
+    assert_eq!(status(&h, "e").await, DeliveryStatus::Processing);
+    settle(&h, &lease).await;
+}
+
+/// F17: the order of a key holds here too.
+pub async fn complete_out_of_order_is_refused<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, [draft("first").key("k"), draft("e").key("k")]).await;
+    let lease = claim_keyed(&h, 10).await;
+    let done = completion(lease.deliveries[1].id, lease.token, History::Keep);
+    let mut tx = h.store().begin().await.unwrap();
+    h.store().receive(&mut *tx, &receipt(LANE, "e")).await.unwrap();
+    let refused = h.store().complete(&mut *tx, &done).await.unwrap_err();
+    assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
+    drop(tx);
+    let settled = h
+        .store()
+        .settle(lease.token, &lease.ids()[..1], History::Omit)
+        .await
+        .unwrap();
+    assert_eq!(settled.len(), 1);
+    let mut tx = h.store().begin().await.unwrap();
+    h.store().receive(&mut *tx, &receipt(LANE, "e")).await.unwrap();
+    h.store().complete(&mut *tx, &done).await.unwrap();
+    h.store().commit(tx).await.unwrap();
+    assert!(find(&h, "e").await.deliveries.is_empty());
+}
+
+/// F55 handler swallows a database error: all of it happens, or none of it and the delivery is there for the next try.
+pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
+    subscribe(&h, TOPIC, LANE, Via::Local).await;
+    h.make_counter("effect").await;
+    h.make_counter("late effect").await;
+    enqueue_one(&h, draft("e")).await;
+    let lease = claim(&h, 1).await;
+    let done = completion(lease.deliveries[0].id, lease.token, History::Keep);
+
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(receive_and_add(&h, &mut *tx, LANE).await);
+    h.swallow_a_database_error(&mut *tx).await;
+    // The careless consumer goes on.
+    let _ = h.add(&mut *tx, "late effect").await;
+    let completed = h.store().complete(&mut *tx, &done).await;
+    let done_at_all = match completed {
+        Ok(()) => h.store().commit(tx).await.is_ok(),
+        Err(_) => {
+            drop(tx);
+            false
+        }
+    };
+
+    enqueue_one(&h, draft("after")).await;
+    let effects = (h.counter("effect").await, h.counter("late effect").await);
+    let found = find(&h, "e").await;
+    if done_at_all {
+        assert_eq!(effects, (1, 1));
+        assert!(found.deliveries.is_empty());
+        assert_eq!(found.consumptions.len(), 1);
+    } else {
+        assert_eq!(effects, (0, 0), "no half effect stays");
+        assert_eq!(found.deliveries.len(), 1, "and nothing is acknowledged");
+        assert!(found.consumptions.is_empty());
+        let mut tx = h.store().begin().await.unwrap();
+        assert!(
+            receive_and_add(&h, &mut *tx, LANE).await,
+            "the next try finds no trace of it"
+        );
+        h.store().complete(&mut *tx, &done).await.unwrap();
+        h.store().commit(tx).await.unwrap();
+        assert_eq!(h.counter("effect").await, 1);
+    }
+}

@@ -1,0 +1,80 @@
+//! `acquire_lease`, `extend_lease`, `release_lease`: one holder of a name at a time.
+
+use postrider::Store;
+
+use crate::Harness;
+use crate::steps::*;
+
+async fn acquire(h: &impl Harness, name: &str) -> Option<postrider::store::Token> {
+    h.store().acquire_lease(name, "host-1", LEASE).await.unwrap()
+}
+
+/// F51: while one holds it, nobody else does, not even under the same owner's name.
+pub async fn has_one_holder<H: Harness>(h: H) {
+    assert!(acquire(&h, "pruner").await.is_some());
+    assert!(acquire(&h, "pruner").await.is_none());
+}
+
+/// F51: also when all ask at once.
+pub async fn concurrent_seekers_have_one_winner<H: Harness>(h: H) {
+    let seekers = (0..8).map(|_| {
+        let h = h.clone();
+        async move { acquire(&h, "pruner").await }
+    });
+    assert_eq!(together(seekers).await.into_iter().flatten().count(), 1);
+    age(&h, HOUR).await;
+    let seekers = (0..8).map(|_| {
+        let h = h.clone();
+        async move { acquire(&h, "pruner").await }
+    });
+    assert_eq!(
+        together(seekers).await.into_iter().flatten().count(),
+        1,
+        "one takes it over"
+    );
+}
+
+/// F09: a holder that died is in nobody's way for longer than its lease.
+pub async fn is_taken_over_once_it_ran_out<H: Harness>(h: H) {
+    let first = acquire(&h, "pruner").await.unwrap();
+    age(&h, HOUR).await;
+    let second = acquire(&h, "pruner").await.unwrap();
+    assert_ne!(first, second);
+    assert!(acquire(&h, "pruner").await.is_none());
+}
+
+/// F01: only the last token counts.
+pub async fn is_extended_by_its_holder_only<H: Harness>(h: H) {
+    let first = acquire(&h, "pruner").await.unwrap();
+    assert!(h.store().extend_lease("pruner", first, 3 * HOUR).await.unwrap());
+    age(&h, 2 * HOUR).await;
+    assert!(acquire(&h, "pruner").await.is_none(), "it was extended");
+    age(&h, 2 * HOUR).await;
+    let second = acquire(&h, "pruner").await.unwrap();
+    assert!(!h.store().extend_lease("pruner", first, 9 * HOUR).await.unwrap());
+    assert!(!h.store().extend_lease("unknown", second, HOUR).await.unwrap());
+    age(&h, HOUR).await;
+    assert!(
+        acquire(&h, "pruner").await.is_some(),
+        "the zombie did not lengthen it"
+    );
+}
+
+/// F01: nor may it be given back by who lost it.
+pub async fn is_released_by_its_holder_only<H: Harness>(h: H) {
+    let first = acquire(&h, "pruner").await.unwrap();
+    age(&h, HOUR).await;
+    let second = acquire(&h, "pruner").await.unwrap();
+    assert!(!h.store().release_lease("pruner", first).await.unwrap());
+    assert!(acquire(&h, "pruner").await.is_none(), "it is still the second's");
+    assert!(h.store().release_lease("pruner", second).await.unwrap());
+    assert!(!h.store().release_lease("pruner", second).await.unwrap(), "once");
+    assert!(acquire(&h, "pruner").await.is_some());
+}
+
+/// Compared byte for byte.
+pub async fn names_are_apart<H: Harness>(h: H) {
+    for name in ["pruner", "Pruner", "pruner ", "router"] {
+        assert!(acquire(&h, name).await.is_some(), "{name:?}");
+    }
+}

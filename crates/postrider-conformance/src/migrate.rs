@@ -1,0 +1,38 @@
+//! `migrate`, `schema_version`.
+
+use postrider::{Draft, Enlist, Enqueued, Outbox, Store};
+
+use crate::Harness;
+use crate::steps::*;
+
+/// F42 concurrent migrations: five instances start on an empty database; one migrates, four wait, none fails.
+pub async fn five_at_once_on_an_empty_database<H: Harness>(h: H) {
+    let instances = h.unmigrated(5).await;
+    assert_eq!(instances.len(), 5);
+    let one = instances[0].clone();
+    let migrations = instances
+        .into_iter()
+        .map(|store| async move { store.migrate().await });
+    for migrated in together(migrations).await {
+        migrated.unwrap();
+    }
+    let version = one.schema_version().await.unwrap();
+    assert_eq!(version.found, version.needed);
+    version.check("the store").unwrap();
+    let mut tx = one.begin().await.unwrap();
+    let draft = Draft::text(TOPIC, "text/plain", "it works");
+    let enqueued = Outbox::new(one.clone()).enqueue(&mut *tx, draft).await.unwrap();
+    one.commit(tx).await.unwrap();
+    assert!(matches!(enqueued, Enqueued::Unheard(_)));
+}
+
+/// What is there stays.
+pub async fn again_changes_nothing<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("e")).await;
+    let before = h.store().schema_version().await.unwrap();
+    h.store().migrate().await.unwrap();
+    assert_eq!(h.store().schema_version().await.unwrap(), before);
+    assert!(before.found > 0);
+    assert_eq!(ids(&claim(&h, 1).await), ["e"]);
+}

@@ -1,0 +1,269 @@
+//! The steps that cases are told in.
+
+use std::future::Future;
+use std::time::Duration;
+
+use postrider::entry::DeliveryStatus;
+use postrider::store::{Buried, Claim, DeadHead, Delivery, DeliveryId, Failed, Found, History, Lease, Token};
+use postrider::testing::Age;
+use postrider::{Draft, Enlist, Enqueued, Outbox, Store, Subscription, Via};
+
+use crate::Harness;
+
+pub(crate) const TOPIC: &str = "order.paid";
+pub(crate) const LANE: &str = "points";
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const HOUR: Duration = Duration::from_secs(3600);
+/// Longer than any case runs, on however busy a machine.
+pub(crate) const LEASE: Duration = Duration::from_secs(1800);
+/// How long something that must not wait may take.
+pub(crate) const PROMPTLY: Duration = Duration::from_secs(5);
+
+/// A subscription as an operator writes it.
+pub(crate) async fn subscribe(h: &impl Harness, topic: &str, consumer: &str, via: Via) {
+    let mut subscription = Subscription::new(topic, consumer, via);
+    subscription.endpoint = (via == Via::Webhook).then(|| "https://example.org/hook".into());
+    h.store().set_subscription(&subscription).await.unwrap();
+}
+
+/// The usual scene: one consumer with a lane of its own.
+pub(crate) async fn somebody_listens(h: &impl Harness) {
+    subscribe(h, TOPIC, LANE, Via::Local).await;
+}
+
+pub(crate) fn draft(event_id: impl Into<String>) -> Draft {
+    let event_id = event_id.into();
+    Draft::json(TOPIC, &serde_json::json!({ "n": event_id }))
+        .unwrap()
+        .event_id(event_id)
+}
+
+/// `n` drafts without a key.
+pub(crate) fn drafts(n: usize) -> Vec<Draft> {
+    (0..n).map(|n| draft(format!("e{n:05}"))).collect()
+}
+
+/// Drafts of one key, in order: `a1`, `a2`, … for the key `a`.
+pub(crate) fn keyed(key: &str, n: usize) -> Vec<Draft> {
+    (1..=n).map(|n| draft(format!("{key}{n}")).key(key)).collect()
+}
+
+/// Writes events in a transaction and commits it.
+pub(crate) async fn enqueue<H: Harness>(h: &H, drafts: impl IntoIterator<Item = Draft>) -> Vec<Enqueued> {
+    let outbox = Outbox::new(h.store().clone());
+    let mut drafts = drafts.into_iter().peekable();
+    let mut enqueued = Vec::new();
+    while drafts.peek().is_some() {
+        let batch: Vec<Draft> = drafts.by_ref().take(1000).collect();
+        let mut tx = h.store().begin().await.unwrap();
+        enqueued.extend(outbox.enqueue_many(&mut *tx, batch).await.unwrap());
+        h.store().commit(tx).await.unwrap();
+    }
+    enqueued
+}
+
+pub(crate) async fn enqueue_one<H: Harness>(h: &H, draft: Draft) -> Enqueued {
+    enqueue(h, [draft]).await.remove(0)
+}
+
+/// Writes an event by plain `INSERT`, committed.
+pub(crate) async fn insert_plainly<H: Harness>(h: &H, event_id: &str) {
+    let mut tx = h.store().begin().await.unwrap();
+    h.insert_plainly(&mut *tx, event_id, TOPIC, r#"{"by":"hand"}"#)
+        .await;
+    h.store().commit(tx).await.unwrap();
+}
+
+pub(crate) fn wanted(limit: u32) -> Claim {
+    Claim {
+        lease: LEASE,
+        ..Claim::new(LANE, limit)
+    }
+}
+
+pub(crate) async fn claim(h: &impl Harness, limit: u32) -> Lease {
+    h.store().claim(&wanted(limit)).await.unwrap()
+}
+
+pub(crate) async fn claim_keyed(h: &impl Harness, limit: u32) -> Lease {
+    let claim = wanted(limit);
+    h.store().claim_keyed(&claim, DeadHead::Hold).await.unwrap()
+}
+
+/// Claims keyed deliveries until a claim brings none: a claim may look at some of the shards only.
+pub(crate) async fn claim_all_keyed(h: &impl Harness, dead_head: DeadHead) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    loop {
+        let lease = h.store().claim_keyed(&wanted(500), dead_head).await.unwrap();
+        if lease.deliveries.is_empty() {
+            return leases;
+        }
+        leases.push(lease);
+    }
+}
+
+pub(crate) async fn age(h: &impl Harness, by: Duration) {
+    h.store().age(by).await.unwrap();
+}
+
+/// The event ids of a lease, in its order.
+pub(crate) fn ids(lease: &Lease) -> Vec<&str> {
+    let ids = lease.deliveries.iter();
+    ids.map(|claimed| claimed.envelope.event_id.as_str()).collect()
+}
+
+pub(crate) fn failed(id: DeliveryId, after: Duration) -> Failed {
+    Failed {
+        id,
+        after,
+        error: "boom".into(),
+        code: Some("E1".into()),
+    }
+}
+
+pub(crate) fn buried(id: DeliveryId) -> Buried {
+    Buried {
+        id,
+        tried: true,
+        error: "boom".into(),
+        code: Some("E1".into()),
+    }
+}
+
+pub(crate) async fn settle(h: &impl Harness, lease: &Lease) {
+    let settled = h.store().settle(lease.token, &lease.ids(), History::Omit).await;
+    assert_eq!(
+        settled.unwrap().len(),
+        lease.deliveries.len(),
+        "all of it is settled"
+    );
+}
+
+pub(crate) async fn find(h: &impl Harness, event_id: &str) -> Found {
+    let found = h.store().find(event_id).await.unwrap();
+    found.unwrap_or_else(|| panic!("there is no event {event_id}"))
+}
+
+pub(crate) async fn is_stored(h: &impl Harness, event_id: &str) -> bool {
+    h.store().find(event_id).await.unwrap().is_some()
+}
+
+/// The event's delivery on the usual lane.
+pub(crate) async fn delivery(h: &impl Harness, event_id: &str) -> Delivery {
+    let found = find(h, event_id).await;
+    let mut on_lane = found.deliveries.into_iter().filter(|d| d.lane == LANE);
+    let delivery = on_lane.next();
+    delivery.unwrap_or_else(|| panic!("{event_id} has no delivery on {LANE}"))
+}
+
+pub(crate) async fn status(h: &impl Harness, event_id: &str) -> DeliveryStatus {
+    delivery(h, event_id).await.status
+}
+
+/// Buries the first delivery of a key, which must be claimable.
+pub(crate) async fn bury_head(h: &impl Harness, event_id: &str) {
+    let lease = claim_keyed(h, 500).await;
+    let head = lease
+        .deliveries
+        .iter()
+        .find(|d| d.envelope.event_id.as_str() == event_id);
+    let burial = [buried(head.expect("the head is claimed").id)];
+    let gone = h.store().bury(lease.token, &burial, History::Omit).await.unwrap();
+    assert_eq!(gone.len(), 1);
+    // Its followers were released with it; what else was claimed is given back.
+    h.store().release(lease.token, &lease.ids()).await.unwrap();
+}
+
+/// Tries to extend, retry, bury, release and settle with a token that is not the last one: nothing may change.
+pub(crate) async fn nothing_is_written(h: &impl Harness, old: Token, ids: &[DeliveryId], event_id: &str) {
+    let store = h.store();
+    let before = format!("{:?}", find(h, event_id).await);
+    let failures: Vec<Failed> = ids.iter().map(|id| failed(*id, HOUR)).collect();
+    let burials = ids.iter().map(|id| buried(*id)).collect::<Vec<_>>();
+    let nothing = Vec::<DeliveryId>::new();
+    assert_eq!(store.extend(old, ids, HOUR * 9).await.unwrap(), nothing, "extend");
+    assert_eq!(
+        store.retry(old, &failures, History::Keep).await.unwrap(),
+        nothing,
+        "retry"
+    );
+    assert_eq!(
+        store.bury(old, &burials, History::Keep).await.unwrap(),
+        nothing,
+        "bury"
+    );
+    assert_eq!(store.release(old, ids).await.unwrap(), nothing, "release");
+    assert_eq!(
+        store.settle(old, ids, History::Keep).await.unwrap(),
+        nothing,
+        "settle"
+    );
+    assert_eq!(
+        format!("{:?}", find(h, event_id).await),
+        before,
+        "the row is unchanged"
+    );
+}
+
+/// A delivery whose lease ran out and that somebody else has claimed since.
+pub(crate) async fn a_zombie_and_its_heir(h: &impl Harness) -> (Lease, Lease) {
+    somebody_listens(h).await;
+    enqueue_one(h, draft("e")).await;
+    let zombie = claim(h, 1).await;
+    age(h, HOUR).await;
+    let heir = claim(h, 1).await;
+    assert_eq!((ids(&zombie), ids(&heir)), (vec!["e"], vec!["e"]));
+    assert_ne!(zombie.token, heir.token);
+    (zombie, heir)
+}
+
+/// Runs tasks at the same time and waits for all.
+pub(crate) async fn together<T, F>(tasks: impl IntoIterator<Item = F>) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let running: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
+    let mut done = Vec::new();
+    for task in running {
+        done.push(task.await.unwrap());
+    }
+    done
+}
+
+/// Whether a time span is what it should be, give or take what a busy machine may lose.
+pub(crate) fn is_about(actual: Duration, expected: Duration) -> bool {
+    actual.abs_diff(expected) < MINUTE
+}
+
+/// Says that a case does not apply, so that nobody takes its silence for a proof.
+#[allow(clippy::print_stderr)]
+pub(crate) fn skipped(why: &str) {
+    eprintln!("SKIPPED: {why}");
+}
+
+/// Error text that no store could keep as it is: NUL, and five times too long.
+pub(crate) fn terrible_text() -> String {
+    format!("a\0b{}", "错".repeat(5_000))
+}
+
+/// What is kept of it: 1,000 characters, and no NUL.
+pub(crate) fn is_what_is_kept(text: Option<&str>) -> bool {
+    text.is_some_and(|text| {
+        text.chars().count() == 1_000 && text.starts_with("a\u{fffd}b错") && !text.contains('\0')
+    })
+}
+
+/// A small generator of numbers that look random and are the same in every run.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    /// True once in `n` throws, about.
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33).is_multiple_of(n)
+    }
+}

@@ -1,0 +1,180 @@
+//! `register`, `set_subscription`, `remove_subscription`, `subscriptions`: code proposes, the operator decides.
+
+use postrider::{Error, Store, Subscription, Via};
+
+use crate::Harness;
+use crate::steps::*;
+
+async fn listed(h: &impl Harness, topic: Option<&str>) -> Vec<Subscription> {
+    let stored = h.store().subscriptions(topic).await.unwrap();
+    assert!(stored.iter().all(|s| !s.removed));
+    stored.into_iter().map(|s| s.subscription).collect()
+}
+
+/// D.2: code says it once; whatever is there stays.
+pub async fn registering_never_overwrites<H: Harness>(h: H) {
+    let first = Subscription {
+        description: Some("first".into()),
+        ..Subscription::new(TOPIC, LANE, Via::Local)
+    };
+    h.store().register(&first).await.unwrap();
+    let second = Subscription {
+        sort_order: 9,
+        ..Subscription::new(TOPIC, LANE, Via::Pull)
+    };
+    h.store().register(&second).await.unwrap();
+    assert_eq!(listed(&h, None).await, [first]);
+}
+
+/// D.2: after a restart too.
+pub async fn what_was_disabled_stays_disabled<H: Harness>(h: H) {
+    let in_code = Subscription::new(TOPIC, LANE, Via::Local);
+    h.store().register(&in_code).await.unwrap();
+    let disabled = Subscription {
+        enabled: false,
+        ..in_code.clone()
+    };
+    h.store().set_subscription(&disabled).await.unwrap();
+    h.store().register(&in_code).await.unwrap();
+    assert_eq!(listed(&h, Some(TOPIC)).await, [disabled]);
+}
+
+/// D.2: a restart of the consumer does not bring it back.
+pub async fn what_was_removed_stays_removed<H: Harness>(h: H) {
+    let in_code = Subscription::new(TOPIC, LANE, Via::Local);
+    h.store().register(&in_code).await.unwrap();
+    assert!(h.store().remove_subscription(TOPIC, LANE).await.unwrap());
+    h.store().register(&in_code).await.unwrap();
+    assert!(listed(&h, None).await.is_empty());
+    assert!(matches!(
+        enqueue_one(&h, draft("e")).await,
+        postrider::Enqueued::Unheard(_)
+    ));
+}
+
+/// An operator may change their mind.
+pub async fn setting_brings_a_removed_one_back<H: Harness>(h: H) {
+    let subscription = Subscription::new(TOPIC, LANE, Via::Local);
+    h.store().set_subscription(&subscription).await.unwrap();
+    h.store().remove_subscription(TOPIC, LANE).await.unwrap();
+    h.store().set_subscription(&subscription).await.unwrap();
+    assert_eq!(listed(&h, None).await, [subscription]);
+    assert!(matches!(
+        enqueue_one(&h, draft("e")).await,
+        postrider::Enqueued::Accepted(_)
+    ));
+}
+
+/// False: there was none.
+pub async fn removing_nothing_says_so<H: Harness>(h: H) {
+    assert!(!h.store().remove_subscription(TOPIC, LANE).await.unwrap());
+    somebody_listens(&h).await;
+    assert!(!h.store().remove_subscription("*", LANE).await.unwrap());
+    assert!(h.store().remove_subscription(TOPIC, LANE).await.unwrap());
+    assert!(!h.store().remove_subscription(TOPIC, LANE).await.unwrap(), "once");
+}
+
+/// By topic, sort order and consumer, compared byte for byte.
+pub async fn are_listed_in_order<H: Harness>(h: H) {
+    for (topic, consumer, sort_order) in [
+        ("b", "x", 0),
+        ("a", "late", 5),
+        ("a", "b", 1),
+        ("a", "B", 1),
+        ("a", "early", -1),
+        ("*", "all", 0),
+        ("B", "x", 0),
+    ] {
+        let subscription = Subscription {
+            sort_order,
+            ..Subscription::new(topic, consumer, Via::Local)
+        };
+        h.store().set_subscription(&subscription).await.unwrap();
+    }
+    let names = |subscriptions: Vec<Subscription>| {
+        subscriptions
+            .into_iter()
+            .map(|s| format!("{} {}", s.topic, s.consumer))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(listed(&h, None).await),
+        ["* all", "B x", "a early", "a B", "a b", "a late", "b x"]
+    );
+    assert_eq!(
+        names(listed(&h, Some("b")).await),
+        ["b x"],
+        "a topic's own, without those to everything"
+    );
+}
+
+/// As written, with the database's times.
+pub async fn every_field_comes_back<H: Harness>(h: H) {
+    let full = Subscription {
+        topic: TOPIC.into(),
+        consumer: "hook".into(),
+        enabled: false,
+        sort_order: -7,
+        description: Some("通知 'quoted'".into()),
+        via: Via::Webhook,
+        endpoint: Some("https://example.org/hook?a=1&b=2".into()),
+        exchange: Some("orders".into()),
+        routing_key: Some("order.#".into()),
+    };
+    h.store().set_subscription(&full).await.unwrap();
+    let stored = h.store().subscriptions(None).await.unwrap().remove(0);
+    assert_eq!(stored.subscription, full);
+    let now = h.store().now().await.unwrap();
+    assert!(is_about(
+        (now - stored.created_at).unsigned_abs(),
+        std::time::Duration::ZERO
+    ));
+    let changed = Subscription {
+        enabled: true,
+        ..full
+    };
+    h.store().set_subscription(&changed).await.unwrap();
+    let again = h.store().subscriptions(None).await.unwrap().remove(0);
+    assert_eq!(
+        (again.subscription, again.created_at),
+        (changed, stored.created_at)
+    );
+    assert!(again.updated_at >= stored.updated_at);
+}
+
+/// Every instance registers at start.
+pub async fn concurrent_registrations_make_one<H: Harness>(h: H) {
+    let instances = (0..8).map(|_| {
+        let h = h.clone();
+        async move {
+            h.store()
+                .register(&Subscription::new(TOPIC, LANE, Via::Local))
+                .await
+        }
+    });
+    assert!(together(instances).await.iter().all(Result::is_ok));
+    assert_eq!(listed(&h, None).await.len(), 1);
+}
+
+/// Refused with the field's name, and nothing is written.
+pub async fn bad_ones_are_refused_by_name<H: Harness>(h: H) {
+    let bad = [
+        ("topic", Subscription::new("order.*", LANE, Via::Local)),
+        ("topic", Subscription::new("", LANE, Via::Local)),
+        ("consumer", Subscription::new(TOPIC, "postrider-x", Via::Local)),
+        ("consumer", Subscription::new(TOPIC, "rabbitmq", Via::Local)),
+        ("consumer", Subscription::new(TOPIC, "with space", Via::Local)),
+        ("endpoint", Subscription::new(TOPIC, LANE, Via::Webhook)),
+    ];
+    for (name, subscription) in bad {
+        let set = h.store().set_subscription(&subscription).await.unwrap_err();
+        let registered = h.store().register(&subscription).await.unwrap_err();
+        for refused in [set, registered] {
+            assert!(
+                matches!(&refused, Error::Invalid { field, .. } if *field == name),
+                "{refused:?}"
+            );
+        }
+    }
+    assert!(listed(&h, None).await.is_empty());
+}

@@ -1,0 +1,166 @@
+//! What makes an effect happen once: the inbox, reports of remote consumers, idempotency keys, named leases.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::state::{InboxRow, KeyRow, KeyStatus, LeaseRow, State, span};
+use crate::envelope::trim;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::store::{Appended, Completion, Consumption, Key, KeyState, Receipt, Report, Token};
+
+impl State {
+    pub(super) fn receive(&mut self, receipt: &Receipt<'_>, now: OffsetDateTime) -> bool {
+        let id = (receipt.consumer.to_owned(), receipt.event_id.to_owned());
+        if self.inbox.contains_key(&id) {
+            return false;
+        }
+        let row = InboxRow {
+            received_at: now,
+            result: None,
+        };
+        self.inbox.insert(id, row);
+        true
+    }
+
+    pub(super) fn complete(&mut self, completion: &Completion<'_>, now: OffsetDateTime) -> Result<()> {
+        let id = (completion.consumer.to_owned(), completion.event_id.to_owned());
+        let received = self.inbox.get_mut(&id).ok_or(Error::LeaseLost)?;
+        received.result = completion.result.map(Into::into);
+        let settled = self.settle(completion.token, &[completion.delivery], completion.history, now)?;
+        match settled.is_empty() {
+            true => Err(Error::LeaseLost),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn append_consumption(&mut self, report: &Report, now: OffsetDateTime) -> Appended {
+        let Some(&seq) = self.sequences.get(&report.event_id) else {
+            return Appended::NotExpected;
+        };
+        let of_consumer = (seq, report.consumer.clone(), 0)..=(seq, report.consumer.clone(), u32::MAX);
+        let attempts = || self.consumptions.range(of_consumer.clone());
+        if attempts().next().is_none_or(|((_, _, first), _)| *first != 0) {
+            return Appended::NotExpected;
+        }
+        if let Some(callback_id) = &report.callback_id
+            && let Some(((_, _, attempt), _)) =
+                attempts().find(|(_, row)| row.callback_id.as_ref() == Some(callback_id))
+        {
+            return Appended::Repeated(*attempt);
+        }
+        let consumption = Consumption {
+            consumer: report.consumer.clone(),
+            attempt: 0,
+            success: Some(report.success),
+            will_retry: report.will_retry,
+            consumed_at: Some(report.consumed_at.map_or(now, trim)),
+            error: report.error.as_deref().map(limits::error_text),
+            code: report.code.as_deref().map(limits::error_text),
+            created_at: now,
+        };
+        Appended::Attempt(self.append(seq, consumption, report.callback_id.clone()))
+    }
+
+    pub(super) fn begin_key(
+        &mut self,
+        key: &Key<'_>,
+        fingerprint: &[u8],
+        lease: Duration,
+        now: OffsetDateTime,
+    ) -> KeyState {
+        let token = Token::fresh();
+        let begun = KeyRow {
+            fingerprint: fingerprint.into(),
+            status: KeyStatus::Processing,
+            token,
+            until: now + span(lease),
+            updated_at: now,
+        };
+        let id = (key.scope.to_owned(), key.key.to_owned());
+        match self.keys.get(&id) {
+            None => {
+                self.keys.insert(id, begun);
+                KeyState::Begun(token)
+            }
+            // Before anything else: neither an answer nor a conflict of another request is this one's business.
+            Some(known) if known.fingerprint != fingerprint => KeyState::Mismatch,
+            Some(known) => match &known.status {
+                KeyStatus::Success(result) => KeyState::Done(result.clone()),
+                KeyStatus::Processing if known.until > now => KeyState::InProgress,
+                KeyStatus::Processing | KeyStatus::Failed(_) => {
+                    self.keys.insert(id, begun);
+                    KeyState::TakenOver(token)
+                }
+            },
+        }
+    }
+
+    pub(super) fn complete_key(
+        &mut self,
+        key: &Key<'_>,
+        token: Token,
+        result: &str,
+        now: OffsetDateTime,
+    ) -> bool {
+        self.end_key(key, token, KeyStatus::Success(result.into()), now)
+    }
+
+    pub(super) fn fail_key(&mut self, key: &Key<'_>, token: Token, error: &str, now: OffsetDateTime) -> bool {
+        self.end_key(key, token, KeyStatus::Failed(limits::error_text(error)), now)
+    }
+
+    fn end_key(&mut self, key: &Key<'_>, token: Token, status: KeyStatus, now: OffsetDateTime) -> bool {
+        match self.keys.get_mut(&(key.scope.into(), key.key.into())) {
+            Some(row) if row.token == token && row.status == KeyStatus::Processing => {
+                row.status = status;
+                row.updated_at = now;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn acquire_lease(
+        &mut self,
+        name: &str,
+        lease: Duration,
+        now: OffsetDateTime,
+    ) -> Option<Token> {
+        if self.leases.get(name).is_some_and(|held| held.until > now) {
+            return None;
+        }
+        let token = Token::fresh();
+        let row = LeaseRow {
+            token,
+            until: now + span(lease),
+        };
+        self.leases.insert(name.into(), row);
+        Some(token)
+    }
+
+    pub(super) fn extend_lease(
+        &mut self,
+        name: &str,
+        token: Token,
+        lease: Duration,
+        now: OffsetDateTime,
+    ) -> bool {
+        match self.leases.get_mut(name) {
+            Some(held) if held.token == token => {
+                held.until = now + span(lease);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn release_lease(&mut self, name: &str, token: Token) -> bool {
+        let mine = self.leases.get(name).is_some_and(|held| held.token == token);
+        if mine {
+            self.leases.remove(name);
+        }
+        mine
+    }
+}

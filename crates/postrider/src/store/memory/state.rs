@@ -1,0 +1,215 @@
+//! The tables, as maps. Their names and columns are those of the SQL schema.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use time::OffsetDateTime;
+
+use crate::entry::{self, DeliveryStatus, Step};
+use crate::envelope::Envelope;
+use crate::error::{Error, Result};
+use crate::store::{Consumption, DeliveryId, Routing, Token, batch};
+use crate::subscription::StoredSubscription;
+
+/// Everything that is stored. A transaction works on a clone of it.
+#[derive(Clone, Default)]
+pub(super) struct State {
+    /// By their sequence.
+    pub(super) events: BTreeMap<i64, EventRow>,
+    pub(super) sequences: BTreeMap<String, i64>,
+    pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
+    /// By event, lane and target: there is one of each.
+    pub(super) delivery_ids: BTreeMap<(i64, String, String), DeliveryId>,
+    /// By event, consumer and attempt.
+    pub(super) consumptions: BTreeMap<(i64, String, u32), ConsumptionRow>,
+    /// By consumer and event id.
+    pub(super) inbox: BTreeMap<(String, String), InboxRow>,
+    /// By scope and key.
+    pub(super) keys: BTreeMap<(String, String), KeyRow>,
+    /// By topic and consumer.
+    pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
+    pub(super) leases: BTreeMap<String, LeaseRow>,
+    /// The caller's own tables, for tests.
+    pub(super) counters: BTreeMap<String, i64>,
+    pub(super) log: Vec<(String, i64)>,
+    last_sequence: i64,
+    last_delivery: i64,
+}
+
+#[derive(Clone)]
+pub(super) struct EventRow {
+    /// Shared between the state and the transactions that copy it: it never changes.
+    pub(super) envelope: Arc<Envelope>,
+    pub(super) routing: Routing,
+    pub(super) created_at: OffsetDateTime,
+}
+
+#[derive(Clone)]
+pub(super) struct DeliveryRow {
+    pub(super) event_seq: i64,
+    pub(super) lane: String,
+    pub(super) target: String,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) shard: u8,
+    pub(super) status: DeliveryStatus,
+    pub(super) held: bool,
+    pub(super) attempts: u32,
+    pub(super) due_at: OffsetDateTime,
+    pub(super) lock: Option<Lock>,
+    pub(super) last_error: Option<String>,
+}
+
+#[derive(Clone)]
+pub(super) struct Lock {
+    pub(super) token: Token,
+    pub(super) owner: String,
+    pub(super) since: OffsetDateTime,
+    pub(super) until: OffsetDateTime,
+}
+
+impl DeliveryRow {
+    /// Takes the step that the state machine allows, and counts attempts as it says.
+    pub(super) fn step(&mut self, step: Step) -> Result<()> {
+        let illegal = |illegal: entry::Illegal| Error::Store(illegal.into());
+        let next = entry::step(self.status, step, self.attempts).map_err(illegal)?;
+        self.status = next.unwrap_or(self.status);
+        match step {
+            Step::Claim => self.attempts += 1,
+            Step::Release => self.attempts -= 1,
+            Step::Redrive => self.attempts = 0,
+            Step::Settle | Step::Retry | Step::Bury | Step::Expire => {}
+        }
+        if self.status != DeliveryStatus::Processing {
+            self.lock = None;
+        }
+        Ok(())
+    }
+
+    /// Whether the caller's claim is the last one: also after its lease ran out, while nobody else has claimed.
+    pub(super) fn belongs_to(&self, token: Token) -> bool {
+        self.lock.as_ref().is_some_and(|lock| lock.token == token)
+    }
+
+    /// Whether nobody's lease stands in the way.
+    pub(super) fn is_free(&self, now: OffsetDateTime) -> bool {
+        self.lock.as_ref().is_none_or(|lock| lock.until <= now)
+    }
+
+    /// Whether a claim would take it.
+    pub(super) fn is_ready(&self, now: OffsetDateTime) -> bool {
+        self.status != DeliveryStatus::Dead && self.due_at <= now && self.is_free(now)
+    }
+
+    /// Whether claims look at it at all.
+    pub(super) fn is_in_sight(&self) -> bool {
+        self.status != DeliveryStatus::Dead && !self.held
+    }
+
+    /// Whose attempts these are.
+    pub(super) fn consumer(&self) -> &str {
+        match self.target.as_str() {
+            "" => &self.lane,
+            target => target,
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct ConsumptionRow {
+    pub(super) consumption: Consumption,
+    pub(super) callback_id: Option<String>,
+}
+
+#[derive(Clone)]
+pub(super) struct InboxRow {
+    pub(super) received_at: OffsetDateTime,
+    pub(super) result: Option<String>,
+}
+
+#[derive(Clone)]
+pub(super) struct KeyRow {
+    pub(super) fingerprint: Vec<u8>,
+    pub(super) status: KeyStatus,
+    pub(super) token: Token,
+    pub(super) until: OffsetDateTime,
+    pub(super) updated_at: OffsetDateTime,
+}
+
+#[derive(Clone, PartialEq)]
+pub(super) enum KeyStatus {
+    Processing,
+    Success(String),
+    Failed(String),
+}
+
+#[derive(Clone)]
+pub(super) struct LeaseRow {
+    pub(super) token: Token,
+    pub(super) until: OffsetDateTime,
+}
+
+impl State {
+    pub(super) fn next_sequence(&mut self) -> i64 {
+        self.last_sequence += 1;
+        self.last_sequence
+    }
+
+    /// Never one that was used before.
+    pub(super) fn next_delivery(&mut self) -> DeliveryId {
+        self.last_delivery += 1;
+        DeliveryId(self.last_delivery)
+    }
+
+    /// Appends under the number after the last; the caller's numbers in `consumption` are not looked at.
+    pub(super) fn append(
+        &mut self,
+        event_seq: i64,
+        mut consumption: Consumption,
+        callback_id: Option<String>,
+    ) -> u32 {
+        let consumer = consumption.consumer.clone();
+        let of_consumer = (event_seq, consumer.clone(), 0)..=(event_seq, consumer.clone(), u32::MAX);
+        let last = self.consumptions.range(of_consumer).next_back();
+        let attempt = last.map_or(1, |((_, _, attempt), _)| attempt + 1);
+        consumption.attempt = attempt;
+        let row = ConsumptionRow {
+            consumption,
+            callback_id,
+        };
+        self.consumptions.insert((event_seq, consumer, attempt), row);
+        attempt
+    }
+
+    /// Moves every stored time back; not what an event says of itself.
+    #[cfg(feature = "testing")]
+    pub(super) fn age(&mut self, by: time::Duration) {
+        for event in self.events.values_mut() {
+            event.created_at -= by;
+            let envelope = Arc::make_mut(&mut event.envelope);
+            envelope.expire_at = envelope.expire_at.map(|at| at - by);
+            envelope.deliver_at = envelope.deliver_at.map(|at| at - by);
+        }
+        for delivery in self.deliveries.values_mut() {
+            delivery.due_at -= by;
+            if let Some(lock) = &mut delivery.lock {
+                lock.since -= by;
+                lock.until -= by;
+            }
+        }
+        for row in self.consumptions.values_mut() {
+            row.consumption.created_at -= by;
+            row.consumption.consumed_at = row.consumption.consumed_at.map(|at| at - by);
+        }
+        self.inbox.values_mut().for_each(|row| row.received_at -= by);
+        for row in self.keys.values_mut() {
+            row.until -= by;
+            row.updated_at -= by;
+        }
+        self.leases.values_mut().for_each(|row| row.until -= by);
+    }
+}
+
+/// A duration that can be added to any date, to the millisecond.
+pub(super) fn span(duration: std::time::Duration) -> time::Duration {
+    time::Duration::milliseconds(batch::millis(duration))
+}
