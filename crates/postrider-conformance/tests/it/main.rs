@@ -5,4 +5,4 @@
 mod memory;
 // Off until those stores are there.
 // mod postgres;
-// mod sqlite;
+mod sqlite;

@@ -31,7 +31,10 @@ impl Sqlite {
             "CREATE TABLE suite_counter (name TEXT PRIMARY KEY NOT NULL, n INTEGER NOT NULL)",
             "CREATE TABLE suite_log (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, sequence INTEGER NOT NULL)",
         ] {
-            sqlx::query(table).execute(&mut *tx).await.expect("the suite's tables");
+            sqlx::query(table)
+                .execute(&mut *tx)
+                .await
+                .expect("the suite's tables");
         }
         sqlite.commit(tx).await;
         sqlite
@@ -104,8 +107,7 @@ impl Harness for Sqlite {
     }
 
     async fn insert_plainly(&self, conn: &mut SqliteConnection, event_id: &str, topic: &str, payload: &str) {
-        let query =
-            sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES (?1, ?2, ?3)");
+        let query = sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES (?1, ?2, ?3)");
         let query = query.bind(event_id).bind(topic).bind(payload);
         query.execute(conn).await.expect("a plain insert");
     }
@@ -123,7 +125,11 @@ impl Harness for Sqlite {
             .env("TZ", "Asia/Shanghai")
             .output()
             .expect("sqlite3 is installed");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Some(())
     }
 
