@@ -31,10 +31,7 @@ impl Sqlite {
             "CREATE TABLE suite_counter (name TEXT PRIMARY KEY NOT NULL, n INTEGER NOT NULL)",
             "CREATE TABLE suite_log (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, sequence INTEGER NOT NULL)",
         ] {
-            sqlx::query(table)
-                .execute(&mut *tx)
-                .await
-                .expect("the suite's tables");
+            sqlx::query(table).execute(&mut *tx).await.expect("the suite's tables");
         }
         sqlite.commit(tx).await;
         sqlite
@@ -50,19 +47,14 @@ impl Sqlite {
 }
 
 async fn connect(file: &std::path::Path) -> SqliteStore {
-    SqliteStore::connect(&format!("sqlite://{}", file.display()))
-        .await
-        .expect("the file can be opened")
+    SqliteStore::connect(&format!("sqlite://{}", file.display())).await.expect("the file can be opened")
 }
 
 impl Harness for Sqlite {
     type Store = SqliteStore;
 
     fn features(&self) -> Features {
-        Features {
-            concurrent_transactions: false,
-            connections: 8,
-        }
+        Features { concurrent_transactions: false, connections: 8 }
     }
 
     fn store(&self) -> &SqliteStore {
@@ -76,11 +68,7 @@ impl Harness for Sqlite {
         self.commit(tx).await;
     }
 
-    async fn add(
-        &self,
-        conn: &mut SqliteConnection,
-        counter: &str,
-    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    async fn add(&self, conn: &mut SqliteConnection, counter: &str) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let query = sqlx::query("UPDATE suite_counter SET n = n + 1 WHERE name = ?1").bind(counter);
         match query.execute(conn).await?.rows_affected() {
             1 => Ok(()),
@@ -125,11 +113,7 @@ impl Harness for Sqlite {
             .env("TZ", "Asia/Shanghai")
             .output()
             .expect("sqlite3 is installed");
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(())
     }
 

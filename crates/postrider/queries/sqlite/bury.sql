@@ -5,4 +5,4 @@ SET dead = true, last_error = json_extract(i.value, '$.error'),
     token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
 FROM json_each(?1) i
 WHERE d.id = json_extract(i.value, '$.id') AND d.token = ?2
-RETURNING id
+RETURNING event_seq, id

@@ -48,9 +48,7 @@ pub(super) fn distinct(batch: &[NewEvent]) -> Result<Vec<&NewEvent>> {
             None => distinct.push(new),
             Some(first) if first.envelope.same_content(&new.envelope) => {}
             Some(_) => {
-                return Err(Error::IdConflict {
-                    event_id: new.envelope.event_id.to_string(),
-                });
+                return Err(Error::IdConflict { event_id: new.envelope.event_id.to_string() });
             }
         }
     }
@@ -79,21 +77,13 @@ pub(super) fn answers(
                 (Some(routing), _) => {
                     mine.insert(envelope.event_id.as_str());
                     let heard = routing == Routing::Routed.as_str();
-                    Ok(if heard {
-                        Enqueued::Accepted(id)
-                    } else {
-                        Enqueued::Unheard(id)
-                    })
+                    Ok(if heard { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
                 }
                 // Told twice in this very batch.
                 (None, _) if mine.contains(id.as_str()) => Ok(Enqueued::Duplicate(id)),
                 (None, Some(known)) if known.same_content(envelope) => Ok(Enqueued::Duplicate(id)),
-                (None, Some(_)) => Err(Error::IdConflict {
-                    event_id: id.to_string(),
-                }),
-                (None, None) if unheard == Unheard::Refuse => Err(Error::Unheard {
-                    topic: envelope.topic.clone(),
-                }),
+                (None, Some(_)) => Err(Error::IdConflict { event_id: id.to_string() }),
+                (None, None) if unheard == Unheard::Refuse => Err(Error::Unheard { topic: envelope.topic.clone() }),
                 (None, None) => Ok(Enqueued::Skipped(id)),
             }
         })
@@ -139,6 +129,7 @@ pub(super) fn events(batch: &[&NewEvent]) -> Result<String> {
 
 #[derive(Serialize)]
 struct FailureRow {
+    seq: i64,
     id: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     after_ms: Option<i64>,
@@ -153,7 +144,8 @@ pub(super) fn failures(failed: &[Failed]) -> Result<String> {
     let rows: Vec<_> = failed
         .iter()
         .map(|f| FailureRow {
-            id: f.id.0,
+            seq: f.id.sequence,
+            id: f.id.number,
             after_ms: Some(millis(f.after)),
             tried: None,
             error: limits::error_text(&f.error),
@@ -168,7 +160,8 @@ pub(super) fn burials(buried: &[Buried]) -> Result<String> {
     let rows: Vec<_> = buried
         .iter()
         .map(|b| FailureRow {
-            id: b.id.0,
+            seq: b.id.sequence,
+            id: b.id.number,
             after_ms: None,
             tried: Some(b.tried),
             error: limits::error_text(&b.error),
@@ -186,10 +179,7 @@ struct RouteRow {
 
 /// The parameter of `route.sql`.
 pub(super) fn routes(events: impl IntoIterator<Item = (i64, u8)>) -> Result<String> {
-    let rows: Vec<_> = events
-        .into_iter()
-        .map(|(seq, shard)| RouteRow { seq, shard })
-        .collect();
+    let rows: Vec<_> = events.into_iter().map(|(seq, shard)| RouteRow { seq, shard }).collect();
     serde_json::to_string(&rows).map_err(Error::Encode)
 }
 

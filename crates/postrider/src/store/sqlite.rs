@@ -23,18 +23,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteRow,
-    SqliteSynchronous,
+    SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
-use sqlx::{Connection, Row, Sqlite, Transaction};
+use sqlx::{Connection, Sqlite, Transaction};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis, unix_ms};
 use super::schema::{MIGRATIONS_TABLE, Migration, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key,
-    KeyState, LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store,
-    Token, Unheard,
+    Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key, KeyState,
+    LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -74,11 +72,7 @@ pub struct SqliteStore {
 pub fn migrations() -> Vec<Migration> {
     MIGRATOR
         .iter()
-        .map(|m| Migration {
-            version: m.version,
-            name: m.description.to_string(),
-            sql: m.sql.as_str().into(),
-        })
+        .map(|m| Migration { version: m.version, name: m.description.to_string(), sql: m.sql.as_str().into() })
         .collect()
 }
 
@@ -90,15 +84,13 @@ impl SqliteStore {
     /// Opens `sqlite://path/to/file.db`, and makes the file and its folder where there are none. Says nothing about the
     /// schema: `migrate` or [`SqliteStore::check_schema`] comes next.
     pub async fn connect(url: &str) -> Result<Self> {
-        let unsupported =
-            |why: &str| Error::Unsupported(format!("{url} {why}: write sqlite://path/to/file.db"));
+        let unsupported = |why: &str| Error::Unsupported(format!("{url} {why}: write sqlite://path/to/file.db"));
         if !url.starts_with("sqlite:") {
             return Err(unsupported("is no SQLite URL"));
         }
         let options = SqliteConnectOptions::from_str(url)
             .map_err(|e| unsupported(&format!("is no SQLite URL ({e})")))?
             .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
             // Every commit is on the disk when it returns, also if the power goes then.
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(PATIENCE)
@@ -106,9 +98,7 @@ impl SqliteStore {
             .row_buffer_size(limits::CLAIM_DELIVERIES as usize);
         let file = options.get_filename();
         if url.contains(":memory:") || url.contains("mode=memory") || file.as_os_str().is_empty() {
-            return Err(unsupported(
-                "names no file, and nothing would outlive its connection",
-            ));
+            return Err(unsupported("names no file, and nothing would outlive its connection"));
         }
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|e| Error::Unavailable(e.into()))?;
@@ -126,11 +116,37 @@ impl SqliteStore {
             .connect_with(options.clone())
             .await
             .map_err(own)?;
-        let reader = pools
-            .max_connections(READERS)
-            .connect_lazy_with(options.pragma("query_only", "on"));
-        let url = url.into();
-        Ok(Self { writer, reader, url })
+        let reader = pools.max_connections(READERS).connect_lazy_with(options.pragma("query_only", "on"));
+        let store = Self { writer, reader, url: url.into() };
+        store.log_ahead().await?;
+        Ok(store)
+    }
+
+    /// Sets write-ahead logging, which lets readers read while somebody writes; the file remembers it. SQLite does not wait
+    /// here for another instance that does the same at this moment, so we do: nothing has been written yet, and
+    /// whoever comes second finds it set.
+    async fn log_ahead(&self) -> Result<()> {
+        const PAUSE: Duration = Duration::from_millis(10);
+        let mut connection = self.writer.acquire().await.map_err(own)?;
+        let mut left = PATIENCE;
+        loop {
+            let mode: sqlx::Result<String> =
+                sqlx::query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await;
+            match mode.map_err(own) {
+                Ok(mode) if mode == "wal" => return Ok(()),
+                Ok(mode) => {
+                    return Err(Error::Unsupported(format!(
+                        "{} keeps its journal mode {mode} instead of WAL: put the file on a local disk",
+                        self.url
+                    )));
+                }
+                Err(Error::Unavailable(_)) if !left.is_zero() => {
+                    left = left.saturating_sub(PAUSE);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Refuses a schema that is not this program's, with the command that brings it up to date.
@@ -157,10 +173,7 @@ async fn is_reusable(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
 #[async_trait]
 impl Store for SqliteStore {
     async fn migrate(&self) -> Result<()> {
-        let mut migrator = Migrator {
-            migrations: MIGRATOR.migrations.clone(),
-            ..Migrator::DEFAULT
-        };
+        let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), ..Migrator::DEFAULT };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         // sqlx locks nothing on SQLite. Under the write lock one instance migrates, the others wait and find nothing left to do.
         let mut tx = self.write().await?;
@@ -168,11 +181,9 @@ impl Store for SqliteStore {
         let migrated = migrator.run_direct(None, &mut *tx, false).await;
         match migrated {
             Ok(()) => tx.commit().await.map_err(own),
-            Err(MigrateError::VersionMissing(found)) => Err(Error::SchemaTooNew {
-                store: self.url.to_string(),
-                found,
-                needed: newest_migration(),
-            }),
+            Err(MigrateError::VersionMissing(found)) => {
+                Err(Error::SchemaTooNew { store: self.url.to_string(), found, needed: newest_migration() })
+            }
             Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(own(error)),
             Err(error) => Err(Error::Store(error.into())),
         }
@@ -180,63 +191,40 @@ impl Store for SqliteStore {
 
     async fn schema_version(&self) -> Result<SchemaVersion> {
         let needed = newest_migration();
-        let table = sqlx::query(sql!("schema_table"))
-            .fetch_optional(&self.reader)
-            .await
-            .map_err(own)?;
+        let table = sqlx::query(sql!("schema_table")).fetch_optional(&self.reader).await.map_err(own)?;
         let found = match table {
             None => 0,
-            Some(_) => sqlx::query_scalar(sql!("schema_version"))
-                .fetch_one(&self.reader)
-                .await
-                .map_err(own)?,
+            Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.reader).await.map_err(own)?,
         };
         Ok(SchemaVersion { found, needed })
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {
-        let now: i64 = sqlx::query_scalar("SELECT now FROM postrider_clock")
-            .fetch_one(&self.reader)
-            .await
-            .map_err(own)?;
+        let now: i64 =
+            sqlx::query_scalar("SELECT now FROM postrider_clock").fetch_one(&self.reader).await.map_err(own)?;
         Ok(rows::time(now))
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
         // A reader looks first: a router that has nothing to do, and it seldom has, waits for no writer.
-        let idle = sqlx::query(sql!("route_lock"))
-            .bind(1)
-            .fetch_optional(&self.reader);
+        let idle = sqlx::query(sql!("route_lock")).bind(1).fetch_optional(&self.reader);
         if idle.await.map_err(own)?.is_none() {
             return Ok(Routed::default());
         }
         let limit = limit.min(limits::PASS_ROWS);
         let mut tx = self.write().await?;
-        let taken = sqlx::query(sql!("route_lock"))
-            .bind(limit)
-            .fetch_all(&mut *tx)
-            .await;
-        let mut shards: BTreeMap<i64, u8> = taken
-            .map_err(own)?
-            .iter()
-            .map(rows::shard)
-            .collect::<Result<_>>()?;
+        let taken = sqlx::query(sql!("route_lock")).bind(limit).fetch_all(&mut *tx).await;
+        let mut shards: BTreeMap<i64, u8> = taken.map_err(own)?.iter().map(rows::shard).collect::<Result<_>>()?;
         if let Some(beyond) = shards.keys().nth(limit as usize).copied() {
             shards.split_off(&beyond);
         }
         let routes = batch::routes(shards)?;
         write_routes(&mut tx, &routes).await.map_err(own)?;
-        let marked: Vec<bool> = sqlx::query_scalar(sql!("route"))
-            .bind(routes)
-            .fetch_all(&mut *tx)
-            .await
-            .map_err(own)?;
+        let marked: Vec<bool> =
+            sqlx::query_scalar(sql!("route")).bind(routes).fetch_all(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
         let routed = marked.iter().filter(|heard| **heard).count() as u64;
-        Ok(Routed {
-            routed,
-            unheard: marked.len() as u64 - routed,
-        })
+        Ok(Routed { routed, unheard: marked.len() as u64 - routed })
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Lease> {
@@ -271,30 +259,13 @@ impl Store for SqliteStore {
         self.lease(token, &[]).await
     }
 
-    async fn extend(
-        &self,
-        token: Token,
-        deliveries: &[DeliveryId],
-        lease: Duration,
-    ) -> Result<Vec<DeliveryId>> {
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
         let query = sqlx::query(sql!("extend"));
-        ids(query
-            .bind(numbers(deliveries)?)
-            .bind(token.0)
-            .bind(millis(lease))
-            .fetch_all(&self.writer)
-            .await)
+        ids(query.bind(numbers(deliveries)?).bind(token.0).bind(millis(lease)).fetch_all(&self.writer).await)
     }
 
-    async fn settle(
-        &self,
-        token: Token,
-        deliveries: &[DeliveryId],
-        history: History,
-    ) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("settle"))
-            .bind(numbers(deliveries)?)
-            .bind(token.0);
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("settle")).bind(numbers(deliveries)?).bind(token.0);
         if history == History::Omit {
             return ids(query.fetch_all(&self.writer).await);
         }
@@ -307,22 +278,16 @@ impl Store for SqliteStore {
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
-        self.fail(sql!("retry"), token, batch::failures(failed)?, true, history)
-            .await
+        self.fail(sql!("retry"), token, batch::failures(failed)?, true, history).await
     }
 
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
-        self.fail(sql!("bury"), token, batch::burials(buried)?, false, history)
-            .await
+        self.fail(sql!("bury"), token, batch::burials(buried)?, false, history).await
     }
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
         let query = sqlx::query(sql!("release"));
-        ids(query
-            .bind(numbers(deliveries)?)
-            .bind(token.0)
-            .fetch_all(&self.writer)
-            .await)
+        ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(&self.writer).await)
     }
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
@@ -352,13 +317,7 @@ impl Store for SqliteStore {
             return Ok(Redriven::InProgress);
         }
         if let Some(key) = key {
-            sqlx::query(sql!("free_followers"))
-                .bind(lane)
-                .bind(key)
-                .bind(seq)
-                .execute(&mut *tx)
-                .await
-                .map_err(own)?;
+            sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
         }
         tx.commit().await.map_err(own)?;
         Ok(if known { Redriven::Due } else { Redriven::Made })
@@ -381,26 +340,17 @@ impl Store for SqliteStore {
 
     async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
-        self.write_subscription(sql!("set_subscription"), subscription)
-            .await
+        self.write_subscription(sql!("set_subscription"), subscription).await
     }
 
     async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
-        let query = sqlx::query(sql!("remove_subscription"))
-            .bind(topic)
-            .bind(consumer);
+        let query = sqlx::query(sql!("remove_subscription")).bind(topic).bind(consumer);
         Ok(query.execute(&self.writer).await.map_err(own)?.rows_affected() == 1)
     }
 
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
         let query = sqlx::query(sql!("subscriptions")).bind(topic);
-        query
-            .fetch_all(&self.reader)
-            .await
-            .map_err(own)?
-            .iter()
-            .map(rows::subscription)
-            .collect()
+        query.fetch_all(&self.reader).await.map_err(own)?.iter().map(rows::subscription).collect()
     }
 
     async fn append_consumption(&self, report: &Report) -> Result<Appended> {
@@ -448,10 +398,7 @@ impl Store for SqliteStore {
     }
 
     async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
-        let query = sqlx::query(sql!("extend_lease"))
-            .bind(name)
-            .bind(token.0)
-            .bind(millis(lease));
+        let query = sqlx::query(sql!("extend_lease")).bind(name).bind(token.0).bind(millis(lease));
         Ok(query.execute(&self.writer).await.map_err(own)?.rows_affected() == 1)
     }
 
@@ -463,50 +410,30 @@ impl Store for SqliteStore {
     async fn find(&self, event_id: &str) -> Result<Option<Found>> {
         // One transaction, so that a delivery that is done meanwhile is either there or in the history.
         let mut tx = self.reader.begin().await.map_err(own)?;
-        let event = sqlx::query(sql!("find"))
-            .bind(event_id)
-            .fetch_optional(&mut *tx)
-            .await;
+        let event = sqlx::query(sql!("find")).bind(event_id).fetch_optional(&mut *tx).await;
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
         let seq = rows::seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries"))
-            .bind(seq)
-            .fetch_all(&mut *tx)
-            .await;
-        let consumptions = sqlx::query(sql!("find_consumptions"))
-            .bind(seq)
-            .fetch_all(&mut *tx)
-            .await;
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&mut *tx).await;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&mut *tx).await;
         rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
         let query = sqlx::query(sql!("counts"));
-        query
-            .fetch_all(&self.reader)
-            .await
-            .map_err(own)?
-            .iter()
-            .map(rows::lane_counts)
-            .collect()
+        query.fetch_all(&self.reader).await.map_err(own)?.iter().map(rows::lane_counts).collect()
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
-        let waited: Option<i64> = sqlx::query_scalar(sql!("oldest_pending"))
-            .fetch_one(&self.reader)
-            .await
-            .map_err(own)?;
+        let waited: Option<i64> =
+            sqlx::query_scalar(sql!("oldest_pending")).fetch_one(&self.reader).await.map_err(own)?;
         Ok(waited.map(duration))
     }
 
     async fn next_due(&self, lane: &str) -> Result<Option<Duration>> {
-        let wait: Option<i64> = sqlx::query_scalar(sql!("next_due"))
-            .bind(lane)
-            .fetch_one(&self.reader)
-            .await
-            .map_err(own)?;
+        let wait: Option<i64> =
+            sqlx::query_scalar(sql!("next_due")).bind(lane).fetch_one(&self.reader).await.map_err(own)?;
         Ok(wait.map(duration))
     }
 
@@ -518,17 +445,9 @@ impl Store for SqliteStore {
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
         };
-        let removed = sqlx::query(sql)
-            .bind(older_than)
-            .bind(limit)
-            .execute(&self.writer)
-            .await
-            .map_err(own)?
-            .rows_affected();
-        Ok(Pruned {
-            removed,
-            next: (removed == u64::from(limit)).then_some(0),
-        })
+        let removed =
+            sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
+        Ok(Pruned { removed, next: (removed == u64::from(limit)).then_some(0) })
     }
 }
 
@@ -568,17 +487,8 @@ impl SqliteStore {
                 .await
                 .map_err(own)?;
         }
-        sqlx::query(sql!("release_followers"))
-            .bind(&failures)
-            .bind(token.0)
-            .execute(&mut *tx)
-            .await
-            .map_err(own)?;
-        let failed = sqlx::query(sql)
-            .bind(&failures)
-            .bind(token.0)
-            .fetch_all(&mut *tx)
-            .await;
+        sqlx::query(sql!("release_followers")).bind(&failures).bind(token.0).execute(&mut *tx).await.map_err(own)?;
+        let failed = sqlx::query(sql).bind(&failures).bind(token.0).fetch_all(&mut *tx).await;
         let failed = ids(failed)?;
         tx.commit().await.map_err(own)?;
         Ok(failed)
@@ -610,18 +520,12 @@ impl SqliteStore {
             .fetch_one(&mut *tx)
             .await
             .map_err(own)?;
-        let query = sqlx::query(sql!("prune_events"))
-            .bind(after)
-            .bind(last)
-            .bind(older_than);
+        let query = sqlx::query(sql!("prune_events")).bind(after).bind(last).bind(older_than);
         let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
         let query = sqlx::query(sql!("prune_attempts")).bind(after).bind(last);
         query.execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
-        Ok(Pruned {
-            removed,
-            next: last.filter(|_| rows == limit && old == Some(true)),
-        })
+        Ok(Pruned { removed, next: last.filter(|_| rows == limit && old == Some(true)) })
     }
 }
 
@@ -677,10 +581,7 @@ async fn write_routes(conn: &mut SqliteConnection, routes: &str) -> sqlx::Result
 }
 
 /// Appends a success for each (event, consumer).
-async fn append_successes(
-    conn: &mut SqliteConnection,
-    successes: &[(i64, String)],
-) -> Result<sqlx::Result<()>> {
+async fn append_successes(conn: &mut SqliteConnection, successes: &[(i64, String)]) -> Result<sqlx::Result<()>> {
     let query = sqlx::query(sql!("append_successes")).bind(json(successes)?);
     Ok(query.execute(conn).await.map(|_| ()))
 }
@@ -697,12 +598,7 @@ impl Enlist for SqliteStore {
         tx.commit().await.map_err(enlisted)
     }
 
-    async fn enqueue(
-        &self,
-        conn: &mut SqliteConnection,
-        new: &[NewEvent],
-        unheard: Unheard,
-    ) -> Result<Vec<Enqueued>> {
+    async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
         let distinct = batch::distinct(new)?;
         let mut stored = HashMap::with_capacity(distinct.len());
         for part in parts(&distinct) {
@@ -712,10 +608,8 @@ impl Enlist for SqliteStore {
                 .fetch_all(&mut *conn)
                 .await
                 .map_err(enlisted)?;
-            let shards: HashMap<_, _> = part
-                .iter()
-                .map(|new| (new.envelope.event_id.as_str(), new.envelope.shard()))
-                .collect();
+            let shards: HashMap<_, _> =
+                part.iter().map(|new| (new.envelope.event_id.as_str(), new.envelope.shard())).collect();
             let mut routes = BTreeMap::new();
             for row in &rows {
                 let (seq, id, routing) = rows::stored(row)?;
@@ -723,9 +617,7 @@ impl Enlist for SqliteStore {
                 stored.insert(id, routing);
             }
             if !routes.is_empty() {
-                write_routes(conn, &batch::routes(routes)?)
-                    .await
-                    .map_err(enlisted)?;
+                write_routes(conn, &batch::routes(routes)?).await.map_err(enlisted)?;
             }
         }
         let missing = batch::missing(&distinct, &stored);
@@ -756,7 +648,7 @@ impl Enlist for SqliteStore {
         sqlx::query(sql!("complete"))
             .bind(completion.consumer)
             .bind(completion.event_id)
-            .bind(completion.delivery.0)
+            .bind(completion.delivery.number)
             .bind(completion.token.0)
             .bind(completion.result)
             .fetch_optional(&mut *conn)
@@ -764,7 +656,7 @@ impl Enlist for SqliteStore {
             .map_err(enlisted)?
             .ok_or(Error::LeaseLost)?;
         let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
-            .bind(completion.delivery.0)
+            .bind(completion.delivery.number)
             .bind(completion.token.0)
             .fetch_optional(&mut *conn)
             .await
@@ -772,9 +664,7 @@ impl Enlist for SqliteStore {
             .ok_or(Error::LeaseLost)?;
         match completion.history {
             History::Omit => Ok(()),
-            History::Keep => append_successes(conn, &[(seq, completion.consumer.into())])
-                .await?
-                .map_err(enlisted),
+            History::Keep => append_successes(conn, &[(seq, completion.consumer.into())]).await?.map_err(enlisted),
         }
     }
 
@@ -787,22 +677,12 @@ impl Enlist for SqliteStore {
     ) -> Result<KeyState> {
         let token = Token::fresh();
         loop {
-            for (sql, state) in [
-                (sql!("begin_key"), KeyState::Begun(token)),
-                (sql!("take_over_key"), KeyState::TakenOver(token)),
-            ] {
-                let query = sqlx::query(sql)
-                    .bind(key.scope)
-                    .bind(key.key)
-                    .bind(fingerprint)
-                    .bind(token.0)
-                    .bind(millis(lease));
-                if query
-                    .fetch_optional(&mut *conn)
-                    .await
-                    .map_err(enlisted)?
-                    .is_some()
-                {
+            for (sql, state) in
+                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
+            {
+                let query =
+                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
+                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
                     return Ok(state);
                 }
             }
@@ -824,13 +704,7 @@ impl Enlist for SqliteStore {
         end_key(conn, sql!("complete_key"), key, token, result).await
     }
 
-    async fn fail_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        token: Token,
-        error: &str,
-    ) -> Result<bool> {
+    async fn fail_key(&self, conn: &mut SqliteConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
         end_key(conn, sql!("fail_key"), key, token, &limits::error_text(error)).await
     }
 }
@@ -842,11 +716,7 @@ async fn end_key(
     token: Token,
     text: &str,
 ) -> Result<bool> {
-    let query = sqlx::query(sql)
-        .bind(key.scope)
-        .bind(key.key)
-        .bind(token.0)
-        .bind(text);
+    let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(token.0).bind(text);
     Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
 }
 
@@ -862,11 +732,7 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_keys"),
             sql!("age_leases"),
         ] {
-            sqlx::query(sql)
-                .bind(millis(by))
-                .execute(&mut *tx)
-                .await
-                .map_err(own)?;
+            sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }
         tx.commit().await.map_err(own)
     }
@@ -896,14 +762,11 @@ fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
 }
 
 fn numbers(deliveries: &[DeliveryId]) -> Result<String> {
-    json(&deliveries.iter().map(|delivery| delivery.0).collect::<Vec<_>>())
+    json(&deliveries.iter().map(|delivery| delivery.number).collect::<Vec<_>>())
 }
 
 fn ids(rows: sqlx::Result<Vec<SqliteRow>>) -> Result<Vec<DeliveryId>> {
-    rows.map_err(own)?
-        .iter()
-        .map(|row| row.try_get(0).map(DeliveryId).map_err(own))
-        .collect()
+    rows.map_err(own)?.iter().map(rows::id).collect()
 }
 
 fn duration(ms: i64) -> Duration {

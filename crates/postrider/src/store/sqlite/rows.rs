@@ -96,28 +96,27 @@ pub(super) fn stored(row: &SqliteRow) -> Result<(i64, String, String)> {
     Ok((seq(row)?, required(row, 1)?, required(row, 2)?))
 }
 
+/// The delivery, in every row that begins with its event's seq and its own id.
+pub(super) fn id(row: &SqliteRow) -> Result<DeliveryId> {
+    Ok(DeliveryId { sequence: seq(row)?, number: get(row, 1)? })
+}
+
 /// A row of `settle.sql`.
 pub(super) fn success(row: &SqliteRow) -> Result<(i64, String)> {
-    Ok((get(row, 1)?, get(row, 2)?))
+    Ok((seq(row)?, get(row, 2)?))
 }
 
 /// Rows of `claim.sql` or `claim_keyed.sql` with their events.
 pub(super) fn lease(token: Token, leased: &[SqliteRow], events: &[SqliteRow]) -> Result<Lease> {
-    let events: HashMap<i64, &SqliteRow> = events
-        .iter()
-        .map(|event| Ok((seq(event)?, event)))
-        .collect::<Result<_>>()?;
+    let events: HashMap<i64, &SqliteRow> =
+        events.iter().map(|event| Ok((seq(event)?, event))).collect::<Result<_>>()?;
     let mut deliveries = leased
         .iter()
         // An event without a row was removed by hand; there is nothing to deliver.
-        .filter_map(|row| {
-            seq(row)
-                .map(|seq| events.get(&seq).map(|event| claimed(row, event)))
-                .transpose()
-        })
+        .filter_map(|row| seq(row).map(|seq| events.get(&seq).map(|event| claimed(row, event))).transpose())
         .map(|claimed| claimed?)
         .collect::<Result<Vec<_>>>()?;
-    deliveries.sort_unstable_by_key(|delivery| (delivery.sequence, delivery.id));
+    deliveries.sort_unstable_by_key(|delivery| delivery.id);
     Ok(Lease { token, deliveries })
 }
 
@@ -134,10 +133,9 @@ pub(super) fn held(leased: &[SqliteRow]) -> Result<Vec<i64>> {
 
 fn claimed(row: &SqliteRow, event: &SqliteRow) -> Result<Claimed> {
     Ok(Claimed {
-        id: DeliveryId(get(row, 1)?),
+        id: id(row)?,
         target: get(row, 2)?,
         attempt: get(row, 3)?,
-        sequence: seq(row)?,
         expired: get(event, EVENT_COLUMNS)?,
         envelope: envelope(event)?,
     })
@@ -167,11 +165,7 @@ pub(super) fn subscription(row: &SqliteRow) -> Result<StoredSubscription> {
     })
 }
 
-pub(super) fn found(
-    event: &SqliteRow,
-    deliveries: &[SqliteRow],
-    consumptions: &[SqliteRow],
-) -> Result<Found> {
+pub(super) fn found(event: &SqliteRow, deliveries: &[SqliteRow], consumptions: &[SqliteRow]) -> Result<Found> {
     Ok(Found {
         envelope: envelope(event)?,
         routing: get::<&str>(event, EVENT_COLUMNS)?.parse()?,
@@ -182,21 +176,21 @@ pub(super) fn found(
 }
 
 fn delivery(row: &SqliteRow) -> Result<Delivery> {
-    let (dead, leased, attempts) = (get(row, 4)?, get(row, 6)?, get(row, 7)?);
+    let (dead, leased, attempts) = (get(row, 5)?, get(row, 7)?, get(row, 8)?);
     Ok(Delivery {
-        id: DeliveryId(get(row, 0)?),
-        lane: get(row, 1)?,
-        target: get(row, 2)?,
-        shard: u8::try_from(get::<i64>(row, 3)?)
+        id: id(row)?,
+        lane: get(row, 2)?,
+        target: get(row, 3)?,
+        shard: u8::try_from(get::<i64>(row, 4)?)
             .map_err(|_| Error::corrupt("shard", "a number past the last shard"))?,
         status: DeliveryStatus::of(dead, leased, attempts),
-        held: get(row, 5)?,
+        held: get(row, 6)?,
         attempts,
-        due_at: time(get(row, 8)?),
-        lock_owner: text(row, 9)?,
-        lock_time: maybe_time(row, 10)?,
-        lock_until: maybe_time(row, 11)?,
-        last_error: text(row, 12)?,
+        due_at: time(get(row, 9)?),
+        lock_owner: text(row, 10)?,
+        lock_time: maybe_time(row, 11)?,
+        lock_until: maybe_time(row, 12)?,
+        last_error: text(row, 13)?,
     })
 }
 
@@ -217,13 +211,7 @@ pub(super) fn lane_counts(row: &SqliteRow) -> Result<(String, LaneCounts)> {
     let count = |column| get::<i64>(row, column).map(i64::unsigned_abs);
     Ok((
         get(row, 0)?,
-        LaneCounts {
-            new: count(1)?,
-            processing: count(2)?,
-            failed: count(3)?,
-            dead: count(4)?,
-            held: count(5)?,
-        },
+        LaneCounts { new: count(1)?, processing: count(2)?, failed: count(3)?, dead: count(4)?, held: count(5)? },
     ))
 }
 
