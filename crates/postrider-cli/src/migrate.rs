@@ -2,7 +2,6 @@
 //! for people who apply them with a tool of their own.
 
 use clap::{Args, Subcommand};
-use postrider::Store;
 use postrider::store;
 
 use crate::{End, say};

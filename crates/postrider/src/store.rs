@@ -7,8 +7,8 @@
 pub mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-// #[cfg(feature = "sqlite")]
-// pub mod sqlite;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 mod batch;
 mod schema;

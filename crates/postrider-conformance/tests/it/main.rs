@@ -3,6 +3,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
-// Off until those stores are there.
 mod postgres;
-// mod sqlite;
+mod sqlite;

@@ -47,19 +47,14 @@ impl Sqlite {
 }
 
 async fn connect(file: &std::path::Path) -> SqliteStore {
-    SqliteStore::connect(&format!("sqlite://{}", file.display()))
-        .await
-        .expect("the file can be opened")
+    SqliteStore::connect(&format!("sqlite://{}", file.display())).await.expect("the file can be opened")
 }
 
 impl Harness for Sqlite {
     type Store = SqliteStore;
 
     fn features(&self) -> Features {
-        Features {
-            concurrent_transactions: false,
-            connections: 8,
-        }
+        Features { concurrent_transactions: false, connections: 8 }
     }
 
     fn store(&self) -> &SqliteStore {
@@ -73,11 +68,7 @@ impl Harness for Sqlite {
         self.commit(tx).await;
     }
 
-    async fn add(
-        &self,
-        conn: &mut SqliteConnection,
-        counter: &str,
-    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    async fn add(&self, conn: &mut SqliteConnection, counter: &str) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let query = sqlx::query("UPDATE suite_counter SET n = n + 1 WHERE name = ?1").bind(counter);
         match query.execute(conn).await?.rows_affected() {
             1 => Ok(()),
@@ -104,8 +95,7 @@ impl Harness for Sqlite {
     }
 
     async fn insert_plainly(&self, conn: &mut SqliteConnection, event_id: &str, topic: &str, payload: &str) {
-        let query =
-            sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES (?1, ?2, ?3)");
+        let query = sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES (?1, ?2, ?3)");
         let query = query.bind(event_id).bind(topic).bind(payload);
         query.execute(conn).await.expect("a plain insert");
     }

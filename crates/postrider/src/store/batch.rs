@@ -128,7 +128,7 @@ pub(super) fn events(batch: &[&NewEvent]) -> Result<String> {
 }
 
 #[derive(Serialize)]
-struct FailureRow<'a> {
+struct FailureRow {
     seq: i64,
     id: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,7 +136,7 @@ struct FailureRow<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     tried: Option<bool>,
     error: String,
-    code: Option<&'a str>,
+    code: Option<String>,
 }
 
 /// The parameter of `retry.sql`.
@@ -149,7 +149,7 @@ pub(super) fn failures(failed: &[Failed]) -> Result<String> {
             after_ms: Some(millis(f.after)),
             tried: None,
             error: limits::error_text(&f.error),
-            code: f.code.as_deref(),
+            code: f.code.as_deref().map(limits::error_text),
         })
         .collect();
     serde_json::to_string(&rows).map_err(Error::Encode)
@@ -165,7 +165,7 @@ pub(super) fn burials(buried: &[Buried]) -> Result<String> {
             after_ms: None,
             tried: Some(b.tried),
             error: limits::error_text(&b.error),
-            code: b.code.as_deref(),
+            code: b.code.as_deref().map(limits::error_text),
         })
         .collect();
     serde_json::to_string(&rows).map_err(Error::Encode)

@@ -146,7 +146,8 @@ async fn postgres_settles_by_index() {
 /// F38: a pooler that shares sessions between transactions is refused at the start, in words that help.
 #[tokio::test]
 async fn pgbouncer_with_transaction_pooling_is_refused() {
-    let pooler = std::env::var("POSTRIDER_TEST_PGBOUNCER").expect("POSTRIDER_TEST_PGBOUNCER is not set: run `make services`");
+    let pooler =
+        std::env::var("POSTRIDER_TEST_PGBOUNCER").expect("POSTRIDER_TEST_PGBOUNCER is not set: run `make services`");
     let (database, direct) = Database::migrated().await;
     let refused = PostgresStore::connect(&database.on(&pooler)).await.expect_err("refused").to_string();
     assert!(refused.contains("pool_mode = session") && refused.contains("direct connection"), "{refused}");
@@ -204,7 +205,8 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
 
     let file = std::env::temp_dir().join(format!("{}.sql", database.name));
     std::fs::write(&file, migrations_script()).expect("writes");
-    let psql = Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &database.url(), "-f"]).arg(&file).output();
+    let psql =
+        Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &database.url(), "-f"]).arg(&file).output();
     let psql = psql.expect("psql runs");
     assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
     std::fs::remove_file(&file).expect("removes");

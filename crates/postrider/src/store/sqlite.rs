@@ -1,0 +1,826 @@
+//! SQLite: a store without a server, in one file that any number of processes may share. What each statement does stands
+//! in `queries/sqlite/`.
+//!
+//! SQLite has one writer at a time. Inside this process that is one connection which everybody queues for, in order; for
+//! other processes it is SQLite's own lock, which we take before we read (`BEGIN IMMEDIATE`) and wait for. So nobody ever
+//! finds out in the middle of a transaction that somebody else was first. Readers have connections of their own
+//! and wait for nobody.
+
+mod rows;
+
+/// `sql!("claim")` is the statement in `queries/sqlite/claim.sql`.
+macro_rules! sql {
+    ($verb:literal) => {
+        include_str!(concat!("../../queries/sqlite/", $verb, ".sql"))
+    };
+}
+
+use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{Connection, Sqlite, Transaction};
+use time::OffsetDateTime;
+
+use super::batch::{self, millis, unix_ms};
+use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
+use super::{
+    Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key, KeyState,
+    LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store, Token, Unheard,
+};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::shard::{self, Shards};
+use crate::subscription::{StoredSubscription, Subscription};
+
+static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// Connections that read: more than the cores of a machine that keeps its data in one file never help.
+const READERS: u32 = 4;
+/// How long to wait for another writer, in this process or another, before the store counts as not available.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
+const WINDOW_FACTOR: u32 = 4;
+const WINDOW_FLOOR: u32 = 256;
+/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
+/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+const PARKED_WINDOWS: u32 = 16;
+/// Bytes of payload in one statement: SQLite takes a gigabyte at most, and a batch may be larger.
+const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
+/// Takes the write lock at once. A transaction that reads first and writes then would be refused if somebody else
+/// has written in between, and no waiting helps.
+const BEGIN: &str = "BEGIN IMMEDIATE";
+
+/// Events in a SQLite file.
+///
+/// Transactions from [`Enlist::begin`] and the store's own writes share one connection: calling a writing method
+/// of the store while holding such a transaction waits for itself, and ends in [`Error::Unavailable`].
+#[derive(Debug, Clone)]
+pub struct SqliteStore {
+    writer: SqlitePool,
+    reader: SqlitePool,
+    url: Arc<str>,
+}
+
+/// The schema as a script, for people who apply it with a tool of their own.
+pub fn migrations_script() -> String {
+    schema::script(&MIGRATOR, sql!("migrations_table"), |hex| format!("x'{hex}'"))
+}
+
+fn newest_migration() -> i64 {
+    MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default()
+}
+
+impl SqliteStore {
+    /// Opens `sqlite://path/to/file.db`, and makes the file and its folder where there are none. Says nothing about the
+    /// schema: `migrate` or [`SqliteStore::check_schema`] comes next.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let unsupported = |why: &str| Error::Unsupported(format!("{url} {why}: write sqlite://path/to/file.db"));
+        if !url.starts_with("sqlite:") {
+            return Err(unsupported("is no SQLite URL"));
+        }
+        let options = SqliteConnectOptions::from_str(url)
+            .map_err(|e| unsupported(&format!("is no SQLite URL ({e})")))?
+            .create_if_missing(true)
+            // Every commit is on the disk when it returns, also if the power goes then.
+            .synchronous(SqliteSynchronous::Full)
+            .busy_timeout(PATIENCE)
+            // A claim's rows come in one piece instead of one by one.
+            .row_buffer_size(limits::CLAIM_DELIVERIES as usize);
+        let file = options.get_filename();
+        if url.contains(":memory:") || url.contains("mode=memory") || file.as_os_str().is_empty() {
+            return Err(unsupported("names no file, and nothing would outlive its connection"));
+        }
+        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|e| Error::Unavailable(e.into()))?;
+        }
+        let pools = SqlitePoolOptions::new()
+            .acquire_timeout(PATIENCE)
+            // A file does not hang up.
+            .test_before_acquire(false)
+            .idle_timeout(None)
+            .max_lifetime(None);
+        let writer = pools
+            .clone()
+            .max_connections(1)
+            .after_release(|connection, _| Box::pin(is_reusable(connection)))
+            .connect_with(options.clone())
+            .await
+            .map_err(own)?;
+        let reader = pools.max_connections(READERS).connect_lazy_with(options.pragma("query_only", "on"));
+        let store = Self { writer, reader, url: url.into() };
+        store.log_ahead().await?;
+        Ok(store)
+    }
+
+    /// Sets write-ahead logging, which lets readers read while somebody writes; the file remembers it. SQLite does not wait
+    /// here for another instance that does the same at this moment, so we do: nothing has been written yet, and
+    /// whoever comes second finds it set.
+    async fn log_ahead(&self) -> Result<()> {
+        const PAUSE: Duration = Duration::from_millis(10);
+        let mut connection = self.writer.acquire().await.map_err(own)?;
+        let mut left = PATIENCE;
+        loop {
+            let mode: sqlx::Result<String> =
+                sqlx::query_scalar("PRAGMA journal_mode = WAL").fetch_one(&mut *connection).await;
+            match mode.map_err(own) {
+                Ok(mode) if mode == "wal" => return Ok(()),
+                Ok(mode) => {
+                    return Err(Error::Unsupported(format!(
+                        "{} keeps its journal mode {mode} instead of WAL: put the file on a local disk",
+                        self.url
+                    )));
+                }
+                Err(Error::Unavailable(_)) if !left.is_zero() => {
+                    left = left.saturating_sub(PAUSE);
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Refuses a schema that is not this program's, with the command that brings it up to date.
+    pub async fn check_schema(&self) -> Result<()> {
+        self.schema_version().await?.check(&self.url)
+    }
+
+    /// Connections that can read everything and write nothing.
+    pub fn pool(&self) -> &SqlitePool {
+        &self.reader
+    }
+}
+
+/// A transaction that ended behind sqlx's back (`INSERT OR ROLLBACK`, a full disk) cannot be rolled back, and sqlx then
+/// takes the connection to be inside it for ever. Being the only writer, it has to go.
+async fn is_reusable(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    if connection.is_in_transaction() {
+        // A dropped transaction is rolled back by the connection's thread, in its own time; this waits for it.
+        connection.ping().await?;
+    }
+    Ok(!connection.is_in_transaction())
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn migrate(&self) -> Result<()> {
+        let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), ..Migrator::DEFAULT };
+        migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
+        // sqlx locks nothing on SQLite. Under the write lock one instance migrates, the others wait and find nothing left to do.
+        let mut tx = self.write().await?;
+        // Not `run`: the compiler cannot see that its argument lives long enough, inside a boxed future.
+        let migrated = migrator.run_direct(None, &mut *tx, false).await;
+        match migrated {
+            Ok(()) => tx.commit().await.map_err(own),
+            Err(MigrateError::VersionMissing(found)) => {
+                Err(Error::SchemaTooNew { store: self.url.to_string(), found, needed: newest_migration() })
+            }
+            Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(own(error)),
+            Err(error) => Err(Error::Store(error.into())),
+        }
+    }
+
+    async fn schema_version(&self) -> Result<SchemaVersion> {
+        let needed = newest_migration();
+        let table = sqlx::query(sql!("schema_table")).fetch_optional(&self.reader).await.map_err(own)?;
+        let found = match table {
+            None => 0,
+            Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.reader).await.map_err(own)?,
+        };
+        Ok(SchemaVersion { found, needed })
+    }
+
+    async fn now(&self) -> Result<OffsetDateTime> {
+        let now: i64 =
+            sqlx::query_scalar("SELECT now FROM postrider_clock").fetch_one(&self.reader).await.map_err(own)?;
+        Ok(rows::time(now))
+    }
+
+    async fn route(&self, limit: u32) -> Result<Routed> {
+        // A reader looks first: a router that has nothing to do, and it seldom has, waits for no writer.
+        let idle = sqlx::query(sql!("route_lock")).bind(1).fetch_optional(&self.reader);
+        if idle.await.map_err(own)?.is_none() {
+            return Ok(Routed::default());
+        }
+        let limit = limit.min(limits::PASS_ROWS);
+        let mut tx = self.write().await?;
+        let taken = sqlx::query(sql!("route_lock")).bind(limit).fetch_all(&mut *tx).await;
+        let mut shards: BTreeMap<i64, u8> = taken.map_err(own)?.iter().map(rows::shard).collect::<Result<_>>()?;
+        if let Some(beyond) = shards.keys().nth(limit as usize).copied() {
+            shards.split_off(&beyond);
+        }
+        let routes = batch::routes(shards)?;
+        write_routes(&mut tx, &routes).await.map_err(own)?;
+        let marked: Vec<bool> =
+            sqlx::query_scalar(sql!("route")).bind(routes).fetch_all(&mut *tx).await.map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        let routed = marked.iter().filter(|heard| **heard).count() as u64;
+        Ok(Routed { routed, unheard: marked.len() as u64 - routed })
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let leased = sqlx::query(sql!("claim"))
+            .bind(&claim.lane)
+            .bind(shards(claim.shards))
+            .bind(claim.limit)
+            .bind(token.0)
+            .bind(&claim.owner)
+            .bind(millis(claim.lease))
+            .fetch_all(&self.writer)
+            .await
+            .map_err(own)?;
+        self.lease(token, &leased).await
+    }
+
+    async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let hold = dead_head == DeadHead::Hold;
+        for _ in 0..PARKED_WINDOWS {
+            let mut tx = self.write().await?;
+            let (leased, parked) = claim_runs(&mut tx, claim, token, hold).await?;
+            tx.commit().await.map_err(own)?;
+            // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+            if !leased.is_empty() || parked == 0 {
+                return self.lease(token, &leased).await;
+            }
+        }
+        self.lease(token, &[]).await
+    }
+
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("extend"));
+        ids(query.bind(numbers(deliveries)?).bind(token.0).bind(millis(lease)).fetch_all(&self.writer).await)
+    }
+
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("settle")).bind(numbers(deliveries)?).bind(token.0);
+        if history == History::Omit {
+            return ids(query.fetch_all(&self.writer).await);
+        }
+        let mut tx = self.write().await?;
+        let settled = query.fetch_all(&mut *tx).await.map_err(own)?;
+        let successes = settled.iter().map(rows::success).collect::<Result<Vec<_>>>()?;
+        append_successes(&mut tx, &successes).await?.map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        ids(Ok(settled))
+    }
+
+    async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
+        self.fail(sql!("retry"), token, batch::failures(failed)?, true, history).await
+    }
+
+    async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
+        self.fail(sql!("bury"), token, batch::burials(buried)?, false, history).await
+    }
+
+    async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("release"));
+        ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(&self.writer).await)
+    }
+
+    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+        let mut tx = self.write().await?;
+        let event: Option<(i64, Option<String>, bool, bool)> = sqlx::query_as(sql!("redrive_lock"))
+            .bind(event_id)
+            .bind(lane)
+            .bind(target)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(own)?;
+        let Some((seq, key, expired, known)) = event else {
+            return Ok(Redriven::UnknownEvent);
+        };
+        if expired {
+            return Ok(Redriven::Expired);
+        }
+        let redriven = sqlx::query(sql!("redrive"))
+            .bind(seq)
+            .bind(lane)
+            .bind(target)
+            .bind(shard::shard_of(key.as_deref(), event_id))
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(own)?;
+        if redriven.is_none() {
+            return Ok(Redriven::InProgress);
+        }
+        if let Some(key) = key {
+            sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
+        }
+        tx.commit().await.map_err(own)?;
+        Ok(if known { Redriven::Due } else { Redriven::Made })
+    }
+
+    async fn register(&self, subscription: &Subscription) -> Result<()> {
+        subscription.check()?;
+        // A reader looks first: the start of an instance waits for no writer.
+        let known: bool = sqlx::query_scalar(sql!("is_registered"))
+            .bind(&subscription.topic)
+            .bind(&subscription.consumer)
+            .fetch_one(&self.reader)
+            .await
+            .map_err(own)?;
+        match known {
+            true => Ok(()),
+            false => self.write_subscription(sql!("register"), subscription).await,
+        }
+    }
+
+    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
+        subscription.check()?;
+        self.write_subscription(sql!("set_subscription"), subscription).await
+    }
+
+    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
+        let query = sqlx::query(sql!("remove_subscription")).bind(topic).bind(consumer);
+        Ok(query.execute(&self.writer).await.map_err(own)?.rows_affected() == 1)
+    }
+
+    async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
+        let query = sqlx::query(sql!("subscriptions")).bind(topic);
+        query.fetch_all(&self.reader).await.map_err(own)?.iter().map(rows::subscription).collect()
+    }
+
+    async fn append_consumption(&self, report: &Report) -> Result<Appended> {
+        let mut tx = self.write().await?;
+        let expected: Option<(i64, Option<u32>)> = sqlx::query_as(sql!("append_consumption_lock"))
+            .bind(&report.event_id)
+            .bind(&report.consumer)
+            .bind(&report.callback_id)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(own)?;
+        let seq = match expected {
+            None => return Ok(Appended::NotExpected),
+            Some((_, Some(attempt))) => return Ok(Appended::Repeated(attempt)),
+            Some((seq, None)) => seq,
+        };
+        let attempt: u32 = sqlx::query_scalar(sql!("append_consumption"))
+            .bind(seq)
+            .bind(&report.consumer)
+            .bind(report.success)
+            .bind(report.will_retry)
+            .bind(report.consumed_at.map(unix_ms))
+            .bind(report.error.as_deref().map(limits::error_text))
+            .bind(report.code.as_deref().map(limits::error_text))
+            .bind(&report.callback_id)
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        Ok(Appended::Attempt(attempt))
+    }
+
+    async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
+        let token = Token::fresh();
+        let query = sqlx::query(sql!("acquire_lease"));
+        let row = query
+            .bind(name)
+            .bind(owner)
+            .bind(token.0)
+            .bind(millis(lease))
+            .fetch_optional(&self.writer)
+            .await
+            .map_err(own)?;
+        Ok(row.map(|_| token))
+    }
+
+    async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
+        let query = sqlx::query(sql!("extend_lease")).bind(name).bind(token.0).bind(millis(lease));
+        Ok(query.execute(&self.writer).await.map_err(own)?.rows_affected() == 1)
+    }
+
+    async fn release_lease(&self, name: &str, token: Token) -> Result<bool> {
+        let query = sqlx::query(sql!("release_lease")).bind(name).bind(token.0);
+        Ok(query.execute(&self.writer).await.map_err(own)?.rows_affected() == 1)
+    }
+
+    async fn find(&self, event_id: &str) -> Result<Option<Found>> {
+        // One transaction, so that a delivery that is done meanwhile is either there or in the history.
+        let mut tx = self.reader.begin().await.map_err(own)?;
+        let event = sqlx::query(sql!("find")).bind(event_id).fetch_optional(&mut *tx).await;
+        let Some(event) = event.map_err(own)? else {
+            return Ok(None);
+        };
+        let seq = rows::seq(&event)?;
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&mut *tx).await;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&mut *tx).await;
+        rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
+    }
+
+    async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
+        let query = sqlx::query(sql!("counts"));
+        query.fetch_all(&self.reader).await.map_err(own)?.iter().map(rows::lane_counts).collect()
+    }
+
+    async fn oldest_pending(&self) -> Result<Option<Duration>> {
+        let waited: Option<i64> =
+            sqlx::query_scalar(sql!("oldest_pending")).fetch_one(&self.reader).await.map_err(own)?;
+        Ok(waited.map(duration))
+    }
+
+    async fn next_due(&self, lane: &str) -> Result<Option<Duration>> {
+        let wait: Option<i64> =
+            sqlx::query_scalar(sql!("next_due")).bind(lane).fetch_one(&self.reader).await.map_err(own)?;
+        Ok(wait.map(duration))
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned> {
+        let limit = prune.limit.clamp(1, limits::PASS_ROWS);
+        let older_than = millis(prune.older_than);
+        let sql = match prune.what {
+            Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
+            Prunable::Inbox => sql!("prune_inbox"),
+            Prunable::Keys => sql!("prune_keys"),
+        };
+        let removed =
+            sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
+        Ok(Pruned { removed, next: (removed == u64::from(limit)).then_some(0) })
+    }
+}
+
+impl SqliteStore {
+    /// A transaction of the store's own.
+    async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
+        self.writer.begin_with(BEGIN).await.map_err(own)
+    }
+
+    /// Fetches the events of deliveries that have just been leased: by a reader, so that the writer is free again.
+    async fn lease(&self, token: Token, leased: &[SqliteRow]) -> Result<Lease> {
+        if leased.is_empty() {
+            let deliveries = Vec::new();
+            return Ok(Lease { token, deliveries });
+        }
+        let seqs = leased.iter().map(rows::seq).collect::<Result<Vec<_>>>()?;
+        let events = sqlx::query(sql!("claim_events")).bind(json(&seqs)?);
+        rows::lease(token, leased, &events.fetch_all(&self.reader).await.map_err(own)?)
+    }
+
+    /// Writes failures with `retry.sql` or `bury.sql`, after everything that needs to see the token on them.
+    async fn fail(
+        &self,
+        sql: &'static str,
+        token: Token,
+        failures: String,
+        will_retry: bool,
+        history: History,
+    ) -> Result<Vec<DeliveryId>> {
+        let mut tx = self.write().await?;
+        if history == History::Keep {
+            sqlx::query(sql!("append_failures"))
+                .bind(&failures)
+                .bind(token.0)
+                .bind(will_retry)
+                .execute(&mut *tx)
+                .await
+                .map_err(own)?;
+        }
+        sqlx::query(sql!("release_followers")).bind(&failures).bind(token.0).execute(&mut *tx).await.map_err(own)?;
+        let failed = sqlx::query(sql).bind(&failures).bind(token.0).fetch_all(&mut *tx).await;
+        let failed = ids(failed)?;
+        tx.commit().await.map_err(own)?;
+        Ok(failed)
+    }
+
+    async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
+        sqlx::query(sql)
+            .bind(&subscription.topic)
+            .bind(&subscription.consumer)
+            .bind(subscription.enabled)
+            .bind(subscription.sort_order)
+            .bind(&subscription.description)
+            .bind(subscription.via.as_str())
+            .bind(&subscription.endpoint)
+            .bind(&subscription.exchange)
+            .bind(&subscription.routing_key)
+            .execute(&self.writer)
+            .await
+            .map_err(own)?;
+        Ok(())
+    }
+
+    async fn prune_events(&self, older_than: i64, after: i64, limit: u32) -> Result<Pruned> {
+        let mut tx = self.write().await?;
+        let (rows, last, old): (u32, Option<i64>, Option<bool>) = sqlx::query_as(sql!("prune_stretch"))
+            .bind(after)
+            .bind(limit)
+            .bind(older_than)
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(own)?;
+        let query = sqlx::query(sql!("prune_events")).bind(after).bind(last).bind(older_than);
+        let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        let query = sqlx::query(sql!("prune_attempts")).bind(after).bind(last);
+        query.execute(&mut *tx).await.map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        Ok(Pruned { removed, next: last.filter(|_| rows == limit && old == Some(true)) })
+    }
+}
+
+/// Leases runs and, where that did not fill the claim, parks what stands in the way. How many were parked comes second.
+async fn claim_runs(
+    tx: &mut SqliteConnection,
+    claim: &Claim,
+    token: Token,
+    hold: bool,
+) -> Result<(Vec<SqliteRow>, u64)> {
+    let window = (claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR);
+    if !hold {
+        let query = sqlx::query(sql!("free_held")).bind(&claim.lane);
+        query.execute(&mut *tx).await.map_err(own)?;
+    }
+    let leased = sqlx::query(sql!("claim_keyed"))
+        .bind(&claim.lane)
+        .bind(shards(claim.shards))
+        .bind(claim.limit)
+        .bind(token.0)
+        .bind(&claim.owner)
+        .bind(millis(claim.lease))
+        .bind(hold)
+        .bind(window)
+        .fetch_all(&mut *tx)
+        .await
+        .map_err(own)?;
+    let held = rows::held(&leased)?;
+    if !held.is_empty() {
+        let query = sqlx::query(sql!("unhold")).bind(json(&held)?);
+        query.execute(&mut *tx).await.map_err(own)?;
+    }
+    if leased.len() == claim.limit as usize {
+        return Ok((leased, 0));
+    }
+    let parked = sqlx::query(sql!("park"))
+        .bind(&claim.lane)
+        .bind(shards(claim.shards))
+        .bind(hold)
+        .bind(window)
+        .execute(&mut *tx)
+        .await
+        .map_err(own)?;
+    Ok((leased, parked.rows_affected()))
+}
+
+/// Writes deliveries and expected consumers of events that the same transaction has stored or taken.
+async fn write_routes(conn: &mut SqliteConnection, routes: &str) -> sqlx::Result<()> {
+    for sql in [sql!("route_deliveries"), sql!("route_expected")] {
+        sqlx::query(sql).bind(routes).execute(&mut *conn).await?;
+    }
+    Ok(())
+}
+
+/// Appends a success for each (event, consumer).
+async fn append_successes(conn: &mut SqliteConnection, successes: &[(i64, String)]) -> Result<sqlx::Result<()>> {
+    let query = sqlx::query(sql!("append_successes")).bind(json(successes)?);
+    Ok(query.execute(conn).await.map(|_| ()))
+}
+
+impl Enlist for SqliteStore {
+    type Conn = SqliteConnection;
+    type Tx = Transaction<'static, Sqlite>;
+
+    async fn begin(&self) -> Result<Self::Tx> {
+        self.write().await
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<()> {
+        tx.commit().await.map_err(enlisted)
+    }
+
+    async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        let distinct = batch::distinct(new)?;
+        let mut stored = HashMap::with_capacity(distinct.len());
+        for part in parts(&distinct) {
+            let rows = sqlx::query(sql!("enqueue"))
+                .bind(batch::events(part)?)
+                .bind(unheard == Unheard::Keep)
+                .fetch_all(&mut *conn)
+                .await
+                .map_err(enlisted)?;
+            let shards: HashMap<_, _> =
+                part.iter().map(|new| (new.envelope.event_id.as_str(), new.envelope.shard())).collect();
+            let mut routes = BTreeMap::new();
+            for row in &rows {
+                let (seq, id, routing) = rows::stored(row)?;
+                routes.extend(shards.get(id.as_str()).map(|shard| (seq, *shard)));
+                stored.insert(id, routing);
+            }
+            if !routes.is_empty() {
+                write_routes(conn, &batch::routes(routes)?).await.map_err(enlisted)?;
+            }
+        }
+        let missing = batch::missing(&distinct, &stored);
+        let known = match missing.is_empty() {
+            true => HashMap::new(),
+            false => {
+                let query = sqlx::query(sql!("find_many")).bind(json(&missing)?);
+                let found = query.fetch_all(conn).await.map_err(enlisted)?;
+                found.iter().map(rows::known).collect::<Result<_>>()?
+            }
+        };
+        batch::answers(new, stored, &known, unheard)
+    }
+
+    async fn receive(&self, conn: &mut SqliteConnection, receipt: &Receipt<'_>) -> Result<bool> {
+        let query = sqlx::query(sql!("receive"))
+            .bind(receipt.consumer)
+            .bind(receipt.event_id)
+            .bind(receipt.topic)
+            .bind(receipt.tenant_id)
+            .bind(receipt.idempotency_key);
+        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+
+    async fn complete(&self, conn: &mut SqliteConnection, completion: &Completion<'_>) -> Result<()> {
+        // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
+        // nothing else is sent.
+        sqlx::query(sql!("complete"))
+            .bind(completion.consumer)
+            .bind(completion.event_id)
+            .bind(completion.delivery.number)
+            .bind(completion.token.0)
+            .bind(completion.result)
+            .fetch_optional(&mut *conn)
+            .await
+            .map_err(enlisted)?
+            .ok_or(Error::LeaseLost)?;
+        let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
+            .bind(completion.delivery.number)
+            .bind(completion.token.0)
+            .fetch_optional(&mut *conn)
+            .await
+            .map_err(enlisted)?
+            .ok_or(Error::LeaseLost)?;
+        match completion.history {
+            History::Omit => Ok(()),
+            History::Keep => append_successes(conn, &[(seq, completion.consumer.into())]).await?.map_err(enlisted),
+        }
+    }
+
+    async fn begin_key(
+        &self,
+        conn: &mut SqliteConnection,
+        key: &Key<'_>,
+        fingerprint: &[u8],
+        lease: Duration,
+    ) -> Result<KeyState> {
+        let token = Token::fresh();
+        loop {
+            for (sql, state) in
+                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
+            {
+                let query =
+                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
+                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
+                    return Ok(state);
+                }
+            }
+            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
+            // None: outside a transaction, the key may have been pruned in between, and is free again.
+            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
+                return rows::key_state(&row, fingerprint);
+            }
+        }
+    }
+
+    async fn complete_key(
+        &self,
+        conn: &mut SqliteConnection,
+        key: &Key<'_>,
+        token: Token,
+        result: &str,
+    ) -> Result<bool> {
+        end_key(conn, sql!("complete_key"), key, token, result).await
+    }
+
+    async fn fail_key(&self, conn: &mut SqliteConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
+        end_key(conn, sql!("fail_key"), key, token, &limits::error_text(error)).await
+    }
+}
+
+async fn end_key(
+    conn: &mut SqliteConnection,
+    sql: &'static str,
+    key: &Key<'_>,
+    token: Token,
+    text: &str,
+) -> Result<bool> {
+    let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(token.0).bind(text);
+    Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+}
+
+#[cfg(feature = "testing")]
+impl crate::testing::Age for SqliteStore {
+    async fn age(&self, by: Duration) -> Result<()> {
+        let mut tx = self.write().await?;
+        for sql in [
+            sql!("age_events"),
+            sql!("age_deliveries"),
+            sql!("age_consumptions"),
+            sql!("age_inbox"),
+            sql!("age_keys"),
+            sql!("age_leases"),
+        ] {
+            sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
+        }
+        tx.commit().await.map_err(own)
+    }
+}
+
+/// Cuts a batch into parts of [`STATEMENT_BYTES`] of payload; nearly always there is one.
+fn parts<'a, 'b>(mut batch: &'b [&'a NewEvent]) -> impl Iterator<Item = &'b [&'a NewEvent]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fitting = batch.iter().take_while(|new| {
+            bytes += new.envelope.payload.len();
+            bytes <= STATEMENT_BYTES
+        });
+        let (part, rest) = batch.split_at(fitting.count().max(1).min(batch.len()));
+        batch = rest;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// A set of shards as the 64 bits of an integer.
+fn shards(shards: Shards) -> i64 {
+    shards.iter().fold(0, |set, shard| set | 1 << shard)
+}
+
+fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::Encode)
+}
+
+fn numbers(deliveries: &[DeliveryId]) -> Result<String> {
+    json(&deliveries.iter().map(|delivery| delivery.number).collect::<Vec<_>>())
+}
+
+fn ids(rows: sqlx::Result<Vec<SqliteRow>>) -> Result<Vec<DeliveryId>> {
+    rows.map_err(own)?.iter().map(rows::id).collect()
+}
+
+fn duration(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}
+
+/// What went wrong on a connection of ours.
+fn own(error: sqlx::Error) -> Error {
+    use libsqlite3_sys as code;
+    match (primary_code(&error), &error) {
+        (
+            Some(
+                code::SQLITE_BUSY
+                | code::SQLITE_LOCKED
+                | code::SQLITE_NOMEM
+                | code::SQLITE_INTERRUPT
+                | code::SQLITE_IOERR
+                | code::SQLITE_FULL
+                | code::SQLITE_CANTOPEN
+                | code::SQLITE_PROTOCOL,
+            ),
+            _,
+        ) => Error::Unavailable(error.into()),
+        (Some(_), _)
+        | (
+            _,
+            sqlx::Error::RowNotFound
+            | sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::Encode(_),
+        ) => Error::Store(error.into()),
+        _ => Error::Unavailable(error.into()),
+    }
+}
+
+/// What went wrong inside the caller's transaction.
+fn enlisted(error: sqlx::Error) -> Error {
+    match primary_code(&error) {
+        Some(libsqlite3_sys::SQLITE_BUSY | libsqlite3_sys::SQLITE_LOCKED) => {
+            Error::TransactionLost(NotImmediate(error).into())
+        }
+        // Rolled back under a statement of its own, or ended by one (then there is nothing to commit).
+        Some(libsqlite3_sys::SQLITE_ABORT) => Error::TransactionLost(error.into()),
+        Some(libsqlite3_sys::SQLITE_ERROR) if error.to_string().contains("no transaction is active") => {
+            Error::TransactionLost(error.into())
+        }
+        _ => own(error),
+    }
+}
+
+/// Why SQLite says that it is busy to a transaction that could have waited.
+#[derive(Debug, thiserror::Error)]
+#[error("another connection has written since this transaction began to read: begin it with BEGIN IMMEDIATE")]
+struct NotImmediate(#[source] sqlx::Error);
+
+/// SQLite's result code without the details in its higher bytes.
+fn primary_code(error: &sqlx::Error) -> Option<i32> {
+    let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
+    Some(code & 0xff)
+}

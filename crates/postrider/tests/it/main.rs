@@ -1,0 +1,7 @@
+//! What the conformance suite cannot ask of every store: plans, locks and shells of one database.
+#![allow(missing_docs)]
+
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;

@@ -1,0 +1,525 @@
+//! SQLite: its plans, its one writer, its shell, and transactions that end behind sqlx's back.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use postrider::store::sqlite::SqliteStore;
+use postrider::store::{
+    Appended, Buried, Claim, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt, Redriven,
+    Report, Routing,
+};
+use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Unheard, Via};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Row};
+
+/// A folder that goes when the test ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        Self(std::env::temp_dir().join(format!("postrider-sqlite-{}", uuid::Uuid::new_v4())))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("deep/inside/outbox.db")
+    }
+
+    fn url(&self) -> String {
+        format!("sqlite://{}", self.file().display())
+    }
+
+    async fn store(&self) -> SqliteStore {
+        let store = SqliteStore::connect(&self.url()).await.expect("connects");
+        store.migrate().await.expect("migrates");
+        store
+    }
+
+    /// A connection that is none of the store's, as another process would have it.
+    async fn stranger(&self) -> SqliteConnection {
+        SqliteConnectOptions::new()
+            .filename(self.file())
+            .busy_timeout(Duration::from_millis(1))
+            .connect()
+            .await
+            .expect("connects")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn run(conn: &mut SqliteConnection, sql: &str) {
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(conn).await.expect(sql);
+}
+
+fn draft(topic: &str, id: &str) -> Draft {
+    Draft::json(topic, &serde_json::json!({ "id": id })).expect("json").event_id(id)
+}
+
+async fn enqueue(store: &SqliteStore, drafts: Vec<Draft>) -> Vec<Enqueued> {
+    let mut tx = store.begin().await.expect("begins");
+    let outbox = Outbox::new(store.clone());
+    let enqueued = outbox.enqueue_many(&mut tx, drafts).await.expect("enqueues");
+    store.commit(tx).await.expect("commits");
+    enqueued
+}
+
+async fn subscribe(store: &SqliteStore, topic: &str, consumer: &str, via: Via) {
+    let subscription = Subscription::new(topic, consumer, via);
+    store.register(&subscription).await.expect("registers");
+}
+
+/// The way of an event without a key, and of its history.
+#[tokio::test]
+async fn sqlite_carries_an_event_from_enqueue_to_settle() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    store.check_schema().await.expect("up to date");
+    subscribe(&store, "order.paid", "points", Via::Local).await;
+    subscribe(&store, "*", "points", Via::Local).await;
+    subscribe(&store, "order.paid", "crm", Via::External).await;
+    let payload = Draft::text("order.paid", "text/plain", "\"quoted\" \\ \u{1}\n 订单 🎉 \u{2028}").event_id("odd");
+    assert_eq!(enqueue(&store, vec![draft("order.paid", "a"), payload, draft("order.paid", "a")]).await.len(), 3);
+
+    let lease = store.claim(&Claim::new("points", 10)).await.expect("claims");
+    let ids: Vec<_> = lease.deliveries.iter().map(|d| d.envelope.event_id.as_str()).collect();
+    assert_eq!(ids, ["a", "odd"]);
+    assert_eq!(lease.deliveries[1].envelope.payload, "\"quoted\" \\ \u{1}\n 订单 🎉 \u{2028}");
+    assert!(store.claim(&Claim::new("points", 10)).await.expect("claims").deliveries.is_empty());
+
+    let failed = Failed { id: lease.deliveries[1].id, after: Duration::from_secs(60), error: "no".into(), code: None };
+    let retried = store.retry(lease.token, &[failed.clone(), failed], History::Keep).await.expect("retries");
+    assert_eq!(retried, [lease.deliveries[1].id]);
+    let settled = store.settle(lease.token, &lease.ids(), History::Keep).await.expect("settles");
+    assert_eq!(settled, [lease.deliveries[0].id]);
+    let due = store.next_due("points").await.expect("asks").expect("waits");
+    assert!(due > Duration::from_secs(50) && due <= Duration::from_secs(60), "{due:?}");
+
+    let report = Report {
+        event_id: "a".into(),
+        consumer: "crm".into(),
+        success: true,
+        callback_id: Some("c".into()),
+        ..Report::default()
+    };
+    assert_eq!(store.append_consumption(&report).await.expect("appends"), Appended::Attempt(1));
+    assert_eq!(store.append_consumption(&report).await.expect("appends"), Appended::Repeated(1));
+    let stranger = Report { consumer: "points".into(), ..report };
+    assert_eq!(store.append_consumption(&stranger).await.expect("appends"), Appended::NotExpected);
+
+    let found = store.find("a").await.expect("finds").expect("is there");
+    assert_eq!((found.routing, found.deliveries.len()), (Routing::Routed, 0));
+    let history: Vec<_> = found.consumptions.iter().map(|c| (c.consumer.as_str(), c.attempt, c.success)).collect();
+    assert_eq!(history, [("crm", 0, None), ("crm", 1, Some(true)), ("points", 1, Some(true))]);
+
+    assert_eq!(store.redrive("odd", "points", "").await.expect("redrives"), Redriven::Due);
+    assert_eq!(store.redrive("a", "points", "").await.expect("redrives"), Redriven::Made);
+    let lease = store.claim(&Claim::new("points", 10)).await.expect("claims");
+    let buried = Buried { id: lease.deliveries[0].id, tried: false, error: "gone".into(), code: None };
+    assert_eq!(store.bury(lease.token, &[buried], History::Keep).await.expect("buries").len(), 1);
+    let counts = store.counts().await.expect("counts");
+    assert_eq!((counts["points"].dead, counts["points"].processing), (1, 1));
+    store.release(lease.token, &lease.ids()).await.expect("releases");
+    assert!(store.oldest_pending().await.expect("asks").is_some());
+    let prune = Prune { what: Prunable::Events, older_than: Duration::ZERO, after: 0, limit: 10 };
+    assert_eq!(store.prune(&prune).await.expect("prunes").removed, 0);
+}
+
+/// What the caller hears about ids that are known, and about topics that nobody hears.
+#[tokio::test]
+async fn sqlite_tells_duplicates_conflicts_and_the_unheard_apart() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let kept = enqueue(&store, vec![draft("lonely", "a"), draft("lonely", "a")]).await;
+    assert!(matches!(&kept[..], [Enqueued::Unheard(_), Enqueued::Duplicate(_)]), "{kept:?}");
+    let outbox = Outbox::new(store.clone());
+    let mut tx = store.begin().await.expect("begins");
+    let conflict = outbox.enqueue(&mut tx, draft("other", "a")).await;
+    assert!(matches!(conflict, Err(Error::IdConflict { .. })), "{conflict:?}");
+    let picky = outbox.clone().unheard(Unheard::Skip);
+    let skipped = picky.enqueue_many(&mut tx, [draft("lonely", "a"), draft("lonely", "b")]).await.expect("skips");
+    assert!(matches!(&skipped[..], [Enqueued::Duplicate(_), Enqueued::Skipped(_)]), "{skipped:?}");
+    let refused = outbox.clone().unheard(Unheard::Refuse).enqueue(&mut tx, draft("lonely", "b")).await;
+    assert!(matches!(refused, Err(Error::Unheard { .. })), "{refused:?}");
+    drop(tx);
+    subscribe(&store, "lonely", "late", Via::Pull).await;
+    assert_eq!(store.route(10).await.expect("routes").routed, 1);
+    assert_eq!(store.claim(&Claim::new("late", 10)).await.expect("claims").deliveries.len(), 1);
+}
+
+/// Runs of keys, heads that are delayed or dead, and settling out of order.
+#[tokio::test]
+async fn sqlite_keeps_the_order_of_a_key() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    subscribe(&store, "t", "c", Via::Local).await;
+    let keyed = |key: &str, n: u32| draft("t", &format!("{key}{n}")).key(key);
+    let mut drafts: Vec<_> = (0..600).map(|n| keyed("a", n)).collect();
+    drafts.extend((0..3).map(|n| keyed("b", n)));
+    enqueue(&store, drafts).await;
+    let claim = Claim::new("c", 10);
+    let names = |lease: &postrider::store::Lease| -> Vec<String> {
+        lease.deliveries.iter().map(|d| d.envelope.event_id.to_string()).collect()
+    };
+
+    // The window (256) is full of `a`; its run is had by one claimer.
+    let first = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
+    assert_eq!(names(&first), (0..10).map(|n| format!("a{n}")).collect::<Vec<_>>());
+    assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
+    // Out of order: refused, unless the earlier ones go with it.
+    assert!(store.settle(first.token, &first.ids()[1..3], History::Omit).await.expect("settles").is_empty());
+    assert_eq!(store.settle(first.token, &first.ids()[..3], History::Omit).await.expect("settles").len(), 3);
+    // The rest of a failed delivery's run is given back untried.
+    let failed = Failed { id: first.ids()[3], after: Duration::from_secs(60), error: "no".into(), code: None };
+    assert_eq!(store.retry(first.token, &[failed], History::Omit).await.expect("retries").len(), 1);
+    assert!(store.extend(first.token, &first.ids(), Duration::from_secs(9)).await.expect("extends").is_empty());
+    let waiting = store.find("a4").await.expect("finds").expect("is there");
+    assert_eq!(waiting.deliveries[0].attempts, 0);
+
+    // `a` waits for its fourth; one claim parks the followers, window by window, and reaches `b`.
+    let second = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
+    assert_eq!(names(&second), ["b0", "b1", "b2"]);
+    let parked = store.find("a599").await.expect("finds").expect("is there");
+    assert!(!parked.deliveries[0].held && parked.deliveries[0].due_at > parked.created_at);
+
+    // A dead head holds the rest of its key …
+    let buried = Buried { id: second.ids()[0], tried: true, error: "no".into(), code: None };
+    store.bury(second.token, &[buried], History::Omit).await.expect("buries");
+    assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
+    assert_eq!(store.counts().await.expect("counts")["c"].held, 2);
+    // … or is skipped …
+    let skipped = store.claim_keyed(&claim, DeadHead::Skip).await.expect("claims");
+    assert_eq!(names(&skipped), ["b1", "b2"]);
+    store.release(skipped.token, &skipped.ids()).await.expect("releases");
+    assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
+    // … and once redriven, comes first.
+    assert_eq!(store.redrive("b0", "c", "").await.expect("redrives"), Redriven::Due);
+    let third = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
+    assert_eq!(names(&third), ["b0", "b1", "b2"]);
+    // The retried one too, and its followers are due with it.
+    assert_eq!(store.redrive("a3", "c", "").await.expect("redrives"), Redriven::Due);
+    let fourth = store.claim_keyed(&Claim::new("c", 500), DeadHead::Hold).await.expect("claims");
+    assert_eq!(names(&fourth)[..3], ["a3", "a4", "a5"]);
+    assert_eq!(fourth.deliveries.len(), 500);
+    assert_eq!(store.settle(fourth.token, &fourth.ids(), History::Omit).await.expect("settles").len(), 500);
+}
+
+/// A person deletes the dead delivery in front: the next event of the key takes the held ones along, for good.
+#[tokio::test]
+async fn sqlite_lets_go_of_what_was_held_behind_a_deleted_delivery() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    subscribe(&store, "t", "c", Via::Local).await;
+    enqueue(&store, (0..3).map(|n| draft("t", &n.to_string()).key("k")).collect()).await;
+    let claim = Claim::new("c", 10);
+    let lease = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
+    let buried = Buried { id: lease.ids()[0], tried: true, error: "no".into(), code: None };
+    store.bury(lease.token, &[buried], History::Keep).await.expect("buries");
+    assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
+    run(&mut folder.stranger().await, "DELETE FROM postrider_delivery WHERE dead").await;
+    enqueue(&store, vec![draft("t", "3").key("k")]).await;
+    let lease = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
+    assert_eq!(lease.deliveries.len(), 3);
+    assert_eq!(store.counts().await.expect("counts")["c"].held, 0);
+}
+
+/// Named leases and idempotency keys.
+#[tokio::test]
+async fn sqlite_leases_names_and_keys() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let lease = Duration::from_secs(30);
+    let token = store.acquire_lease("cron", "a", lease).await.expect("asks").expect("is free");
+    assert_eq!(store.acquire_lease("cron", "b", lease).await.expect("asks"), None);
+    assert!(store.extend_lease("cron", token, lease).await.expect("extends"));
+    assert!(store.release_lease("cron", token).await.expect("releases"));
+    assert!(store.acquire_lease("cron", "b", lease).await.expect("asks").is_some());
+
+    let key = Key { scope: "pay", key: "k" };
+    let mut tx = store.begin().await.expect("begins");
+    let KeyState::Begun(token) = store.begin_key(&mut tx, &key, b"f", lease).await.expect("begins") else {
+        panic!("the key is free");
+    };
+    assert_eq!(store.begin_key(&mut tx, &key, b"f", lease).await.expect("asks"), KeyState::InProgress);
+    assert_eq!(store.begin_key(&mut tx, &key, b"g", lease).await.expect("asks"), KeyState::Mismatch);
+    assert!(store.fail_key(&mut tx, &key, token, "no").await.expect("fails"));
+    let KeyState::TakenOver(token) = store.begin_key(&mut tx, &key, b"f", lease).await.expect("begins") else {
+        panic!("the key has failed");
+    };
+    assert!(store.complete_key(&mut tx, &key, token, "42").await.expect("completes"));
+    assert_eq!(store.begin_key(&mut tx, &key, b"f", lease).await.expect("asks"), KeyState::Done("42".into()));
+}
+
+/// F55: a statement that ends the consumer's transaction, and whose error it swallows, settles nothing; and
+/// the only writer works on.
+#[tokio::test]
+async fn sqlite_completes_nothing_in_a_transaction_that_has_ended() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    subscribe(&store, "t", "c", Via::Local).await;
+    enqueue(&store, vec![draft("t", "a")]).await;
+    run(&mut folder.stranger().await, "CREATE TABLE effect (n INTEGER PRIMARY KEY); INSERT INTO effect VALUES (1)")
+        .await;
+    let lease = store.claim(&Claim::new("c", 1)).await.expect("claims");
+    let completion = Completion {
+        consumer: "c",
+        event_id: "a",
+        delivery: lease.deliveries[0].id,
+        token: lease.token,
+        result: None,
+        history: History::Keep,
+    };
+    let receipt = Receipt { consumer: "c", event_id: "a", topic: "t", tenant_id: None, idempotency_key: None };
+
+    let mut tx = store.begin().await.expect("begins");
+    assert!(store.receive(&mut tx, &receipt).await.expect("receives"));
+    let swallowed = sqlx::query("INSERT OR ROLLBACK INTO effect VALUES (1)").execute(&mut *tx).await;
+    assert!(swallowed.is_err());
+    let lost = store.complete(&mut tx, &completion).await;
+    assert!(matches!(lost, Err(Error::LeaseLost)), "{lost:?}");
+    let lost = store.commit(tx).await;
+    assert!(matches!(lost, Err(Error::TransactionLost(_))), "{lost:?}");
+    let found = store.find("a").await.expect("finds").expect("is there");
+    assert_eq!((found.deliveries.len(), found.consumptions.len()), (1, 0));
+
+    let mut tx = store.begin().await.expect("the writer works on");
+    assert!(store.receive(&mut tx, &receipt).await.expect("receives"));
+    store.complete(&mut tx, &completion).await.expect("completes");
+    store.commit(tx).await.expect("commits");
+    let found = store.find("a").await.expect("finds").expect("is there");
+    assert_eq!((found.deliveries.len(), found.consumptions.len()), (0, 1));
+    let mut tx = store.begin().await.expect("begins");
+    assert!(!store.receive(&mut tx, &receipt).await.expect("receives"));
+    assert!(matches!(store.complete(&mut tx, &completion).await, Err(Error::LeaseLost)));
+}
+
+/// F35: our transaction has the write lock from its first statement on, so nobody can write between its read and its write.
+#[tokio::test]
+async fn sqlite_holds_the_write_lock_before_it_reads() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut stranger = folder.stranger().await;
+    let mut tx = store.begin().await.expect("begins");
+    sqlx::query("SELECT count(*) FROM postrider_event").fetch_one(&mut *tx).await.expect("reads");
+    let refused = sqlx::query("BEGIN IMMEDIATE").execute(&mut stranger).await;
+    assert!(refused.is_err(), "the lock was free");
+    Outbox::new(store.clone()).enqueue(&mut tx, draft("t", "a")).await.expect("writes");
+    store.commit(tx).await.expect("commits");
+}
+
+/// F35: another process holds the write lock. Every operation of ours waits for it, and no BUSY reaches the caller.
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_waits_for_another_process_that_writes() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    subscribe(&store, "t", "c", Via::Local).await;
+    let mut stranger = folder.stranger().await;
+    for round in 0..20 {
+        run(&mut stranger, "BEGIN IMMEDIATE").await;
+        let mut ours = tokio::spawn({
+            let store = store.clone();
+            async move {
+                enqueue(&store, vec![draft("t", &format!("e{round}"))]).await;
+                let lease = store.claim(&Claim::new("c", 10)).await?;
+                store.settle(lease.token, &lease.ids(), History::Keep).await
+            }
+        });
+        // That somebody waits for a lock cannot be signalled: it is what does not happen.
+        let waits = tokio::time::timeout(Duration::from_millis(20), &mut ours).await;
+        assert!(waits.is_err(), "did not wait: {waits:?}");
+        run(
+            &mut stranger,
+            "INSERT INTO postrider_lease VALUES ('x', 'x', 1, 1, 1) ON CONFLICT DO UPDATE SET token = token + 1",
+        )
+        .await;
+        run(&mut stranger, "COMMIT").await;
+        assert_eq!(ours.await.expect("runs").expect("never busy").len(), 1);
+    }
+}
+
+/// F35: a caller's own transaction that reads first is told how to begin.
+#[tokio::test]
+async fn sqlite_tells_a_deferred_transaction_to_begin_immediate() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut deferred = folder.stranger().await;
+    run(&mut deferred, "BEGIN; SELECT * FROM postrider_event").await;
+    enqueue(&store, vec![draft("t", "a")]).await;
+    let lost = Outbox::new(store.clone()).enqueue(&mut deferred, draft("t", "b")).await;
+    let Err(Error::TransactionLost(source)) = lost else {
+        panic!("{lost:?}");
+    };
+    assert!(source.to_string().contains("BEGIN IMMEDIATE"), "{source}");
+}
+
+/// F42: five instances start at once on a file that is not there.
+#[tokio::test(flavor = "multi_thread")]
+async fn sqlite_is_migrated_by_five_at_once() {
+    for _ in 0..10 {
+        let folder = Folder::new();
+        let start = std::sync::Arc::new(tokio::sync::Barrier::new(5));
+        let instances: Vec<_> = (0..5)
+            .map(|_| {
+                let (url, start) = (folder.url(), start.clone());
+                tokio::spawn(async move {
+                    start.wait().await;
+                    let store = SqliteStore::connect(&url).await?;
+                    store.migrate().await?;
+                    store.check_schema().await
+                })
+            })
+            .collect();
+        for instance in instances {
+            instance.await.expect("runs").expect("migrates");
+        }
+    }
+}
+
+/// A schema that is not there, and one that is newer than this program.
+#[tokio::test]
+async fn sqlite_refuses_a_schema_of_another_version() {
+    let folder = Folder::new();
+    let store = SqliteStore::connect(&folder.url()).await.expect("connects");
+    let old = store.check_schema().await;
+    assert!(matches!(old, Err(Error::SchemaOutOfDate { found: 0, .. })), "{old:?}");
+    store.migrate().await.expect("migrates");
+    store.migrate().await.expect("has nothing left to do");
+    run(
+        &mut folder.stranger().await,
+        "INSERT INTO postrider_migrations VALUES (9999, 'future', CURRENT_TIMESTAMP, true, x'', 0)",
+    )
+    .await;
+    for new in [store.check_schema().await, store.migrate().await] {
+        assert!(matches!(new, Err(Error::SchemaTooNew { found: 9999, .. })), "{new:?}");
+    }
+    for bad in ["sqlite::memory:", "sqlite://", "postgres://localhost/x"] {
+        assert!(matches!(SqliteStore::connect(bad).await, Err(Error::Unsupported(_))), "{bad}");
+    }
+}
+
+/// One INSERT by hand, in whatever time zone, is delivered; what breaks a limit is refused by its name.
+#[tokio::test]
+async fn sqlite_delivers_what_the_shell_inserts() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    subscribe(&store, "order.paid", "points", Via::Local).await;
+    let before = store.now().await.expect("tells");
+    let insert = "INSERT INTO postrider_event (event_id, topic, payload) VALUES ('any-unique-id', 'order.paid', '{\"orderId\": 123}')";
+    shell(&folder.file(), insert).expect("inserts");
+    assert_eq!(store.route(10).await.expect("routes").routed, 1);
+    let lease = store.claim(&Claim::new("points", 10)).await.expect("claims");
+    let envelope = &lease.deliveries[0].envelope;
+    assert_eq!(envelope.payload, r#"{"orderId": 123}"#);
+    let after = store.now().await.expect("tells");
+    assert!(before <= envelope.occurred_at && envelope.occurred_at <= after);
+    assert_eq!(envelope.initiator.service.as_deref(), Some("sql"));
+
+    // Bytes that are no text harm nobody but themselves.
+    shell(&folder.file(), "INSERT INTO postrider_event (event_id, topic, payload, event_key, trace_id, initiator) VALUES ('odd', 'order.paid', CAST(x'ff' AS TEXT), CAST(x'fe' AS TEXT), x'fd', x'fc')").expect("inserts");
+    assert_eq!(store.route(10).await.expect("routes").routed, 1);
+    let odd = store.claim_keyed(&Claim::new("points", 10), DeadHead::Hold).await.expect("claims");
+    assert_eq!(odd.deliveries[0].envelope.payload, "\u{fffd}");
+
+    let row = shell(
+        &folder.file(),
+        "SELECT status, retry_count, lock_owner, created_at FROM postrider_outbox WHERE event_id = 'any-unique-id'",
+    )
+    .expect("selects");
+    assert!(row.starts_with("PROCESSING|0|unnamed|20") && row.trim_end().ends_with('Z'), "{row}");
+    let row = shell(&folder.file(), "SELECT consumer, event_id, status FROM postrider_consume_log").expect("selects");
+    assert!(row.contains("points|any-unique-id|PROCESSING"), "{row}");
+
+    for (columns, values, constraint) in [
+        ("event_id, topic, payload", "'', 't', ''", "event_id_has_1_to_64_characters"),
+        ("event_id, topic, payload", "'x', 'two words', ''", "topic_is_1_to_128_of_letters_digits_dot_underscore_dash"),
+        ("event_id, topic, payload", "'x', 't', printf('%.*c', 1048577, 'x')", "payload_has_1_mib_at_most"),
+        (
+            "event_id, topic, payload",
+            "'x', 't', printf('%.*c', 524289, 'x') || replace(hex(zeroblob(131072)), '0', 'é')",
+            "payload_has_1_mib_at_most",
+        ),
+        (
+            "event_id, topic, payload, occurred_at",
+            "'x', 't', '', '2026-01-01'",
+            "occurred_at_is_milliseconds_since_1970_utc",
+        ),
+        ("event_id, topic, payload, deliver_at", "'x', 't', '', 1.5", "deliver_at_is_milliseconds_since_1970_utc"),
+        ("event_id, topic, payload, max_attempts", "'x', 't', '', 0", "max_attempts_is_1_to_10000"),
+        ("event_id, topic, payload, event_key", "'x', 't', '', ''", "event_key_has_1_to_256_characters"),
+    ] {
+        let refused = shell(&folder.file(), &format!("INSERT INTO postrider_event ({columns}) VALUES ({values})"));
+        let text = refused.expect_err(constraint);
+        assert!(text.contains(constraint), "{text}");
+    }
+    shell(&folder.file(), "INSERT INTO postrider_event (event_id, topic, payload) VALUES (printf('%.*c', 64, 'x'), 't', printf('%.*c', 1048576, 'x'))").expect("is within every limit");
+}
+
+/// The `sqlite3` shell as people have it, in a time zone that is not UTC.
+fn shell(file: &Path, sql: &str) -> Result<String, String> {
+    let output = Command::new("sqlite3")
+        .env("TZ", "Asia/Shanghai")
+        .arg(file)
+        .arg(sql)
+        .output()
+        .expect("the sqlite3 shell is installed");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match output.status.success() {
+        true => Ok(text(&output.stdout)),
+        false => Err(text(&output.stderr)),
+    }
+}
+
+/// B.5: the claim goes by its index and never sorts, whatever waits, is leased, delayed, held or dead.
+#[tokio::test]
+async fn sqlite_claims_by_index_without_a_sort() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut conn = folder.stranger().await;
+    run(
+        &mut conn,
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+         INSERT INTO postrider_delivery (event_seq, due_at, token, lock_until, attempts, shard, dead, held, lane, event_key)
+         SELECT i, CASE i % 7 WHEN 0 THEN 9000000000000 ELSE i END, CASE i % 11 WHEN 0 THEN 1 END,
+                CASE i % 11 WHEN 0 THEN 9000000000000 END, i % 3, i % 64, i % 13 = 0, i % 17 = 0,
+                CASE i % 5 WHEN 0 THEN 'other' ELSE 'c' END, CASE i % 2 WHEN 0 THEN i % 5000 END
+         FROM n;
+         INSERT INTO postrider_event (event_id, topic, payload, routing)
+         SELECT id, 't' || id % 100, '', CASE id % 50 WHEN 0 THEN 'NEW' WHEN 1 THEN 'UNHEARD' ELSE 'ROUTED' END
+         FROM postrider_delivery;
+         INSERT INTO postrider_subscription (topic, consumer) VALUES ('t51', 'c'), ('*', 'c');",
+    )
+    .await;
+    for analyzed in [false, true] {
+        if analyzed {
+            run(&mut conn, "ANALYZE").await;
+        }
+        for (verb, sql, index) in [
+            ("claim", include_str!("../../queries/sqlite/claim.sql"), "postrider_delivery_due ("),
+            ("claim_keyed", include_str!("../../queries/sqlite/claim_keyed.sql"), "postrider_delivery_due_keyed ("),
+            ("park", include_str!("../../queries/sqlite/park.sql"), "postrider_delivery_due_keyed ("),
+            ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_new ("),
+            ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_unheard ("),
+            ("next_due", include_str!("../../queries/sqlite/next_due.sql"), "postrider_delivery_due ("),
+        ] {
+            let plan = plan(&mut conn, sql).await;
+            assert!(plan.contains(&format!("INDEX {index}")), "{verb}: {plan}");
+            assert!(!plan.contains("FOR ORDER BY"), "{verb}: {plan}");
+            assert!(
+                !plan.contains("SCAN postrider_delivery") && !plan.contains("SCAN postrider_event\n"),
+                "{verb}: {plan}"
+            );
+        }
+    }
+    let claimed = store.claim(&Claim::new("c", 500)).await.expect("claims");
+    assert!(claimed.deliveries.len() == 500 && claimed.deliveries.iter().all(|d| d.attempt <= 3));
+}
+
+async fn plan(conn: &mut SqliteConnection, sql: &str) -> String {
+    let explain = format!("EXPLAIN QUERY PLAN {sql}");
+    let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(conn).await.expect("plans");
+    rows.iter().map(|row| row.get::<String, _>("detail") + "\n").collect()
+}
