@@ -1,2 +1,102 @@
-//! Bench.
-fn main() {}
+//! Our figures beside bare hand-written loops. Both sides run in turns within one process on one server, so that what
+//! counts is the ratio of neighbours: absolute rates differ from machine to machine and from minute to minute.
+//!
+//! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and exits with 1 if a median is below
+//! its target; `--smoke` is a quick run at half the targets, part of `make test`.
+
+mod bare_postgres;
+mod bare_sqlite;
+mod drain;
+mod ordered;
+mod producer;
+mod report;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use report::{Figure, Report};
+
+/// Ours beside bare hand-written loops, as ratios within one run.
+#[derive(Parser)]
+#[command(
+    after_help = "Examples:\n  make bench\n  cargo run --release -p postrider-bench -- --only keyed\n  cargo run --release -p postrider-bench -- --smoke"
+)]
+struct Args {
+    /// A quick run with small tables, at half the targets
+    #[arg(long)]
+    smoke: bool,
+    /// Only scenarios whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Rounds of each scenario; the median counts
+    #[arg(long)]
+    rounds: Option<usize>,
+}
+
+/// How large a run is.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Deliveries drained in one round.
+    pending: usize,
+    /// Finished events kept, the few and the many.
+    finished: (usize, usize),
+    /// Keys of the ordered backlog, and deliveries behind one hot key.
+    keyed: (usize, usize),
+    /// Business transactions in one round.
+    transactions: usize,
+    rounds: usize,
+}
+
+const FULL: Size =
+    Size { pending: 100_000, finished: (10_000, 1_000_000), keyed: (1_000, 20_000), transactions: 20_000, rounds: 5 };
+const SMOKE: Size =
+    Size { pending: 20_000, finished: (1_000, 50_000), keyed: (200, 4_000), transactions: 3_000, rounds: 3 };
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Outcome<bool> {
+    let mut size = if args.smoke { SMOKE } else { FULL };
+    size.rounds = args.rounds.unwrap_or(size.rounds).max(1);
+    let server = std::env::var("POSTRIDER_TEST_POSTGRES")
+        .map_err(|_| "POSTRIDER_TEST_POSTGRES is not set: run `make bench`, which starts the servers")?;
+    let scratch = setup::Scratch::new(&server).await?;
+    let mut report = Report::new(args.smoke);
+    let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
+
+    macro_rules! scenario {
+        ($name:literal, $target:expr, $ran:expr) => {
+            if wanted($name) {
+                report.add(Figure { name: $name, target: $target, rounds: $ran.await? });
+            }
+        };
+    }
+    scenario!("postgres: claim+settle / bare loop", Some(0.8), drain::postgres_beside_bare(&scratch, size));
+    scenario!("sqlite: claim+settle / bare loop", Some(0.8), drain::sqlite_beside_bare(&scratch, size));
+    scenario!("postgres: many finished events / few", Some(0.9), drain::postgres_many_finished(&scratch, size));
+    scenario!("sqlite: many finished events / few", Some(0.9), drain::sqlite_many_finished(&scratch, size));
+    scenario!("postgres: started empty / started full", Some(0.9), drain::postgres_started_empty(&scratch, size));
+    scenario!("postgres: keyed, four claimers / unkeyed", Some(0.5), ordered::postgres_keyed(&scratch, size));
+    scenario!("postgres: one hot key, four claimers / unkeyed", None, ordered::postgres_hot_key(&scratch, size));
+    scenario!(
+        "postgres: enqueue / classic outbox INSERT",
+        Some(0.9),
+        producer::postgres_beside_classic(&scratch, size)
+    );
+    scenario!("postgres: settle with history / bare loop", None, drain::postgres_with_history(&scratch, size));
+    scratch.remove().await?;
+    report.finish()
+}

@@ -13,16 +13,10 @@ pub async fn only_a_redrive_brings_it_back<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let burial = [buried(lease.deliveries[0].id)];
-    assert_eq!(
-        h.store().bury(lease.token, &burial, History::Omit).await.unwrap(),
-        lease.ids()
-    );
+    assert_eq!(h.store().bury(lease.token, &burial, History::Omit).await.unwrap(), lease.ids());
     let row = delivery(&h, "e").await;
     assert_eq!((row.status, row.attempts), (DeliveryStatus::Dead, 1));
-    assert_eq!(
-        (row.last_error.as_deref(), row.lock_owner, row.lock_until),
-        (Some("boom"), None, None)
-    );
+    assert_eq!((row.last_error.as_deref(), row.lock_owner, row.lock_until), (Some("boom"), None, None));
     age(&h, 1_000 * HOUR).await;
     assert!(claim(&h, 1).await.deliveries.is_empty());
     assert!(find(&h, "e").await.consumptions.is_empty());
@@ -35,13 +29,7 @@ pub async fn only_a_redrive_brings_it_back<H: Harness>(h: H) {
 pub async fn zombie_buries_nothing<H: Harness>(h: H) {
     let (zombie, heir) = a_zombie_and_its_heir(&h).await;
     let burial = [buried(zombie.deliveries[0].id)];
-    assert!(
-        h.store()
-            .bury(zombie.token, &burial, History::Keep)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(h.store().bury(zombie.token, &burial, History::Keep).await.unwrap().is_empty());
     assert_eq!(status(&h, "e").await, DeliveryStatus::Processing);
     assert!(find(&h, "e").await.consumptions.is_empty());
     settle(&h, &heir).await;
@@ -53,23 +41,14 @@ pub async fn with_history_appends_the_failure<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, std::time::Duration::ZERO)];
-    h.store()
-        .retry(lease.token, &failure, History::Keep)
-        .await
-        .unwrap();
+    h.store().retry(lease.token, &failure, History::Keep).await.unwrap();
     let lease = claim(&h, 1).await;
     let burial = [buried(lease.deliveries[0].id)];
     h.store().bury(lease.token, &burial, History::Keep).await.unwrap();
     let attempts = find(&h, "e").await.consumptions;
-    let told: Vec<_> = attempts
-        .iter()
-        .map(|c| (c.attempt, c.success, c.will_retry))
-        .collect();
+    let told: Vec<_> = attempts.iter().map(|c| (c.attempt, c.success, c.will_retry)).collect();
     assert_eq!(told, [(1, Some(false), true), (2, Some(false), false)]);
-    assert_eq!(
-        (attempts[1].error.as_deref(), attempts[1].code.as_deref()),
-        (Some("boom"), Some("E1"))
-    );
+    assert_eq!((attempts[1].error.as_deref(), attempts[1].code.as_deref()), (Some("boom"), Some("E1")));
 }
 
 /// F03: the claim that found the attempts used up was no try.
@@ -79,14 +58,8 @@ pub async fn an_untried_burial_does_not_count_its_claim<H: Harness>(h: H) {
     claim(&h, 1).await;
     age(&h, HOUR).await;
     let lease = claim(&h, 1).await;
-    let burial = Buried {
-        tried: false,
-        ..buried(lease.deliveries[0].id)
-    };
-    h.store()
-        .bury(lease.token, &[burial], History::Omit)
-        .await
-        .unwrap();
+    let burial = Buried { tried: false, ..buried(lease.deliveries[0].id) };
+    h.store().bury(lease.token, &[burial], History::Omit).await.unwrap();
     let row = delivery(&h, "e").await;
     assert_eq!((row.status, row.attempts), (DeliveryStatus::Dead, 1));
 }
@@ -96,17 +69,8 @@ pub async fn an_error_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
-    let burial = Buried {
-        error: terrible_text(),
-        code: Some(terrible_text()),
-        ..buried(lease.deliveries[0].id)
-    };
-    h.store()
-        .bury(lease.token, &[burial], History::Keep)
-        .await
-        .unwrap();
+    let burial = Buried { error: terrible_text(), code: Some(terrible_text()), ..buried(lease.deliveries[0].id) };
+    h.store().bury(lease.token, &[burial], History::Keep).await.unwrap();
     assert!(is_what_is_kept(delivery(&h, "e").await.last_error.as_deref()));
-    assert!(is_what_is_kept(
-        find(&h, "e").await.consumptions[0].error.as_deref()
-    ));
+    assert!(is_what_is_kept(find(&h, "e").await.consumptions[0].error.as_deref()));
 }

@@ -19,11 +19,7 @@ pub async fn limit_is_exact<H: Harness>(h: H) {
         assert_eq!(claim(&h, limit).await.deliveries.len(), limit as usize);
         leased += u64::from(limit);
         let counts = h.store().counts().await.unwrap()[LANE];
-        assert_eq!(
-            (counts.processing, counts.new),
-            (leased, 5_000 - leased),
-            "what was not returned is not leased"
-        );
+        assert_eq!((counts.processing, counts.new), (leased, 5_000 - leased), "what was not returned is not leased");
     }
 }
 
@@ -31,29 +27,13 @@ pub async fn limit_is_exact<H: Harness>(h: H) {
 pub async fn limit_of_nothing_or_too_much_is_refused<H: Harness>(h: H) {
     for limit in [0, 501] {
         let refused = h.store().claim(&wanted(limit)).await.unwrap_err();
-        assert!(
-            matches!(refused, Error::Invalid { field: "limit", .. }),
-            "{refused:?}"
-        );
-        let refused = h
-            .store()
-            .claim_keyed(&wanted(limit), Default::default())
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(refused, Error::Invalid { field: "limit", .. }),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Error::Invalid { field: "limit", .. }), "{refused:?}");
+        let refused = h.store().claim_keyed(&wanted(limit), Default::default()).await.unwrap_err();
+        assert!(matches!(refused, Error::Invalid { field: "limit", .. }), "{refused:?}");
     }
-    let no_time = Claim {
-        lease: std::time::Duration::ZERO,
-        ..wanted(1)
-    };
+    let no_time = Claim { lease: std::time::Duration::ZERO, ..wanted(1) };
     let refused = h.store().claim(&no_time).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Invalid { field: "lease", .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Error::Invalid { field: "lease", .. }), "{refused:?}");
 }
 
 /// B.1, B.2, F05: eight claimers over 20,000 deliveries; each delivery is held by exactly one.
@@ -64,10 +44,7 @@ pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
         let h = h.clone();
         async move {
             let mut mine = Vec::new();
-            let claim = Claim {
-                owner: format!("claimer-{n}"),
-                ..wanted(250)
-            };
+            let claim = Claim { owner: format!("claimer-{n}"), ..wanted(250) };
             // Others may hold locks on the last few for a moment: an empty claim ends it only when all are leased.
             loop {
                 let lease = h.store().claim(&claim).await.unwrap();
@@ -81,10 +58,7 @@ pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
     });
     let claimed: Vec<_> = together(claimers).await.into_iter().flatten().collect();
     assert_eq!(claimed.len(), 20_000);
-    assert_eq!(
-        claimed.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len(),
-        20_000
-    );
+    assert_eq!(claimed.iter().map(|(id, _)| id).collect::<BTreeSet<_>>().len(), 20_000);
     assert!(claimed.iter().all(|(_, attempt)| *attempt == 1));
 }
 
@@ -95,14 +69,10 @@ pub async fn never_waits_for_locked_deliveries<H: Harness>(h: H) {
     let Some(locks) = h.hold_locks(LANE, 100).await else {
         return skipped("nobody can hold locks beside a claimer");
     };
-    let lease = timeout(PROMPTLY, claim(&h, 100))
-        .await
-        .expect("the claim waits for locks");
+    let lease = timeout(PROMPTLY, claim(&h, 100)).await.expect("the claim waits for locks");
     let rest: Vec<String> = (100..150).map(|n| format!("e{n:05}")).collect();
     assert_eq!(ids(&lease), rest);
-    let nothing = timeout(PROMPTLY, claim(&h, 100))
-        .await
-        .expect("the claim waits for locks");
+    let nothing = timeout(PROMPTLY, claim(&h, 100)).await.expect("the claim waits for locks");
     assert!(nothing.deliveries.is_empty());
     drop(locks);
     // The rollback may reach the server a moment after the drop.
@@ -121,14 +91,7 @@ pub async fn oldest_come_first<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue(&h, [draft("third"), draft("fourth")]).await;
     let now = h.store().now().await.unwrap();
-    enqueue(
-        &h,
-        [
-            draft("second").deliver_at(now - HOUR),
-            draft("first").deliver_at(now - 2 * HOUR),
-        ],
-    )
-    .await;
+    enqueue(&h, [draft("second").deliver_at(now - HOUR), draft("first").deliver_at(now - 2 * HOUR)]).await;
     for expected in ["first", "second", "third", "fourth"] {
         assert_eq!(ids(&claim(&h, 1).await), [expected]);
     }
@@ -150,10 +113,7 @@ pub async fn other_lanes_are_left_alone<H: Harness>(h: H) {
     let lease = claim(&h, 10).await;
     assert_eq!(lease.deliveries.len(), 2);
     settle(&h, &lease).await;
-    let other = Claim {
-        lane: "other".into(),
-        ..wanted(10)
-    };
+    let other = Claim { lane: "other".into(), ..wanted(10) };
     assert_eq!(h.store().claim(&other).await.unwrap().deliveries.len(), 2);
 }
 
@@ -193,22 +153,11 @@ pub async fn attempts_count_at_the_claim_until_they_are_exhausted<H: Harness>(h:
         if *verdicts.last().unwrap() == Verdict::Exhausted {
             let mut burial = buried(claimed.id);
             burial.tried = false;
-            h.store()
-                .bury(lease.token, &[burial], History::Omit)
-                .await
-                .unwrap();
+            h.store().bury(lease.token, &[burial], History::Omit).await.unwrap();
         }
         age(&h, HOUR).await;
     }
-    assert_eq!(
-        verdicts,
-        [
-            Verdict::Deliver,
-            Verdict::Deliver,
-            Verdict::Deliver,
-            Verdict::Exhausted
-        ]
-    );
+    assert_eq!(verdicts, [Verdict::Deliver, Verdict::Deliver, Verdict::Deliver, Verdict::Exhausted]);
     let dead = delivery(&h, "e").await;
     assert_eq!((dead.status, dead.attempts), (DeliveryStatus::Dead, 3));
 }
@@ -217,21 +166,10 @@ pub async fn attempts_count_at_the_claim_until_they_are_exhausted<H: Harness>(h:
 pub async fn a_delayed_event_waits_until_it_is_due<H: Harness>(h: H) {
     somebody_listens(&h).await;
     let now = h.store().now().await.unwrap();
-    enqueue(
-        &h,
-        [
-            draft("delay").delay(HOUR),
-            draft("at").deliver_at(now + HOUR),
-            draft("now"),
-        ],
-    )
-    .await;
+    enqueue(&h, [draft("delay").delay(HOUR), draft("at").deliver_at(now + HOUR), draft("now")]).await;
     assert_eq!(ids(&claim(&h, 10).await), ["now"]);
     age(&h, 50 * MINUTE).await;
-    assert!(
-        !ids(&claim(&h, 10).await).iter().any(|id| *id != "now"),
-        "ten minutes early"
-    );
+    assert!(!ids(&claim(&h, 10).await).iter().any(|id| *id != "now"), "ten minutes early");
     age(&h, 11 * MINUTE).await;
     let mut due = claim(&h, 10).await;
     due.deliveries.retain(|d| d.envelope.event_id.as_str() != "now");
@@ -243,15 +181,9 @@ pub async fn an_expired_event_says_so<H: Harness>(h: H) {
     somebody_listens(&h).await;
     let now = h.store().now().await.unwrap();
     let past = draft("past").expire_at(now - MINUTE);
-    let batch = [
-        past,
-        draft("soon").expire_after(HOUR),
-        draft("never"),
-        draft("k1").key("k").expire_after(HOUR),
-    ];
+    let batch = [past, draft("soon").expire_after(HOUR), draft("never"), draft("k1").key("k").expire_after(HOUR)];
     enqueue(&h, batch).await;
-    let flags =
-        |lease: &postrider::store::Lease| lease.deliveries.iter().map(|d| d.expired).collect::<Vec<_>>();
+    let flags = |lease: &postrider::store::Lease| lease.deliveries.iter().map(|d| d.expired).collect::<Vec<_>>();
     assert_eq!(flags(&claim(&h, 10).await), [true, false, false]);
     assert_eq!(flags(&claim_keyed(&h, 10).await), [false]);
     age(&h, 2 * HOUR).await;
@@ -266,29 +198,15 @@ pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
     let mut seen = 0;
     for shards in ["0-20,63", "21-62"] {
         let shards: Shards = shards.parse().unwrap();
-        let claim = Claim {
-            shards,
-            ..wanted(500)
-        };
+        let claim = Claim { shards, ..wanted(500) };
         let lease = h.store().claim(&claim).await.unwrap();
-        assert!(
-            lease
-                .deliveries
-                .iter()
-                .all(|d| shards.contains(d.envelope.shard()))
-        );
+        assert!(lease.deliveries.iter().all(|d| shards.contains(d.envelope.shard())));
         assert!(h.store().claim(&claim).await.unwrap().deliveries.is_empty());
         assert!(!lease.deliveries.is_empty());
         seen += lease.deliveries.len();
     }
     assert_eq!(seen, 400);
-    let none = Claim {
-        shards: std::iter::empty().collect(),
-        ..wanted(500)
-    };
+    let none = Claim { shards: std::iter::empty().collect(), ..wanted(500) };
     enqueue_one(&h, draft("one-more")).await;
-    assert!(
-        h.store().claim(&none).await.unwrap().deliveries.is_empty(),
-        "no shards, no deliveries"
-    );
+    assert!(h.store().claim(&none).await.unwrap().deliveries.is_empty(), "no shards, no deliveries");
 }

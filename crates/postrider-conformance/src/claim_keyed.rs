@@ -19,11 +19,8 @@ pub async fn a_run_is_gapless_and_in_order<H: Harness>(h: H) {
     enqueue(&h, keyed("a", 3)).await;
     let lease = claim_keyed(&h, 2).await;
     assert_eq!(ids(&lease), ["a1", "a2"]);
-    let sequences: Vec<i64> = lease.deliveries.iter().map(|d| d.sequence).collect();
-    assert!(
-        sequences.is_sorted() && sequences[0] != sequences[1],
-        "{sequences:?}"
-    );
+    let sequences: Vec<i64> = lease.deliveries.iter().map(|d| d.id.sequence).collect();
+    assert!(sequences.is_sorted() && sequences[0] != sequences[1], "{sequences:?}");
     settle(&h, &lease).await;
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3"]);
 }
@@ -44,30 +41,15 @@ pub async fn limit_is_exact<H: Harness>(h: H) {
         let lease = claim_keyed(&h, limit).await;
         assert!((1..=limit as usize).contains(&lease.deliveries.len()));
         let leased = h.store().counts().await.unwrap()[LANE].processing;
-        assert_eq!(
-            leased,
-            lease.deliveries.len() as u64,
-            "what was not returned is not leased"
-        );
+        assert_eq!(leased, lease.deliveries.len() as u64, "what was not returned is not leased");
         settle(&h, &lease).await;
     }
     // One key alone fills a claim.
     somebody_listens(&h).await;
-    let other = Claim {
-        lane: "other".into(),
-        ..wanted(100)
-    };
+    let other = Claim { lane: "other".into(), ..wanted(100) };
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, keyed("hot", 150)).await;
-    assert_eq!(
-        h.store()
-            .claim_keyed(&other, DeadHead::Hold)
-            .await
-            .unwrap()
-            .deliveries
-            .len(),
-        100
-    );
+    assert_eq!(h.store().claim_keyed(&other, DeadHead::Hold).await.unwrap().deliveries.len(), 100);
 }
 
 /// F17: while one holds a part of a key, nobody else gets the rest.
@@ -79,15 +61,9 @@ pub async fn a_held_key_is_not_claimed_by_another<H: Harness>(h: H) {
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty());
     // Also once the first of them is done.
     let first = [lease.deliveries[0].id];
-    h.store()
-        .settle(lease.token, &first, History::Omit)
-        .await
-        .unwrap();
+    h.store().settle(lease.token, &first, History::Omit).await.unwrap();
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty());
-    h.store()
-        .settle(lease.token, &lease.ids(), History::Omit)
-        .await
-        .unwrap();
+    h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3", "a4", "a5"]);
 }
 
@@ -112,10 +88,7 @@ pub async fn a_locked_head_is_neither_waited_for_nor_overtaken<H: Harness>(h: H)
             }
         }
     });
-    assert_eq!(
-        ids(&freed.await.expect("what is unlocked can be claimed")),
-        ["a1", "a2", "a3"]
-    );
+    assert_eq!(ids(&freed.await.expect("what is unlocked can be claimed")), ["a1", "a2", "a3"]);
 }
 
 /// B.3, F01: a run whose holder died goes to the next, whole; the old token writes nothing.
@@ -139,20 +112,11 @@ pub async fn a_failing_head_keeps_its_key_waiting<H: Harness>(h: H) {
     let lease = claim_keyed(&h, 1).await;
     assert_eq!(ids(&lease), ["a1"]);
     let failure = [failed(lease.deliveries[0].id, HOUR)];
-    h.store()
-        .retry(lease.token, &failure, History::Omit)
-        .await
-        .unwrap();
+    h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
     let others = claim_all_keyed(&h, DeadHead::Hold).await;
     assert_eq!(others.iter().flat_map(ids).collect::<Vec<_>>(), ["b1"]);
     age(&h, 50 * MINUTE).await;
-    assert!(
-        claim_all_keyed(&h, DeadHead::Skip)
-            .await
-            .iter()
-            .flat_map(ids)
-            .all(|id| id == "b1")
-    );
+    assert!(claim_all_keyed(&h, DeadHead::Skip).await.iter().flat_map(ids).all(|id| id == "b1"));
     age(&h, 11 * MINUTE).await;
     let due = claim_all_keyed(&h, DeadHead::Hold).await;
     let due: Vec<&str> = due.iter().flat_map(ids).filter(|id| *id != "b1").collect();
@@ -162,15 +126,7 @@ pub async fn a_failing_head_keeps_its_key_waiting<H: Harness>(h: H) {
 /// G.2, F17: a delay holds what follows, though that is due by itself.
 pub async fn a_delayed_head_keeps_its_key_waiting<H: Harness>(h: H) {
     somebody_listens(&h).await;
-    enqueue(
-        &h,
-        [
-            draft("a1").key("a").delay(HOUR),
-            draft("a2").key("a"),
-            draft("b1").key("b"),
-        ],
-    )
-    .await;
+    enqueue(&h, [draft("a1").key("a").delay(HOUR), draft("a2").key("a"), draft("b1").key("b")]).await;
     let others = claim_all_keyed(&h, DeadHead::Hold).await;
     assert_eq!(others.iter().flat_map(ids).collect::<Vec<_>>(), ["b1"]);
     for lease in &others {
@@ -253,17 +209,10 @@ pub async fn a_redriven_failed_head_pulls_its_followers<H: Harness>(h: H) {
     enqueue(&h, keyed("a", 3).into_iter().chain([late])).await;
     let lease = claim_keyed(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, HOUR)];
-    h.store()
-        .retry(lease.token, &failure, History::Omit)
-        .await
-        .unwrap();
+    h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
     assert_eq!(h.store().redrive("a1", LANE, "").await.unwrap(), Redriven::Due);
-    assert_eq!(
-        ids(&claim_keyed(&h, 10).await),
-        ["a1", "a2", "a3"],
-        "and not what is delayed by itself"
-    );
+    assert_eq!(ids(&claim_keyed(&h, 10).await), ["a1", "a2", "a3"], "and not what is delayed by itself");
 }
 
 /// F17: when one fails or is given up, those after it are free again, as if never claimed.
@@ -273,27 +222,12 @@ pub async fn a_failure_releases_the_rest_of_its_run_uncounted<H: Harness>(h: H) 
     enqueue(&h, keyed("b", 2)).await;
     let leases = claim_all_keyed(&h, DeadHead::Hold).await;
     let holder = |id: &str| leases.iter().find(|lease| ids(lease).contains(&id)).unwrap();
-    let row = |lease: &Lease, id: &str| {
-        lease
-            .deliveries
-            .iter()
-            .find(|d| d.envelope.event_id.as_str() == id)
-            .unwrap()
-            .id
-    };
+    let row =
+        |lease: &Lease, id: &str| lease.deliveries.iter().find(|d| d.envelope.event_id.as_str() == id).unwrap().id;
     let lease = holder("a1");
-    h.store()
-        .settle(lease.token, &[row(lease, "a1")], History::Omit)
-        .await
-        .unwrap();
+    h.store().settle(lease.token, &[row(lease, "a1")], History::Omit).await.unwrap();
     let failure = [failed(row(lease, "a2"), Duration::ZERO)];
-    assert_eq!(
-        h.store()
-            .retry(lease.token, &failure, History::Omit)
-            .await
-            .unwrap(),
-        [failure[0].id]
-    );
+    assert_eq!(h.store().retry(lease.token, &failure, History::Omit).await.unwrap(), [failure[0].id]);
     let after = |attempts, status| (attempts, status);
     for (id, expected) in [
         ("a2", after(1, DeliveryStatus::Failed)),
@@ -308,13 +242,7 @@ pub async fn a_failure_releases_the_rest_of_its_run_uncounted<H: Harness>(h: H) 
         assert_eq!(row.lock_owner.is_some(), id.starts_with('b'), "{id}");
     }
     let rest = [row(lease, "a3"), row(lease, "a4")];
-    assert!(
-        h.store()
-            .settle(lease.token, &rest, History::Omit)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(h.store().settle(lease.token, &rest, History::Omit).await.unwrap().is_empty());
 
     let lease = holder("b1");
     let burial = [buried(row(lease, "b1"))];
@@ -375,12 +303,7 @@ pub async fn a_redrive_beside_claimers_strands_nobody<H: Harness>(h: H) {
             }
             leases = claim_all_keyed(&h, DeadHead::Hold).await;
         }
-        assert_eq!(
-            handled,
-            10,
-            "round {round}: {:?}",
-            h.store().counts().await.unwrap()
-        );
+        assert_eq!(handled, 10, "round {round}: {:?}", h.store().counts().await.unwrap());
     }
 }
 
@@ -388,14 +311,8 @@ pub async fn a_redrive_beside_claimers_strands_nobody<H: Harness>(h: H) {
 pub async fn keys_are_compared_byte_for_byte<H: Harness>(h: H) {
     somebody_listens(&h).await;
     let keys = ["A", "a", "A ", "\u{e9}", "e\u{301}"];
-    let first = keys
-        .iter()
-        .enumerate()
-        .map(|(n, key)| draft(format!("{n}-1")).key(*key));
-    let second = keys
-        .iter()
-        .enumerate()
-        .map(|(n, key)| draft(format!("{n}-2")).key(*key));
+    let first = keys.iter().enumerate().map(|(n, key)| draft(format!("{n}-1")).key(*key));
+    let second = keys.iter().enumerate().map(|(n, key)| draft(format!("{n}-2")).key(*key));
     enqueue(&h, first.chain(second)).await;
     bury_head(&h, "0-1").await;
     let mut flowing: Vec<String> = Vec::new();
@@ -412,10 +329,7 @@ pub async fn a_key_is_ordered_within_its_lane_only<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, keyed("a", 2)).await;
     bury_head(&h, "a1").await;
-    let other = Claim {
-        lane: "other".into(),
-        ..wanted(10)
-    };
+    let other = Claim { lane: "other".into(), ..wanted(10) };
     let lease = h.store().claim_keyed(&other, DeadHead::Hold).await.unwrap();
     assert_eq!(ids(&lease), ["a1", "a2"]);
     settle(&h, &lease).await;
@@ -428,10 +342,7 @@ pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
     let mut seen = BTreeSet::new();
     for shards in ["0-30", "31-63"] {
         let shards: Shards = shards.parse().unwrap();
-        let claim = Claim {
-            shards,
-            ..wanted(500)
-        };
+        let claim = Claim { shards, ..wanted(500) };
         loop {
             let lease = h.store().claim_keyed(&claim, DeadHead::Hold).await.unwrap();
             if lease.deliveries.is_empty() {
@@ -469,27 +380,17 @@ const EVENTS: usize = 2_000;
 async fn consume_with_four<H: Harness>(h: &H, policy: DeadHead) -> usize {
     somebody_listens(h).await;
     let events = (0..EVENTS).map(|n| {
-        let key = if n % 2 == 0 {
-            "hot".into()
-        } else {
-            format!("key-{}", n % 31)
-        };
+        let key = if n % 2 == 0 { "hot".into() } else { format!("key-{}", n % 31) };
         draft(format!("e{n}")).key(key)
     });
     enqueue(h, events).await;
-    let scene = Arc::new(Scene {
-        left: AtomicUsize::new(EVENTS),
-        dead: AtomicUsize::new(0),
-        holders: Mutex::default(),
-    });
+    let scene =
+        Arc::new(Scene { left: AtomicUsize::new(EVENTS), dead: AtomicUsize::new(0), holders: Mutex::default() });
     let claimers = (0..4).map(|n| {
         let (h, scene) = (h.clone(), Arc::clone(&scene));
         async move {
             let mut dice = Dice(n);
-            let claim = Claim {
-                owner: format!("claimer-{n}"),
-                ..wanted(40)
-            };
+            let claim = Claim { owner: format!("claimer-{n}"), ..wanted(40) };
             while scene.left.load(Ordering::SeqCst) > 0 {
                 let lease = h.store().claim_keyed(&claim, policy).await.unwrap();
                 consume(&h, &scene, &lease, policy, &mut dice).await;
@@ -513,13 +414,10 @@ async fn consume<H: Harness>(h: &H, scene: &Scene, lease: &Lease, policy: DeadHe
     let mut runs: BTreeMap<&str, Vec<(DeliveryId, i64)>> = BTreeMap::new();
     for claimed in &lease.deliveries {
         let key = claimed.envelope.key.as_deref().unwrap();
-        runs.entry(key).or_default().push((claimed.id, claimed.sequence));
+        runs.entry(key).or_default().push((claimed.id, claimed.id.sequence));
     }
     for key in runs.keys() {
-        assert!(
-            scene.holders.lock().unwrap().insert((*key).into()),
-            "two hold {key} at once"
-        );
+        assert!(scene.holders.lock().unwrap().insert((*key).into()), "two hold {key} at once");
     }
     for (key, run) in runs {
         let done = run.iter().take_while(|_| !dice.one_in(15)).count();
@@ -537,32 +435,20 @@ async fn consume<H: Harness>(h: &H, scene: &Scene, lease: &Lease, policy: DeadHe
             give_back();
         }
         let settled: Vec<DeliveryId> = run[..done].iter().map(|(id, _)| *id).collect();
-        let written = h
-            .store()
-            .settle(lease.token, &settled, History::Omit)
-            .await
-            .unwrap();
+        let written = h.store().settle(lease.token, &settled, History::Omit).await.unwrap();
         assert_eq!(written.len(), done, "a valid lease settles in order");
         scene.left.fetch_sub(done, Ordering::SeqCst);
         if !whole {
             give_back();
             let id = run[done].0;
             if policy == DeadHead::Skip && dice.one_in(4) {
-                let gone = h
-                    .store()
-                    .bury(lease.token, &[buried(id)], History::Omit)
-                    .await
-                    .unwrap();
+                let gone = h.store().bury(lease.token, &[buried(id)], History::Omit).await.unwrap();
                 assert_eq!(gone, [id]);
                 scene.dead.fetch_add(1, Ordering::SeqCst);
                 scene.left.fetch_sub(1, Ordering::SeqCst);
             } else {
                 let failure = [failed(id, Duration::ZERO)];
-                let again = h
-                    .store()
-                    .retry(lease.token, &failure, History::Omit)
-                    .await
-                    .unwrap();
+                let again = h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
                 assert_eq!(again, [id]);
             }
         }

@@ -14,12 +14,7 @@ async fn a_remote_consumer(h: &impl Harness) {
 }
 
 fn report(success: bool) -> Report {
-    Report {
-        event_id: "e".into(),
-        consumer: REMOTE.into(),
-        success,
-        ..Report::default()
-    }
+    Report { event_id: "e".into(), consumer: REMOTE.into(), success, ..Report::default() }
 }
 
 /// D.5: attempt 0 is the expectation, the first report is 1.
@@ -31,10 +26,7 @@ pub async fn reports_are_numbered_from_one<H: Harness>(h: H) {
     }
     let told = find(&h, "e").await.consumptions;
     let told: Vec<_> = told.iter().map(|c| (c.attempt, c.success)).collect();
-    assert_eq!(
-        told,
-        [(0, None), (1, Some(false)), (2, Some(false)), (3, Some(true))]
-    );
+    assert_eq!(told, [(0, None), (1, Some(false)), (2, Some(false)), (3, Some(true))]);
 }
 
 /// D.5: 32 callbacks at once are 32 attempts.
@@ -62,39 +54,18 @@ pub async fn a_repeated_callback_is_the_same_attempt<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     subscribe(&h, TOPIC, "other", Via::External).await;
     enqueue_one(&h, draft("f")).await;
-    let with = |id: &str, success| Report {
-        callback_id: Some(id.into()),
-        ..report(success)
-    };
+    let with = |id: &str, success| Report { callback_id: Some(id.into()), ..report(success) };
     let append = async |report: Report| h.store().append_consumption(&report).await.unwrap();
     assert_eq!(append(with("c1", false)).await, Appended::Attempt(1));
-    assert_eq!(
-        append(with("C1", false)).await,
-        Appended::Attempt(2),
-        "compared byte for byte"
-    );
+    assert_eq!(append(with("C1", false)).await, Appended::Attempt(2), "compared byte for byte");
     assert_eq!(append(with("c1", true)).await, Appended::Repeated(1));
     assert_eq!(append(report(true)).await, Appended::Attempt(3));
-    assert_eq!(
-        append(report(true)).await,
-        Appended::Attempt(4),
-        "without an id each is its own"
-    );
-    assert_eq!(
-        find(&h, "e").await.consumptions[1].success,
-        Some(false),
-        "the first word stands"
-    );
+    assert_eq!(append(report(true)).await, Appended::Attempt(4), "without an id each is its own");
+    assert_eq!(find(&h, "e").await.consumptions[1].success, Some(false), "the first word stands");
     // Of another event, or another consumer, it is another callback.
-    let other_event = Report {
-        event_id: "f".into(),
-        ..with("c1", true)
-    };
+    let other_event = Report { event_id: "f".into(), ..with("c1", true) };
     assert_eq!(append(other_event.clone()).await, Appended::Attempt(1));
-    let other_consumer = Report {
-        consumer: "other".into(),
-        ..other_event
-    };
+    let other_consumer = Report { consumer: "other".into(), ..other_event };
     assert_eq!(append(other_consumer).await, Appended::Attempt(1));
 }
 
@@ -103,10 +74,7 @@ pub async fn a_callback_repeated_at_once_is_the_same_attempt<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     let callbacks = (0..8).map(|_| {
         let h = h.clone();
-        let report = Report {
-            callback_id: Some("c1".into()),
-            ..report(true)
-        };
+        let report = Report { callback_id: Some("c1".into()), ..report(true) };
         async move { h.store().append_consumption(&report).await.unwrap() }
     });
     let answers = together(callbacks).await;
@@ -120,24 +88,12 @@ pub async fn what_nobody_expected_is_refused<H: Harness>(h: H) {
     somebody_listens(&h).await;
     a_remote_consumer(&h).await;
     let strangers = [
-        Report {
-            event_id: "unknown".into(),
-            ..report(true)
-        },
-        Report {
-            consumer: "stranger".into(),
-            ..report(true)
-        },
-        Report {
-            consumer: LANE.into(),
-            ..report(true)
-        },
+        Report { event_id: "unknown".into(), ..report(true) },
+        Report { consumer: "stranger".into(), ..report(true) },
+        Report { consumer: LANE.into(), ..report(true) },
     ];
     for stranger in strangers {
-        assert_eq!(
-            h.store().append_consumption(&stranger).await.unwrap(),
-            Appended::NotExpected
-        );
+        assert_eq!(h.store().append_consumption(&stranger).await.unwrap(), Appended::NotExpected);
     }
     assert_eq!(find(&h, "e").await.consumptions.len(), 1);
 }
@@ -157,34 +113,18 @@ pub async fn every_field_comes_back<H: Harness>(h: H) {
     h.store().append_consumption(&report(true)).await.unwrap();
     let told = find(&h, "e").await.consumptions;
     assert_eq!((told[1].success, told[1].will_retry), (Some(false), true));
-    assert_eq!(
-        (told[1].error.as_deref(), told[1].code.as_deref()),
-        (Some("余额不足"), Some("E402"))
-    );
+    assert_eq!((told[1].error.as_deref(), told[1].code.as_deref()), (Some("余额不足"), Some("E402")));
     let millis = |at: time::OffsetDateTime| at.unix_timestamp_nanos() / 1_000_000;
     assert_eq!(told[1].consumed_at.map(millis), Some(millis(now - HOUR)));
-    assert!(is_about(
-        (now - told[1].created_at).unsigned_abs(),
-        std::time::Duration::ZERO
-    ));
-    assert!(is_about(
-        (now - told[2].consumed_at.unwrap()).unsigned_abs(),
-        std::time::Duration::ZERO
-    ));
+    assert!(is_about((now - told[1].created_at).unsigned_abs(), std::time::Duration::ZERO));
+    assert!(is_about((now - told[2].consumed_at.unwrap()).unsigned_abs(), std::time::Duration::ZERO));
 }
 
 /// F39: a report is never lost for what its error says.
 pub async fn an_error_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
-    let terrible = Report {
-        error: Some(terrible_text()),
-        code: Some(terrible_text()),
-        ..report(false)
-    };
-    assert_eq!(
-        h.store().append_consumption(&terrible).await.unwrap(),
-        Appended::Attempt(1)
-    );
+    let terrible = Report { error: Some(terrible_text()), code: Some(terrible_text()), ..report(false) };
+    assert_eq!(h.store().append_consumption(&terrible).await.unwrap(), Appended::Attempt(1));
     let told = find(&h, "e").await.consumptions;
     assert!(is_what_is_kept(told[1].error.as_deref()));
 }

@@ -73,37 +73,26 @@ pub async fn a_transaction_dropped_in_a_crash_leaves_nothing<H: Harness>(h: H) {
 pub async fn everything_an_event_says_comes_back<H: Harness>(h: H) {
     somebody_listens(&h).await;
     let now = h.store().now().await.unwrap();
-    let full = Draft::text(
-        TOPIC,
-        "text/plain; charset=utf-8",
-        "付款成功 ✓ 'quoted' \"double\" \\ %s $1 ?1",
-    )
-    .event_id("order:7:paid")
-    .key("order-7")
-    .aggregate(Aggregate::new("ORDER", 7))
-    .tenant("tenant-1")
-    .store("shop-2")
-    .trace(
-        "4bf92f3577b34da6a3ce929d0e0e4736",
-        Some("00f067aa0ba902b7".into()),
-    )
-    .parent("order:7:created")
-    .initiator(Initiator {
-        service: Some("shop".into()),
-        operation: Some("pay".into()),
-        user_id: Some("u-1".into()),
-        client_request_id: Some("r-1".into()),
-    })
-    .metadata(
-        json!({"requestId": "r-1", "big": 9_007_199_254_740_993_i64})
-            .as_object()
-            .unwrap(),
-    )
-    .occurred_at(now - HOUR)
-    .deliver_at(now - MINUTE)
-    .expire_at(now + HOUR)
-    .max_attempts(3)
-    .route("orders", "order.paid.eu");
+    let full = Draft::text(TOPIC, "text/plain; charset=utf-8", "付款成功 ✓ 'quoted' \"double\" \\ %s $1 ?1")
+        .event_id("order:7:paid")
+        .key("order-7")
+        .aggregate(Aggregate::new("ORDER", 7))
+        .tenant("tenant-1")
+        .store("shop-2")
+        .trace("4bf92f3577b34da6a3ce929d0e0e4736", Some("00f067aa0ba902b7".into()))
+        .parent("order:7:created")
+        .initiator(Initiator {
+            service: Some("shop".into()),
+            operation: Some("pay".into()),
+            user_id: Some("u-1".into()),
+            client_request_id: Some("r-1".into()),
+        })
+        .metadata(json!({"requestId": "r-1", "big": 9_007_199_254_740_993_i64}).as_object().unwrap())
+        .occurred_at(now - HOUR)
+        .deliver_at(now - MINUTE)
+        .expire_at(now + HOUR)
+        .max_attempts(3)
+        .route("orders", "order.paid.eu");
     let bytes = Draft::bytes(TOPIC, "application/octet-stream", [0_u8, 255, 128]).event_id("bytes");
     enqueue(&h, [full, bytes]).await;
 
@@ -112,62 +101,38 @@ pub async fn everything_an_event_says_comes_back<H: Harness>(h: H) {
     assert_eq!(found.payload_type, "text/plain; charset=utf-8");
     assert_eq!(found.key.as_deref(), Some("order-7"));
     assert_eq!(found.aggregate, Some(Aggregate::new("ORDER", 7)));
-    assert_eq!(
-        (found.tenant_id.as_deref(), found.store_id.as_deref()),
-        (Some("tenant-1"), Some("shop-2"))
-    );
-    assert_eq!(
-        found.trace_id.as_deref(),
-        Some("4bf92f3577b34da6a3ce929d0e0e4736")
-    );
+    assert_eq!((found.tenant_id.as_deref(), found.store_id.as_deref()), (Some("tenant-1"), Some("shop-2")));
+    assert_eq!(found.trace_id.as_deref(), Some("4bf92f3577b34da6a3ce929d0e0e4736"));
     assert_eq!(found.span_id.as_deref(), Some("00f067aa0ba902b7"));
-    assert_eq!(
-        found.parent_event_id.as_ref().unwrap().as_str(),
-        "order:7:created"
-    );
+    assert_eq!(found.parent_event_id.as_ref().unwrap().as_str(), "order:7:created");
     assert_eq!(found.initiator.client_request_id.as_deref(), Some("r-1"));
     assert_eq!(found.initiator.service.as_deref(), Some("shop"));
-    assert_eq!(
-        found.metadata.as_deref(),
-        Some(r#"{"big":9007199254740993,"requestId":"r-1"}"#)
-    );
+    assert_eq!(found.metadata.as_deref(), Some(r#"{"big":9007199254740993,"requestId":"r-1"}"#));
     let millis = |at: time::OffsetDateTime| at.unix_timestamp_nanos() / 1_000_000;
     assert_eq!(millis(found.occurred_at), millis(now - HOUR));
     assert_eq!(found.deliver_at.map(millis), Some(millis(now - MINUTE)));
     assert_eq!(found.expire_at.map(millis), Some(millis(now + HOUR)));
     assert_eq!(found.max_attempts, Some(3));
-    assert_eq!(
-        (found.exchange.as_deref(), found.routing_key.as_deref()),
-        (Some("orders"), Some("order.paid.eu"))
-    );
+    assert_eq!((found.exchange.as_deref(), found.routing_key.as_deref()), (Some("orders"), Some("order.paid.eu")));
 
     let claimed = claim_keyed(&h, 1).await.deliveries.remove(0);
     assert_eq!(claimed.envelope, found, "a claim brings the same event as a look");
     let bytes = find(&h, "bytes").await.envelope;
-    assert_eq!(
-        (bytes.payload.as_str(), bytes.payload_encoding),
-        ("AP+A", Encoding::Base64)
-    );
+    assert_eq!((bytes.payload.as_str(), bytes.payload_encoding), ("AP+A", Encoding::Base64));
 }
 
 /// A.3: a repeated fact is reported as such, and stored once.
 pub async fn the_same_event_twice_is_a_duplicate<H: Harness>(h: H) {
     somebody_listens(&h).await;
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Accepted(_)));
-    assert!(matches!(
-        enqueue_one(&h, draft("e")).await,
-        Enqueued::Duplicate(_)
-    ));
+    assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Duplicate(_)));
     let lease = claim(&h, 10).await;
     assert_eq!(ids(&lease), ["e"]);
     settle(&h, &lease).await;
 
     // Also beside new ones, also after it was delivered.
     let enqueued = enqueue(&h, [draft("f"), draft("e"), draft("g")]).await;
-    let kinds: Vec<bool> = enqueued
-        .iter()
-        .map(|e| matches!(e, Enqueued::Duplicate(_)))
-        .collect();
+    let kinds: Vec<bool> = enqueued.iter().map(|e| matches!(e, Enqueued::Duplicate(_))).collect();
     assert_eq!(kinds, [false, true, false]);
     assert_eq!(ids(&claim(&h, 10).await), ["f", "g"]);
 }
@@ -181,19 +146,11 @@ pub async fn the_same_id_with_other_content_is_a_conflict<H: Harness>(h: H) {
         Draft::json(TOPIC, &json!({"n": "other"})).unwrap().event_id("e"),
         draft("e").key("k"),
         draft("e").tenant("t"),
-        Draft::json("order.other", &json!({"n": "e"}))
-            .unwrap()
-            .event_id("e"),
+        Draft::json("order.other", &json!({"n": "e"})).unwrap().event_id("e"),
     ] {
         let mut tx = h.store().begin().await.unwrap();
-        let refused = outbox
-            .enqueue_many(&mut *tx, [draft("new"), other])
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(&refused, Error::IdConflict { event_id } if event_id == "e"),
-            "{refused:?}"
-        );
+        let refused = outbox.enqueue_many(&mut *tx, [draft("new"), other]).await.unwrap_err();
+        assert!(matches!(&refused, Error::IdConflict { event_id } if event_id == "e"), "{refused:?}");
         drop(tx);
     }
     enqueue_one(&h, draft("after")).await;
@@ -212,10 +169,7 @@ pub async fn the_same_id_twice_in_one_batch<H: Harness>(h: H) {
 
     let mut tx = h.store().begin().await.unwrap();
     let batch = [draft("g"), draft("g").key("other")];
-    let refused = Outbox::new(h.store().clone())
-        .enqueue_many(&mut *tx, batch)
-        .await
-        .unwrap_err();
+    let refused = Outbox::new(h.store().clone()).enqueue_many(&mut *tx, batch).await.unwrap_err();
     assert!(matches!(refused, Error::IdConflict { .. }), "{refused:?}");
     drop(tx);
     enqueue_one(&h, draft("after")).await;
@@ -230,10 +184,7 @@ pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
         let h = h.clone();
         async move {
             let mut tx = h.store().begin().await.unwrap();
-            let enqueued = Outbox::new(h.store().clone())
-                .enqueue(&mut *tx, draft("e"))
-                .await
-                .unwrap();
+            let enqueued = Outbox::new(h.store().clone()).enqueue(&mut *tx, draft("e")).await.unwrap();
             if matches!(enqueued, Enqueued::Accepted(_)) {
                 h.add(&mut *tx, "accepted").await.unwrap();
             }
@@ -242,10 +193,7 @@ pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
         }
     });
     let answers = together(writers).await;
-    let duplicates = answers
-        .iter()
-        .filter(|e| matches!(e, Enqueued::Duplicate(_)))
-        .count();
+    let duplicates = answers.iter().filter(|e| matches!(e, Enqueued::Duplicate(_))).count();
     assert_eq!(duplicates, answers.len() - 1, "{answers:?}");
     assert_eq!(h.counter("accepted").await, 1);
     assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
@@ -267,10 +215,7 @@ pub async fn concurrent_conflicts_store_one_event<H: Harness>(h: H) {
         }
     });
     let answers = together(writers).await;
-    let conflicts = answers
-        .iter()
-        .filter(|e| matches!(e, Err(Error::IdConflict { .. })))
-        .count();
+    let conflicts = answers.iter().filter(|e| matches!(e, Err(Error::IdConflict { .. }))).count();
     assert_eq!(conflicts, answers.len() - 1, "{answers:?}");
     assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
 }
@@ -278,14 +223,9 @@ pub async fn concurrent_conflicts_store_one_event<H: Harness>(h: H) {
 /// DESIGN 6: 'A', 'a' and 'A ' are three ids, and so are two ways to write é.
 pub async fn ids_are_compared_byte_for_byte<H: Harness>(h: H) {
     somebody_listens(&h).await;
-    let written = [
-        "A", "a", "A ", " A", "\u{e9}", "e\u{301}", "ß", "ss", "ſ", "İ", "i",
-    ];
+    let written = ["A", "a", "A ", " A", "\u{e9}", "e\u{301}", "ß", "ss", "ſ", "İ", "i"];
     let enqueued = enqueue(&h, written.map(draft)).await;
-    assert!(
-        enqueued.iter().all(|e| matches!(e, Enqueued::Accepted(_))),
-        "{enqueued:?}"
-    );
+    assert!(enqueued.iter().all(|e| matches!(e, Enqueued::Accepted(_))), "{enqueued:?}");
     for id in written {
         assert_eq!(find(&h, id).await.envelope.event_id.as_str(), id);
     }
@@ -305,18 +245,9 @@ pub async fn answers_come_in_the_order_of_the_batch<H: Harness>(h: H) {
 
     let mut tx = h.store().begin().await.unwrap();
     let outbox = Outbox::new(h.store().clone());
-    assert!(
-        outbox
-            .enqueue_many(&mut *tx, Vec::<Draft>::new())
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(outbox.enqueue_many(&mut *tx, Vec::<Draft>::new()).await.unwrap().is_empty());
     let refused = outbox.enqueue_many(&mut *tx, drafts(1001)).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::TooLarge { field: "events", .. }),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Error::TooLarge { field: "events", .. }), "{refused:?}");
 }
 
 /// F16 sequence gap: nothing reads by "the last id seen", because ids commit out of order.
@@ -362,31 +293,18 @@ pub async fn a_clock_that_is_ten_minutes_off_harms_nothing<H: Harness>(h: H) {
 
         let found = find(&h, &format!("{name}-now")).await;
         assert!(
-            is_about(
-                (found.envelope.occurred_at - clock).unsigned_abs(),
-                Duration::ZERO
-            ),
+            is_about((found.envelope.occurred_at - clock).unsigned_abs(), Duration::ZERO),
             "it says what its clock said"
         );
         assert!(is_about((found.created_at - now).unsigned_abs(), Duration::ZERO));
         let delayed = delivery(&h, &format!("{name}-delayed")).await;
-        assert!(
-            is_about((delayed.due_at - now).unsigned_abs(), 5 * MINUTE),
-            "{delayed:?}"
-        );
+        assert!(is_about((delayed.due_at - now).unsigned_abs(), 5 * MINUTE), "{delayed:?}");
 
         let lease = claim(&h, 10).await;
-        assert_eq!(
-            ids(&lease),
-            [format!("{name}-now"), format!("{name}-short")],
-            "neither late nor early"
-        );
+        assert_eq!(ids(&lease), [format!("{name}-now"), format!("{name}-short")], "neither late nor early");
         assert!(lease.deliveries.iter().all(|d| !d.expired));
         let leased = delivery(&h, &format!("{name}-now")).await;
-        assert!(
-            is_about((leased.lock_until.unwrap() - now).unsigned_abs(), LEASE),
-            "{leased:?}"
-        );
+        assert!(is_about((leased.lock_until.unwrap() - now).unsigned_abs(), LEASE), "{leased:?}");
         settle(&h, &lease).await;
     }
     age(&h, 6 * MINUTE).await;
@@ -406,20 +324,12 @@ pub async fn odd_text_comes_back_as_it_went_in<H: Harness>(h: H) {
         "  ",
     ];
     let written = kept.iter().enumerate();
-    enqueue(
-        &h,
-        written.map(|(n, text)| Draft::text(TOPIC, "application/json", *text).event_id(n.to_string())),
-    )
-    .await;
+    enqueue(&h, written.map(|(n, text)| Draft::text(TOPIC, "application/json", *text).event_id(n.to_string()))).await;
     for (n, text) in kept.iter().enumerate() {
         assert_eq!(find(&h, &n.to_string()).await.envelope.payload, *text);
     }
     let claimed = claim(&h, 10).await;
-    let payloads: Vec<&str> = claimed
-        .deliveries
-        .iter()
-        .map(|d| d.envelope.payload.as_str())
-        .collect();
+    let payloads: Vec<&str> = claimed.deliveries.iter().map(|d| d.envelope.payload.as_str()).collect();
     assert_eq!(payloads, kept);
 }
 
@@ -428,17 +338,10 @@ pub async fn a_payload_of_the_largest_size_comes_back_intact<H: Harness>(h: H) {
     somebody_listens(&h).await;
     let payload = format!("\"{}\"", "错".repeat((1024 * 1024 - 2) / 3));
     let payload = format!("{payload}{}", " ".repeat(1024 * 1024 - payload.len()));
-    enqueue_one(
-        &h,
-        Draft::text(TOPIC, "application/json", payload.clone()).event_id("e"),
-    )
-    .await;
+    enqueue_one(&h, Draft::text(TOPIC, "application/json", payload.clone()).event_id("e")).await;
     let lease = claim(&h, 1).await;
     assert_eq!(lease.deliveries[0].envelope.payload.len(), 1024 * 1024);
-    assert!(
-        lease.deliveries[0].envelope.payload == payload,
-        "it is the same text"
-    );
+    assert!(lease.deliveries[0].envelope.payload == payload, "it is the same text");
 }
 
 /// F39, F40: refused before anything is written, with the field's name.
@@ -463,10 +366,7 @@ pub async fn what_is_over_a_limit_is_refused_by_name_and_nothing_is_written<H: H
         ("tenantId", draft("e").tenant("x".repeat(129))),
         ("storeId", draft("e").store("a\0b")),
         ("traceId", draft("e").trace("x".repeat(129), None)),
-        (
-            "aggregateId",
-            draft("e").aggregate(Aggregate::new("ORDER", "x".repeat(129))),
-        ),
+        ("aggregateId", draft("e").aggregate(Aggregate::new("ORDER", "x".repeat(129)))),
         ("metadata", draft("e").metadata(&big)),
         ("exchange", draft("e").route("x".repeat(256), "")),
         ("routingKey", draft("e").route("", "a\0b")),
@@ -476,10 +376,7 @@ pub async fn what_is_over_a_limit_is_refused_by_name_and_nothing_is_written<H: H
     let outbox = Outbox::new(h.store().clone());
     for (name, bad) in too_much {
         let mut tx = h.store().begin().await.unwrap();
-        let refused = outbox
-            .enqueue_many(&mut *tx, [draft("good"), bad])
-            .await
-            .unwrap_err();
+        let refused = outbox.enqueue_many(&mut *tx, [draft("good"), bad]).await.unwrap_err();
         let (Error::Invalid { field, .. } | Error::TooLarge { field, .. }) = &refused else {
             panic!("{name}: {refused:?}");
         };
@@ -490,12 +387,8 @@ pub async fn what_is_over_a_limit_is_refused_by_name_and_nothing_is_written<H: H
     }
     // And what is just within the limits is stored.
     let most = [
-        draft("号".repeat(64))
-            .key("钥".repeat(256))
-            .tenant("x".repeat(128)),
-        Draft::text(TOPIC, "x".repeat(128), "")
-            .event_id("type")
-            .max_attempts(10_000),
+        draft("号".repeat(64)).key("钥".repeat(256)).tenant("x".repeat(128)),
+        Draft::text(TOPIC, "x".repeat(128), "").event_id("type").max_attempts(10_000),
         draft("route").route("x".repeat(255), "y".repeat(255)),
     ];
     assert_eq!(enqueue(&h, most).await.len(), 3);
@@ -507,10 +400,7 @@ pub async fn unheard_is_kept_by_default<H: Harness>(h: H) {
     let found = find(&h, "e").await;
     assert_eq!(found.routing, Routing::Unheard);
     assert!(found.deliveries.is_empty() && found.consumptions.is_empty());
-    assert!(matches!(
-        enqueue_one(&h, draft("e")).await,
-        Enqueued::Duplicate(_)
-    ));
+    assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Duplicate(_)));
 }
 
 /// D.3: nothing is stored, and the caller goes on unharmed.
@@ -520,13 +410,8 @@ pub async fn unheard_is_skipped_where_asked<H: Harness>(h: H) {
     let outbox = Outbox::new(h.store().clone()).unheard(Unheard::Skip);
     let mut tx = h.store().begin().await.unwrap();
     h.add(&mut *tx, "orders").await.unwrap();
-    let unheard = Draft::json("order.other", &json!({}))
-        .unwrap()
-        .event_id("unheard");
-    let answers = outbox
-        .enqueue_many(&mut *tx, [unheard, draft("heard")])
-        .await
-        .unwrap();
+    let unheard = Draft::json("order.other", &json!({})).unwrap().event_id("unheard");
+    let answers = outbox.enqueue_many(&mut *tx, [unheard, draft("heard")]).await.unwrap();
     h.store().commit(tx).await.unwrap();
 
     assert!(matches!(&answers[0], Enqueued::Skipped(id) if id.as_str() == "unheard"));
@@ -541,23 +426,12 @@ pub async fn unheard_is_refused_where_asked<H: Harness>(h: H) {
     somebody_listens(&h).await;
     let outbox = Outbox::new(h.store().clone()).unheard(Unheard::Refuse);
     let mut tx = h.store().begin().await.unwrap();
-    let unheard = Draft::json("order.other", &json!({}))
-        .unwrap()
-        .event_id("unheard");
-    let refused = outbox
-        .enqueue_many(&mut *tx, [draft("heard"), unheard])
-        .await
-        .unwrap_err();
-    assert!(
-        matches!(&refused, Error::Unheard { topic } if topic == "order.other"),
-        "{refused:?}"
-    );
+    let unheard = Draft::json("order.other", &json!({})).unwrap().event_id("unheard");
+    let refused = outbox.enqueue_many(&mut *tx, [draft("heard"), unheard]).await.unwrap_err();
+    assert!(matches!(&refused, Error::Unheard { topic } if topic == "order.other"), "{refused:?}");
     drop(tx);
     let mut tx = h.store().begin().await.unwrap();
-    assert!(matches!(
-        outbox.enqueue(&mut *tx, draft("e")).await.unwrap(),
-        Enqueued::Accepted(_)
-    ));
+    assert!(matches!(outbox.enqueue(&mut *tx, draft("e")).await.unwrap(), Enqueued::Accepted(_)));
     h.store().commit(tx).await.unwrap();
     assert!(!is_stored(&h, "heard").await && !is_stored(&h, "unheard").await);
 }

@@ -14,16 +14,10 @@ pub async fn the_lease_runs_from_now<H: Harness>(h: H) {
     assert_eq!(h.store().extend(lease.token, &one, 5 * HOUR).await.unwrap(), one);
     let now = h.store().now().await.unwrap();
     let extended = delivery(&h, "e00000").await;
-    assert!(
-        is_about((extended.lock_until.unwrap() - now).unsigned_abs(), 5 * HOUR),
-        "{extended:?}"
-    );
+    assert!(is_about((extended.lock_until.unwrap() - now).unsigned_abs(), 5 * HOUR), "{extended:?}");
     assert_eq!(extended.attempts, 1, "a heartbeat is no attempt");
     let other = delivery(&h, "e00001").await;
-    assert!(
-        is_about((other.lock_until.unwrap() - now).unsigned_abs(), LEASE),
-        "{other:?}"
-    );
+    assert!(is_about((other.lock_until.unwrap() - now).unsigned_abs(), LEASE), "{other:?}");
 }
 
 /// A token that nobody has replaced is still the caller's.
@@ -32,10 +26,7 @@ pub async fn a_lease_that_nobody_took_can_be_extended_late<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     age(&h, HOUR).await;
-    assert_eq!(
-        h.store().extend(lease.token, &lease.ids(), LEASE).await.unwrap(),
-        lease.ids()
-    );
+    assert_eq!(h.store().extend(lease.token, &lease.ids(), LEASE).await.unwrap(), lease.ids());
     assert!(claim(&h, 1).await.deliveries.is_empty());
 }
 
@@ -43,11 +34,7 @@ pub async fn a_lease_that_nobody_took_can_be_extended_late<H: Harness>(h: H) {
 pub async fn zombie_extends_nothing<H: Harness>(h: H) {
     let (zombie, heir) = a_zombie_and_its_heir(&h).await;
     let until = delivery(&h, "e").await.lock_until;
-    let extended = h
-        .store()
-        .extend(zombie.token, &zombie.ids(), 9 * HOUR)
-        .await
-        .unwrap();
+    let extended = h.store().extend(zombie.token, &zombie.ids(), 9 * HOUR).await.unwrap();
     assert!(extended.is_empty());
     assert_eq!(delivery(&h, "e").await.lock_until, until);
     settle(&h, &heir).await;

@@ -24,40 +24,18 @@ pub async fn deliveries_are_listed_by_lane<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     h.store().redrive("e", "rabbitmq", "remote").await.unwrap();
     let found = find(&h, "e").await;
-    let places: Vec<_> = found
-        .deliveries
-        .iter()
-        .map(|d| (d.lane.as_str(), d.target.as_str()))
-        .collect();
-    assert_eq!(
-        places,
-        [
-            ("B", ""),
-            ("a", ""),
-            ("c", ""),
-            ("rabbitmq", ""),
-            ("rabbitmq", "remote")
-        ]
-    );
+    let places: Vec<_> = found.deliveries.iter().map(|d| (d.lane.as_str(), d.target.as_str())).collect();
+    assert_eq!(places, [("B", ""), ("a", ""), ("c", ""), ("rabbitmq", ""), ("rabbitmq", "remote")]);
     for consumer in ["c", "a"] {
-        let claim = Claim {
-            lane: consumer.into(),
-            ..wanted(1)
-        };
+        let claim = Claim { lane: consumer.into(), ..wanted(1) };
         for _ in 0..2 {
             let lease = h.store().claim(&claim).await.unwrap();
             let failure = [failed(lease.deliveries[0].id, Duration::ZERO)];
-            h.store()
-                .retry(lease.token, &failure, History::Keep)
-                .await
-                .unwrap();
+            h.store().retry(lease.token, &failure, History::Keep).await.unwrap();
         }
     }
     let attempts = find(&h, "e").await.consumptions;
-    let attempts: Vec<_> = attempts
-        .iter()
-        .map(|c| (c.consumer.as_str(), c.attempt))
-        .collect();
+    let attempts: Vec<_> = attempts.iter().map(|c| (c.consumer.as_str(), c.attempt)).collect();
     assert_eq!(attempts, [("a", 1), ("a", 2), ("c", 1), ("c", 2), ("remote", 0)]);
 }
 
@@ -66,34 +44,18 @@ pub async fn a_lease_is_shown_with_its_owner_and_times<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_one(&h, draft("e")).await;
     let waiting = delivery(&h, "e").await;
-    assert_eq!(
-        (waiting.status, waiting.attempts, waiting.held),
-        (DeliveryStatus::New, 0, false)
-    );
-    assert_eq!(
-        (waiting.lock_owner, waiting.lock_time, waiting.lock_until),
-        (None, None, None)
-    );
-    let claim = Claim {
-        owner: "host-1/4711".into(),
-        ..wanted(1)
-    };
+    assert_eq!((waiting.status, waiting.attempts, waiting.held), (DeliveryStatus::New, 0, false));
+    assert_eq!((waiting.lock_owner, waiting.lock_time, waiting.lock_until), (None, None, None));
+    let claim = Claim { owner: "host-1/4711".into(), ..wanted(1) };
     h.store().claim(&claim).await.unwrap();
     let now = h.store().now().await.unwrap();
     let leased = delivery(&h, "e").await;
     assert_eq!((leased.status, leased.attempts), (DeliveryStatus::Processing, 1));
     assert_eq!(leased.lock_owner.as_deref(), Some("host-1/4711"));
-    assert!(is_about(
-        (now - leased.lock_time.unwrap()).unsigned_abs(),
-        Duration::ZERO
-    ));
+    assert!(is_about((now - leased.lock_time.unwrap()).unsigned_abs(), Duration::ZERO));
     assert!(is_about((leased.lock_until.unwrap() - now).unsigned_abs(), LEASE));
     age(&h, HOUR).await;
-    assert_eq!(
-        status(&h, "e").await,
-        DeliveryStatus::Processing,
-        "until someone claims it again"
-    );
+    assert_eq!(status(&h, "e").await, DeliveryStatus::Processing, "until someone claims it again");
 }
 
 /// By lane; held ones are counted where they stand and once more as held.
@@ -104,30 +66,15 @@ pub async fn counts_say_where_deliveries_stand<H: Harness>(h: H) {
     enqueue(&h, drafts(10)).await;
     let lease = claim(&h, 6).await;
     let failures: Vec<_> = lease.ids()[..2].iter().map(|id| failed(*id, HOUR)).collect();
-    h.store()
-        .retry(lease.token, &failures, History::Omit)
-        .await
-        .unwrap();
-    h.store()
-        .bury(lease.token, &[buried(lease.ids()[2])], History::Omit)
-        .await
-        .unwrap();
+    h.store().retry(lease.token, &failures, History::Omit).await.unwrap();
+    h.store().bury(lease.token, &[buried(lease.ids()[2])], History::Omit).await.unwrap();
     enqueue(&h, keyed("a", 3)).await;
     bury_head(&h, "a1").await;
     claim_all_keyed(&h, DeadHead::Hold).await;
     let counts = h.store().counts().await.unwrap();
-    let expected = LaneCounts {
-        new: 4 + 2,
-        processing: 3,
-        failed: 2,
-        dead: 2,
-        held: 2,
-    };
+    let expected = LaneCounts { new: 4 + 2, processing: 3, failed: 2, dead: 2, held: 2 };
     assert_eq!(counts[LANE], expected);
-    let untouched = LaneCounts {
-        new: 13,
-        ..LaneCounts::default()
-    };
+    let untouched = LaneCounts { new: 13, ..LaneCounts::default() };
     assert_eq!(counts["other"], untouched);
     assert_eq!(counts.len(), 2);
 }
@@ -138,10 +85,7 @@ pub async fn oldest_pending_is_the_wait_of_the_oldest_due<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_one(&h, draft("dead")).await;
     let lease = claim(&h, 1).await;
-    h.store()
-        .bury(lease.token, &[buried(lease.ids()[0])], History::Omit)
-        .await
-        .unwrap();
+    h.store().bury(lease.token, &[buried(lease.ids()[0])], History::Omit).await.unwrap();
     age(&h, 9 * HOUR).await;
     enqueue_one(&h, draft("delayed").delay(20 * HOUR)).await;
     assert_eq!(h.store().oldest_pending().await.unwrap(), None);
@@ -170,19 +114,12 @@ pub async fn next_due_is_the_time_until_something_can_be_claimed<H: Harness>(h: 
     assert!(is_about(wait, 2 * HOUR), "{wait:?}");
     enqueue_one(&h, draft("now")).await;
     age(&h, MINUTE).await;
-    assert_eq!(
-        next().await,
-        Some(Duration::ZERO),
-        "it could be claimed a minute ago"
-    );
+    assert_eq!(next().await, Some(Duration::ZERO), "it could be claimed a minute ago");
     let lease = claim(&h, 1).await;
     let wait = next().await.unwrap();
     assert!(is_about(wait, LEASE), "{wait:?}");
     assert_eq!(h.store().next_due("other").await.unwrap(), None);
-    h.store()
-        .bury(lease.token, &[buried(lease.ids()[0])], History::Omit)
-        .await
-        .unwrap();
+    h.store().bury(lease.token, &[buried(lease.ids()[0])], History::Omit).await.unwrap();
     let wait = next().await.unwrap();
     assert!(is_about(wait, 2 * HOUR - MINUTE), "{wait:?}");
 }
@@ -198,9 +135,6 @@ pub async fn times_are_the_databases<H: Harness>(h: H) {
     let grain = Duration::from_millis(1);
     assert!(before - grain <= found.created_at && found.created_at <= after + grain);
     assert!(before - grain <= found.deliveries[0].due_at && found.deliveries[0].due_at <= after + grain);
-    assert!(is_about(
-        (time::OffsetDateTime::now_utc() - after).unsigned_abs(),
-        Duration::ZERO
-    ));
+    assert!(is_about((time::OffsetDateTime::now_utc() - after).unsigned_abs(), Duration::ZERO));
     assert!(found.created_at.offset().is_utc() && after.offset().is_utc());
 }

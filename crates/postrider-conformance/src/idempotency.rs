@@ -8,30 +8,19 @@ use postrider::{Enlist, Error};
 use crate::Harness;
 use crate::steps::*;
 
-const KEY: Key<'static> = Key {
-    scope: "orders",
-    key: "order:7:pay",
-};
+const KEY: Key<'static> = Key { scope: "orders", key: "order:7:pay" };
 const REQUEST: &[u8] = b"request";
 
 async fn begin<H: Harness>(h: &H, key: Key<'_>, fingerprint: &[u8]) -> KeyState {
     let mut tx = h.store().begin().await.unwrap();
-    let state = h
-        .store()
-        .begin_key(&mut *tx, &key, fingerprint, LEASE)
-        .await
-        .unwrap();
+    let state = h.store().begin_key(&mut *tx, &key, fingerprint, LEASE).await.unwrap();
     h.store().commit(tx).await.unwrap();
     state
 }
 
 async fn complete<H: Harness>(h: &H, token: Token, result: &str) -> bool {
     let mut tx = h.store().begin().await.unwrap();
-    let completed = h
-        .store()
-        .complete_key(&mut *tx, &KEY, token, result)
-        .await
-        .unwrap();
+    let completed = h.store().complete_key(&mut *tx, &KEY, token, result).await.unwrap();
     h.store().commit(tx).await.unwrap();
     completed
 }
@@ -69,18 +58,12 @@ pub async fn a_result_is_returned_again<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     assert!(complete(&h, token, r#"{"结果":1}"#).await);
     for _ in 0..2 {
-        assert_eq!(
-            begin(&h, KEY, REQUEST).await,
-            KeyState::Done(r#"{"结果":1}"#.into())
-        );
+        assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done(r#"{"结果":1}"#.into()));
         age(&h, 9 * HOUR).await;
     }
     assert!(!complete(&h, token, "again").await, "once");
     assert!(!fail(&h, token, "too late").await);
-    assert_eq!(
-        begin(&h, KEY, REQUEST).await,
-        KeyState::Done(r#"{"结果":1}"#.into())
-    );
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done(r#"{"结果":1}"#.into()));
 }
 
 /// F25 same key, other body: in progress, failed, abandoned or done, it is none of the other's business.
@@ -106,11 +89,7 @@ pub async fn an_abandoned_key_is_taken_over<H: Harness>(h: H) {
         panic!("part of the first's work may be there: the second is told");
     };
     assert_ne!(first, second);
-    assert_eq!(
-        begin(&h, KEY, REQUEST).await,
-        KeyState::InProgress,
-        "with a lease of its own"
-    );
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress, "with a lease of its own");
     assert!(complete(&h, second, "by the second").await);
 }
 
@@ -124,32 +103,21 @@ pub async fn a_late_completion_by_the_old_holder_writes_nothing<H: Harness>(h: H
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress);
     assert!(complete(&h, second, "by the second").await);
     assert!(!complete(&h, first, "by the first").await);
-    assert_eq!(
-        begin(&h, KEY, REQUEST).await,
-        KeyState::Done("by the second".into())
-    );
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("by the second".into()));
 
     // Late, but nobody came: that counts.
     let other = Key { key: "other", ..KEY };
     let token = begun(begin(&h, other, REQUEST).await);
     age(&h, HOUR).await;
     let mut tx = h.store().begin().await.unwrap();
-    assert!(
-        h.store()
-            .complete_key(&mut *tx, &other, token, "late")
-            .await
-            .unwrap()
-    );
+    assert!(h.store().complete_key(&mut *tx, &other, token, "late").await.unwrap());
 }
 
 /// C.2: FAILED may be tried again.
 pub async fn a_failed_key_may_be_tried_again<H: Harness>(h: H) {
     let first = begun(begin(&h, KEY, REQUEST).await);
     assert!(fail(&h, first, "boom").await);
-    assert!(
-        !complete(&h, first, "after all").await,
-        "it has said that it failed"
-    );
+    assert!(!complete(&h, first, "after all").await, "it has said that it failed");
     let second = is_mine(&begin(&h, KEY, REQUEST).await).expect("a failed key is free");
     assert!(!complete(&h, first, "after all").await);
     assert!(complete(&h, second, "done").await);
@@ -175,10 +143,7 @@ async fn winners<H: Harness>(h: &H) -> usize {
     });
     let states = together(seekers).await;
     let others = states.iter().filter(|state| is_mine(state).is_none());
-    assert!(
-        others.clone().all(|state| *state == KeyState::InProgress),
-        "{states:?}"
-    );
+    assert!(others.clone().all(|state| *state == KeyState::InProgress), "{states:?}");
     states.len() - others.count()
 }
 
@@ -186,13 +151,9 @@ async fn winners<H: Harness>(h: &H) -> usize {
 pub async fn scopes_are_apart<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     complete(&h, token, "done").await;
-    for (scope, key) in [
-        ("refunds", KEY.key),
-        (KEY.scope, "other"),
-        ("Orders", KEY.key),
-        ("orders ", KEY.key),
-        ("", KEY.key),
-    ] {
+    for (scope, key) in
+        [("refunds", KEY.key), (KEY.scope, "other"), ("Orders", KEY.key), ("orders ", KEY.key), ("", KEY.key)]
+    {
         begun(begin(&h, Key { scope, key }, REQUEST).await);
     }
 }
@@ -204,23 +165,13 @@ pub async fn a_rolled_back_key_was_never_taken<H: Harness>(h: H) {
     drop(tx);
     let token = begun(begin(&h, KEY, b"another request").await);
     let mut tx = h.store().begin().await.unwrap();
-    assert!(
-        h.store()
-            .complete_key(&mut *tx, &KEY, token, "done")
-            .await
-            .unwrap()
-    );
+    assert!(h.store().complete_key(&mut *tx, &KEY, token, "done").await.unwrap());
     drop(tx);
     assert_eq!(begin(&h, KEY, b"another request").await, KeyState::InProgress);
     // A lease of no time is over at once.
     let other = Key { key: "other", ..KEY };
     let mut tx = h.store().begin().await.unwrap();
-    begun(
-        h.store()
-            .begin_key(&mut *tx, &other, REQUEST, Duration::ZERO)
-            .await
-            .unwrap(),
-    );
+    begun(h.store().begin_key(&mut *tx, &other, REQUEST, Duration::ZERO).await.unwrap());
     h.store().commit(tx).await.unwrap();
     assert!(matches!(begin(&h, other, REQUEST).await, KeyState::TakenOver(_)));
 }
@@ -235,17 +186,10 @@ pub async fn an_error_of_any_text_is_saved<H: Harness>(h: H) {
         Ok(completed) => {
             assert!(completed);
             h.store().commit(tx).await.unwrap();
-            assert_eq!(
-                begin(&h, KEY, REQUEST).await,
-                KeyState::Done("a\0b".into()),
-                "kept as it is"
-            );
+            assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("a\0b".into()), "kept as it is");
         }
         Err(refused) => {
-            assert!(
-                matches!(refused, Error::Invalid { field: "result", .. } | Error::Store(_)),
-                "{refused:?}"
-            );
+            assert!(matches!(refused, Error::Invalid { field: "result", .. } | Error::Store(_)), "{refused:?}");
             drop(tx);
             assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress, "or refused");
         }

@@ -8,24 +8,11 @@ use crate::steps::*;
 use crate::{Conn, Harness};
 
 fn receipt<'a>(consumer: &'a str, event_id: &'a str) -> Receipt<'a> {
-    Receipt {
-        consumer,
-        event_id,
-        topic: TOPIC,
-        tenant_id: Some("tenant"),
-        idempotency_key: Some("key"),
-    }
+    Receipt { consumer, event_id, topic: TOPIC, tenant_id: Some("tenant"), idempotency_key: Some("key") }
 }
 
 fn completion(delivery: DeliveryId, token: Token, history: History) -> Completion<'static> {
-    Completion {
-        consumer: LANE,
-        event_id: "e",
-        delivery,
-        token,
-        result: Some("42 points"),
-        history,
-    }
+    Completion { consumer: LANE, event_id: "e", delivery, token, result: Some("42 points"), history }
 }
 
 /// What a consumer does: the inbox row, then the effect.
@@ -62,11 +49,7 @@ pub async fn concurrent_receives_have_one_effect<H: Harness>(h: H) {
             first
         }
     });
-    let firsts = together(consumers)
-        .await
-        .into_iter()
-        .filter(|first| *first)
-        .count();
+    let firsts = together(consumers).await.into_iter().filter(|first| *first).count();
     assert_eq!((firsts, h.counter("effect").await), (1, 1));
 }
 
@@ -77,12 +60,7 @@ pub async fn two_consumers_of_one_event_both_get_it<H: Harness>(h: H) {
     for consumer in ["points", "wallet", "Points"] {
         assert!(receive_and_add(&h, &mut *tx, consumer).await, "{consumer}");
     }
-    assert!(
-        h.store()
-            .receive(&mut *tx, &receipt("points", "E"))
-            .await
-            .unwrap()
-    );
+    assert!(h.store().receive(&mut *tx, &receipt("points", "E")).await.unwrap());
     h.store().commit(tx).await.unwrap();
     assert_eq!(h.counter("effect").await, 3);
 }
@@ -94,10 +72,7 @@ pub async fn a_rollback_leaves_nothing<H: Harness>(h: H) {
     assert!(receive_and_add(&h, &mut *tx, LANE).await);
     drop(tx);
     let mut tx = h.store().begin().await.unwrap();
-    assert!(
-        receive_and_add(&h, &mut *tx, LANE).await,
-        "the rolled back row is not there"
-    );
+    assert!(receive_and_add(&h, &mut *tx, LANE).await, "the rolled back row is not there");
     h.store().commit(tx).await.unwrap();
     assert_eq!(h.counter("effect").await, 1);
 }
@@ -113,26 +88,16 @@ pub async fn complete_ends_the_delivery_with_its_effect<H: Harness>(h: H) {
     // Rolled back, it never was.
     let mut tx = h.store().begin().await.unwrap();
     receive_and_add(&h, &mut *tx, LANE).await;
-    h.store()
-        .complete(&mut *tx, &completion(id, lease.token, History::Keep))
-        .await
-        .unwrap();
+    h.store().complete(&mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
     drop(tx);
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await);
-    h.store()
-        .complete(&mut *tx, &completion(id, lease.token, History::Keep))
-        .await
-        .unwrap();
+    h.store().complete(&mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
     h.store().commit(tx).await.unwrap();
 
     let found = find(&h, "e").await;
     assert!(found.deliveries.is_empty());
-    let told: Vec<_> = found
-        .consumptions
-        .iter()
-        .map(|c| (c.consumer.as_str(), c.attempt, c.success))
-        .collect();
+    let told: Vec<_> = found.consumptions.iter().map(|c| (c.consumer.as_str(), c.attempt, c.success)).collect();
     assert_eq!(told, [(LANE, 1, Some(true))]);
     assert_eq!(h.counter("effect").await, 1);
 }
@@ -159,23 +124,13 @@ pub async fn complete_with_a_lost_lease_is_refused_and_rolls_back<H: Harness>(h:
     let id = zombie.deliveries[0].id;
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await);
-    let refused = h
-        .store()
-        .complete(&mut *tx, &completion(id, zombie.token, History::Keep))
-        .await
-        .unwrap_err();
+    let refused = h.store().complete(&mut *tx, &completion(id, zombie.token, History::Keep)).await.unwrap_err();
     assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
     drop(tx);
 
     let mut tx = h.store().begin().await.unwrap();
-    assert!(
-        receive_and_add(&h, &mut *tx, LANE).await,
-        "the zombie's row is gone"
-    );
-    h.store()
-        .complete(&mut *tx, &completion(id, heir.token, History::Keep))
-        .await
-        .unwrap();
+    assert!(receive_and_add(&h, &mut *tx, LANE).await, "the zombie's row is gone");
+    h.store().complete(&mut *tx, &completion(id, heir.token, History::Keep)).await.unwrap();
     h.store().commit(tx).await.unwrap();
     assert_eq!(h.counter("effect").await, 1);
     assert_eq!(find(&h, "e").await.consumptions.len(), 1);
@@ -213,11 +168,7 @@ pub async fn complete_out_of_order_is_refused<H: Harness>(h: H) {
     let refused = h.store().complete(&mut *tx, &done).await.unwrap_err();
     assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
     drop(tx);
-    let settled = h
-        .store()
-        .settle(lease.token, &lease.ids()[..1], History::Omit)
-        .await
-        .unwrap();
+    let settled = h.store().settle(lease.token, &lease.ids()[..1], History::Omit).await.unwrap();
     assert_eq!(settled.len(), 1);
     let mut tx = h.store().begin().await.unwrap();
     h.store().receive(&mut *tx, &receipt(LANE, "e")).await.unwrap();
@@ -261,10 +212,7 @@ pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
         assert_eq!(found.deliveries.len(), 1, "and nothing is acknowledged");
         assert!(found.consumptions.is_empty());
         let mut tx = h.store().begin().await.unwrap();
-        assert!(
-            receive_and_add(&h, &mut *tx, LANE).await,
-            "the next try finds no trace of it"
-        );
+        assert!(receive_and_add(&h, &mut *tx, LANE).await, "the next try finds no trace of it");
         h.store().complete(&mut *tx, &done).await.unwrap();
         h.store().commit(tx).await.unwrap();
         assert_eq!(h.counter("effect").await, 1);

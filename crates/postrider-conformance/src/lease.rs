@@ -27,11 +27,7 @@ pub async fn concurrent_seekers_have_one_winner<H: Harness>(h: H) {
         let h = h.clone();
         async move { acquire(&h, "pruner").await }
     });
-    assert_eq!(
-        together(seekers).await.into_iter().flatten().count(),
-        1,
-        "one takes it over"
-    );
+    assert_eq!(together(seekers).await.into_iter().flatten().count(), 1, "one takes it over");
 }
 
 /// F09: a holder that died is in nobody's way for longer than its lease.
@@ -54,10 +50,7 @@ pub async fn is_extended_by_its_holder_only<H: Harness>(h: H) {
     assert!(!h.store().extend_lease("pruner", first, 9 * HOUR).await.unwrap());
     assert!(!h.store().extend_lease("unknown", second, HOUR).await.unwrap());
     age(&h, HOUR).await;
-    assert!(
-        acquire(&h, "pruner").await.is_some(),
-        "the zombie did not lengthen it"
-    );
+    assert!(acquire(&h, "pruner").await.is_some(), "the zombie did not lengthen it");
 }
 
 /// F01: nor may it be given back by who lost it.

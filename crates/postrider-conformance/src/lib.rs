@@ -283,8 +283,7 @@ mod tests {
     #[test]
     fn every_case_is_in_the_table() {
         let lib = include_str!("lib.rs");
-        let table =
-            &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
+        let table = &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
         let verbs = [
             ("bury", include_str!("bury.rs")),
             ("claim", include_str!("claim.rs")),
@@ -308,12 +307,7 @@ mod tests {
         for (verb, source) in verbs {
             let start = table.find(&format!("\n            {verb} {{")).expect(verb);
             let listed = &table[start..start + table[start..].find('}').unwrap()];
-            let listed: Vec<&str> = listed
-                .lines()
-                .skip(2)
-                .map(str::trim)
-                .filter(|line| !line.is_empty())
-                .collect();
+            let listed: Vec<&str> = listed.lines().skip(2).map(str::trim).filter(|line| !line.is_empty()).collect();
             let cases = source.split("pub async fn ").skip(1);
             let cases: Vec<&str> = cases.map(|case| case.split('<').next().unwrap()).collect();
             assert_eq!(cases, listed, "{verb}");

@@ -10,9 +10,7 @@ pub async fn five_at_once_on_an_empty_database<H: Harness>(h: H) {
     let instances = h.unmigrated(5).await;
     assert_eq!(instances.len(), 5);
     let one = instances[0].clone();
-    let migrations = instances
-        .into_iter()
-        .map(|store| async move { store.migrate().await });
+    let migrations = instances.into_iter().map(|store| async move { store.migrate().await });
     for migrated in together(migrations).await {
         migrated.unwrap();
     }

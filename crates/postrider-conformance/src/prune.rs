@@ -17,12 +17,7 @@ async fn prune(h: &impl Harness, what: Prunable, older_than: Duration, limit: u3
     let mut removed = Vec::new();
     let mut after = 0;
     loop {
-        let batch = Prune {
-            what,
-            older_than,
-            after,
-            limit,
-        };
+        let batch = Prune { what, older_than, after, limit };
         let pruned = h.store().prune(&batch).await.unwrap();
         assert!(pruned.removed <= u64::from(limit));
         removed.push(pruned.removed);
@@ -50,32 +45,15 @@ pub async fn a_batch_looks_at_no_more_than_its_limit<H: Harness>(h: H) {
     enqueue(&h, drafts(25)).await;
     finish_all(&h).await;
     enqueue(&h, (0..10).map(|n| draft(format!("waiting{n}")))).await;
-    enqueue(
-        &h,
-        (0..25).map(|n| draft(format!("late{n}")).delay(Duration::ZERO)),
-    )
-    .await;
+    enqueue(&h, (0..25).map(|n| draft(format!("late{n}")).delay(Duration::ZERO))).await;
     let late = claim(&h, 500).await;
-    let done = late
-        .deliveries
-        .iter()
-        .filter(|d| d.envelope.event_id.as_str().starts_with("late"));
+    let done = late.deliveries.iter().filter(|d| d.envelope.event_id.as_str().starts_with("late"));
     let done: Vec<_> = done.map(|d| d.id).collect();
-    assert_eq!(
-        h.store()
-            .settle(late.token, &done, History::Omit)
-            .await
-            .unwrap()
-            .len(),
-        25
-    );
+    assert_eq!(h.store().settle(late.token, &done, History::Omit).await.unwrap().len(), 25);
     age(&h, 2 * HOUR).await;
     let removed = prune(&h, Prunable::Events, HOUR, 10).await;
     assert_eq!(removed.iter().sum::<u64>(), 50, "{removed:?}");
-    assert!(
-        removed.len() <= 7,
-        "each batch goes on where the last ended: {removed:?}"
-    );
+    assert!(removed.len() <= 7, "each batch goes on where the last ended: {removed:?}");
     assert!(is_stored(&h, "waiting9").await && !is_stored(&h, "late24").await);
     assert_eq!(prune(&h, Prunable::Events, HOUR, 100).await, [0]);
 }
@@ -88,22 +66,11 @@ pub async fn waiting_unheard_and_young_events_are_kept<H: Harness>(h: H) {
     let [finished, dead, failing, leased] = lease.ids()[..] else {
         panic!("{lease:?}");
     };
-    h.store()
-        .settle(lease.token, &[finished], History::Keep)
-        .await
-        .unwrap();
-    h.store()
-        .bury(lease.token, &[buried(dead)], History::Keep)
-        .await
-        .unwrap();
-    h.store()
-        .retry(lease.token, &[failed(failing, 99 * HOUR)], History::Keep)
-        .await
-        .unwrap();
+    h.store().settle(lease.token, &[finished], History::Keep).await.unwrap();
+    h.store().bury(lease.token, &[buried(dead)], History::Keep).await.unwrap();
+    h.store().retry(lease.token, &[failed(failing, 99 * HOUR)], History::Keep).await.unwrap();
     enqueue_one(&h, draft("new")).await;
-    let unheard = Draft::json("order.other", &json!({}))
-        .unwrap()
-        .event_id("unheard");
+    let unheard = Draft::json("order.other", &json!({})).unwrap().event_id("unheard");
     assert!(matches!(enqueue_one(&h, unheard).await, Enqueued::Unheard(_)));
     insert_plainly(&h, "by-hand").await;
     age(&h, 10 * HOUR).await;
@@ -115,10 +82,7 @@ pub async fn waiting_unheard_and_young_events_are_kept<H: Harness>(h: H) {
         .filter(|d| d.envelope.event_id.as_str() == "young")
         .map(|d| (young.token, d.id))
         .collect();
-    h.store()
-        .settle(young[0].0, &[young[0].1], History::Omit)
-        .await
-        .unwrap();
+    h.store().settle(young[0].0, &[young[0].1], History::Omit).await.unwrap();
 
     assert_eq!(prune(&h, Prunable::Events, HOUR, 1_000).await, [1]);
     assert!(!is_stored(&h, "finished").await);
@@ -133,39 +97,17 @@ pub async fn attempts_go_with_their_event<H: Harness>(h: H) {
     somebody_listens(&h).await;
     subscribe(&h, TOPIC, "remote", Via::External).await;
     enqueue_one(&h, draft("e")).await;
-    let report = Report {
-        event_id: "e".into(),
-        consumer: "remote".into(),
-        success: true,
-        ..Report::default()
-    };
+    let report = Report { event_id: "e".into(), consumer: "remote".into(), success: true, ..Report::default() };
     h.store().append_consumption(&report).await.unwrap();
     let lease = claim(&h, 1).await;
-    h.store()
-        .settle(lease.token, &lease.ids(), History::Keep)
-        .await
-        .unwrap();
+    h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
     age(&h, 2 * HOUR).await;
-    assert_eq!(
-        prune(&h, Prunable::Events, HOUR, 100).await,
-        [1],
-        "events are counted, not their attempts"
-    );
-    assert_eq!(
-        h.store().append_consumption(&report).await.unwrap(),
-        postrider::store::Appended::NotExpected
-    );
-    assert_eq!(
-        h.store().redrive("e", LANE, "").await.unwrap(),
-        Redriven::UnknownEvent
-    );
+    assert_eq!(prune(&h, Prunable::Events, HOUR, 100).await, [1], "events are counted, not their attempts");
+    assert_eq!(h.store().append_consumption(&report).await.unwrap(), postrider::store::Appended::NotExpected);
+    assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::UnknownEvent);
     // Under the same id there is no trace of the former.
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(
-        find(&h, "e").await.consumptions.len(),
-        1,
-        "attempt 0 of the new one"
-    );
+    assert_eq!(find(&h, "e").await.consumptions.len(), 1, "attempt 0 of the new one");
 }
 
 /// What is pruned is forgotten: that is why retention must be longer than anything that repeats.
@@ -175,22 +117,13 @@ pub async fn a_pruned_id_may_be_used_again<H: Harness>(h: H) {
     finish_all(&h).await;
     age(&h, 2 * HOUR).await;
     prune(&h, Prunable::Events, HOUR, 100).await;
-    assert!(matches!(
-        enqueue_one(&h, draft("e").key("other")).await,
-        Enqueued::Accepted(_)
-    ));
+    assert!(matches!(enqueue_one(&h, draft("e").key("other")).await, Enqueued::Accepted(_)));
 }
 
 /// F21, F22: only those older than the caller says.
 pub async fn old_inbox_rows_go<H: Harness>(h: H) {
     let receive = async |event_id: &str| {
-        let receipt = Receipt {
-            consumer: LANE,
-            event_id,
-            topic: TOPIC,
-            tenant_id: None,
-            idempotency_key: None,
-        };
+        let receipt = Receipt { consumer: LANE, event_id, topic: TOPIC, tenant_id: None, idempotency_key: None };
         let mut tx = h.store().begin().await.unwrap();
         let first = h.store().receive(&mut *tx, &receipt).await.unwrap();
         h.store().commit(tx).await.unwrap();
@@ -212,19 +145,10 @@ pub async fn old_keys_go_unless_somebody_holds_them<H: Harness>(h: H) {
     let begin = async |key: &str, lease: Duration| {
         let key = Key { scope: "orders", key };
         let mut tx = h.store().begin().await.unwrap();
-        let state = h
-            .store()
-            .begin_key(&mut *tx, &key, b"request", lease)
-            .await
-            .unwrap();
+        let state = h.store().begin_key(&mut *tx, &key, b"request", lease).await.unwrap();
         if let KeyState::Begun(token) = state {
             match key.key {
-                "done" => drop(
-                    h.store()
-                        .complete_key(&mut *tx, &key, token, "done")
-                        .await
-                        .unwrap(),
-                ),
+                "done" => drop(h.store().complete_key(&mut *tx, &key, token, "done").await.unwrap()),
                 "failed" => drop(h.store().fail_key(&mut *tx, &key, token, "boom").await.unwrap()),
                 _ => {}
             }
@@ -243,10 +167,7 @@ pub async fn old_keys_go_unless_somebody_holds_them<H: Harness>(h: H) {
     assert_eq!(begin("held", LEASE).await, KeyState::InProgress);
     assert_eq!(begin("young", LEASE).await, KeyState::InProgress);
     for forgotten in ["done", "failed", "abandoned"] {
-        assert!(
-            matches!(begin(forgotten, LEASE).await, KeyState::Begun(_)),
-            "{forgotten}"
-        );
+        assert!(matches!(begin(forgotten, LEASE).await, KeyState::Begun(_)), "{forgotten}");
     }
 }
 
@@ -274,10 +195,7 @@ pub async fn a_redrive_beside_the_pruner_is_not_lost<H: Harness>(h: H) {
     let claimed = claim(&h, 500).await;
     redriven.reverse();
     assert_eq!(ids(&claimed).len(), redriven.len());
-    assert!(
-        redriven.iter().all(|id| ids(&claimed).contains(&id.as_str())),
-        "what was redriven is delivered"
-    );
+    assert!(redriven.iter().all(|id| ids(&claimed).contains(&id.as_str())), "what was redriven is delivered");
     // One that the pruner found locked is left for its next round.
     settle(&h, &claimed).await;
     let rest = prune(&h, Prunable::Events, HOUR, 500).await.iter().sum::<u64>();
@@ -298,10 +216,7 @@ pub async fn pruning_beside_producers_and_claimers_loses_nothing<H: Harness>(h: 
         async move {
             let mut removed = 0;
             while !over.load(Ordering::SeqCst) {
-                removed += prune(&h, Prunable::Events, Duration::ZERO, 50)
-                    .await
-                    .iter()
-                    .sum::<u64>();
+                removed += prune(&h, Prunable::Events, Duration::ZERO, 50).await.iter().sum::<u64>();
                 tokio::task::yield_now().await;
             }
             removed
@@ -323,11 +238,7 @@ pub async fn pruning_beside_producers_and_claimers_loses_nothing<H: Harness>(h: 
             while left.load(Ordering::SeqCst) > 0 {
                 let lease = claim(&h, 50).await;
                 seen.extend(ids(&lease).iter().map(ToString::to_string));
-                let settled = h
-                    .store()
-                    .settle(lease.token, &lease.ids(), History::Keep)
-                    .await
-                    .unwrap();
+                let settled = h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
                 assert_eq!(settled.len(), lease.deliveries.len());
                 left.fetch_sub(settled.len(), Ordering::SeqCst);
                 tokio::task::yield_now().await;
@@ -345,13 +256,6 @@ pub async fn pruning_beside_producers_and_claimers_loses_nothing<H: Harness>(h: 
     assert_eq!(times.len(), PRODUCERS * BATCHES * BATCH, "none is lost");
     assert!(times.values().all(|n| *n == 1), "none came twice");
     age(&h, MINUTE).await;
-    let rest = prune(&h, Prunable::Events, Duration::ZERO, 500)
-        .await
-        .iter()
-        .sum::<u64>();
-    assert_eq!(
-        (removed + rest) as usize,
-        PRODUCERS * BATCHES * BATCH,
-        "and all of it goes in the end"
-    );
+    let rest = prune(&h, Prunable::Events, Duration::ZERO, 500).await.iter().sum::<u64>();
+    assert_eq!((removed + rest) as usize, PRODUCERS * BATCHES * BATCH, "and all of it goes in the end");
 }

@@ -19,20 +19,14 @@ pub async fn a_waiting_delivery_is_due_now<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, HOUR)];
-    h.store()
-        .retry(lease.token, &failure, History::Omit)
-        .await
-        .unwrap();
+    h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
     enqueue_one(&h, draft("delayed").delay(HOUR)).await;
     assert!(claim(&h, 10).await.deliveries.is_empty());
     assert_eq!(redrive(&h, "e").await, Redriven::Due);
     assert_eq!(redrive(&h, "delayed").await, Redriven::Due);
     let lease = claim(&h, 10).await;
     assert_eq!(ids(&lease), ["e", "delayed"]);
-    assert!(
-        lease.deliveries.iter().all(|d| d.attempt == 1),
-        "attempts are counted anew"
-    );
+    assert!(lease.deliveries.iter().all(|d| d.attempt == 1), "attempts are counted anew");
 }
 
 /// D.8: it has all its attempts again.
@@ -48,11 +42,7 @@ pub async fn a_dead_delivery_is_due_now_with_its_attempts_reset<H: Harness>(h: H
     let row = delivery(&h, "e").await;
     assert_eq!((row.status, row.attempts), (DeliveryStatus::New, 0));
     assert_eq!(claim(&h, 1).await.deliveries[0].attempt, 1);
-    assert_eq!(
-        find(&h, "e").await.consumptions.len(),
-        1,
-        "history is never taken back"
-    );
+    assert_eq!(find(&h, "e").await.consumptions.len(), 1, "history is never taken back");
 }
 
 /// D.8: the same event id goes out again.
@@ -71,22 +61,11 @@ pub async fn a_finished_delivery_is_made_anew<H: Harness>(h: H) {
 pub async fn a_consumer_that_came_later_gets_the_event<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(
-        h.store().redrive("e", "newcomer", "").await.unwrap(),
-        Redriven::Made
-    );
-    let newcomer = Claim {
-        lane: "newcomer".into(),
-        ..wanted(10)
-    };
+    assert_eq!(h.store().redrive("e", "newcomer", "").await.unwrap(), Redriven::Made);
+    let newcomer = Claim { lane: "newcomer".into(), ..wanted(10) };
     let lease = h.store().claim(&newcomer).await.unwrap();
     assert_eq!(ids(&lease), ["e"]);
-    let shard = find(&h, "e")
-        .await
-        .deliveries
-        .iter()
-        .map(|d| d.shard)
-        .collect::<Vec<_>>();
+    let shard = find(&h, "e").await.deliveries.iter().map(|d| d.shard).collect::<Vec<_>>();
     assert_eq!(shard, [lease.deliveries[0].envelope.shard(); 2]);
 }
 
@@ -134,28 +113,15 @@ pub async fn a_target_has_a_delivery_of_its_own<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", postrider::Via::RabbitMq).await;
     subscribe(&h, TOPIC, "message", postrider::Via::RabbitMq).await;
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(
-        h.store().redrive("e", "rabbitmq", "member").await.unwrap(),
-        Redriven::Made
-    );
-    let claim = Claim {
-        lane: "rabbitmq".into(),
-        ..wanted(10)
-    };
+    assert_eq!(h.store().redrive("e", "rabbitmq", "member").await.unwrap(), Redriven::Made);
+    let claim = Claim { lane: "rabbitmq".into(), ..wanted(10) };
     let lease = h.store().claim(&claim).await.unwrap();
     let mut targets: Vec<&str> = lease.deliveries.iter().map(|d| d.target.as_str()).collect();
     targets.sort_unstable();
     assert_eq!(targets, ["", "member"]);
     let member = lease.deliveries.iter().find(|d| d.target == "member").unwrap();
     let failure = [failed(member.id, Duration::ZERO)];
-    h.store()
-        .retry(lease.token, &failure, History::Keep)
-        .await
-        .unwrap();
-    let of_member = find(&h, "e")
-        .await
-        .consumptions
-        .into_iter()
-        .filter(|c| c.consumer == "member");
+    h.store().retry(lease.token, &failure, History::Keep).await.unwrap();
+    let of_member = find(&h, "e").await.consumptions.into_iter().filter(|c| c.consumer == "member");
     assert_eq!(of_member.map(|c| c.attempt).collect::<Vec<_>>(), [0, 1]);
 }

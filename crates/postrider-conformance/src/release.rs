@@ -14,16 +14,10 @@ pub async fn gives_the_attempt_back<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue(&h, drafts(2)).await;
     let lease = claim(&h, 2).await;
-    assert_eq!(
-        h.store().release(lease.token, &lease.ids()[..1]).await.unwrap(),
-        lease.ids()[..1]
-    );
+    assert_eq!(h.store().release(lease.token, &lease.ids()[..1]).await.unwrap(), lease.ids()[..1]);
     let row = delivery(&h, "e00000").await;
     assert_eq!((row.status, row.attempts), (DeliveryStatus::New, 0));
-    assert_eq!(
-        (row.lock_owner, row.lock_time, row.lock_until),
-        (None, None, None)
-    );
+    assert_eq!((row.lock_owner, row.lock_time, row.lock_until), (None, None, None));
     let again = claim(&h, 10).await;
     assert_eq!((ids(&again), again.deliveries[0].attempt), (vec!["e00000"], 1));
     nothing_is_written(&h, lease.token, &lease.ids()[..1], "e00000").await;
@@ -35,10 +29,7 @@ pub async fn what_was_tried_before_is_still_failed<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, Duration::ZERO)];
-    h.store()
-        .retry(lease.token, &failure, History::Omit)
-        .await
-        .unwrap();
+    h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
     let lease = claim(&h, 1).await;
     h.store().release(lease.token, &lease.ids()).await.unwrap();
     let row = delivery(&h, "e").await;
@@ -49,13 +40,7 @@ pub async fn what_was_tried_before_is_still_failed<H: Harness>(h: H) {
 /// F01 zombie settles: nor does it give back what another holds.
 pub async fn zombie_releases_nothing<H: Harness>(h: H) {
     let (zombie, heir) = a_zombie_and_its_heir(&h).await;
-    assert!(
-        h.store()
-            .release(zombie.token, &zombie.ids())
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(h.store().release(zombie.token, &zombie.ids()).await.unwrap().is_empty());
     assert_eq!(delivery(&h, "e").await.attempts, 2);
     assert!(claim(&h, 1).await.deliveries.is_empty(), "it is still the heir's");
     settle(&h, &heir).await;

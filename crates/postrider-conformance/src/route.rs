@@ -16,11 +16,7 @@ async fn lanes(h: &impl Harness, event_id: &str) -> Vec<String> {
 /// Consumers expected to report, by attempt 0.
 async fn expected(h: &impl Harness, event_id: &str) -> Vec<String> {
     let consumptions = find(h, event_id).await.consumptions;
-    assert!(
-        consumptions
-            .iter()
-            .all(|c| c.attempt == 0 && c.success.is_none() && !c.will_retry)
-    );
+    assert!(consumptions.iter().all(|c| c.attempt == 0 && c.success.is_none() && !c.will_retry));
     consumptions.into_iter().map(|c| c.consumer).collect()
 }
 
@@ -32,10 +28,7 @@ pub async fn each_enabled_lane_gets_one_delivery<H: Harness>(h: H) {
     subscribe(&h, "order.other", "d", Via::Local).await;
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Accepted(_)));
     assert_eq!(lanes(&h, "e").await, ["a", "b", "c"]);
-    assert!(
-        expected(&h, "e").await.is_empty(),
-        "their deliveries say that they are expected"
-    );
+    assert!(expected(&h, "e").await.is_empty(), "their deliveries say that they are expected");
 }
 
 /// One consumer that hears both gets the event once.
@@ -62,17 +55,11 @@ pub async fn topics_are_compared_byte_for_byte<H: Harness>(h: H) {
 
 /// D.2: what an operator disabled or removed gets nothing; where nobody else hears it, the event is unheard.
 pub async fn disabled_and_removed_subscriptions_get_nothing<H: Harness>(h: H) {
-    let disabled = Subscription {
-        enabled: false,
-        ..Subscription::new(TOPIC, "disabled", Via::Local)
-    };
+    let disabled = Subscription { enabled: false, ..Subscription::new(TOPIC, "disabled", Via::Local) };
     h.store().set_subscription(&disabled).await.unwrap();
     subscribe(&h, TOPIC, "removed", Via::Local).await;
     assert!(h.store().remove_subscription(TOPIC, "removed").await.unwrap());
-    assert!(matches!(
-        enqueue_one(&h, draft("unheard")).await,
-        Enqueued::Unheard(_)
-    ));
+    assert!(matches!(enqueue_one(&h, draft("unheard")).await, Enqueued::Unheard(_)));
     subscribe(&h, TOPIC, "there", Via::Local).await;
     enqueue_one(&h, draft("heard")).await;
     assert_eq!(lanes(&h, "heard").await, ["there"]);
@@ -103,11 +90,7 @@ pub async fn a_subscription_counts_for_events_written_after_it<H: Harness>(h: H)
     enqueue_one(&h, draft("before")).await;
     subscribe(&h, TOPIC, "second", Via::Local).await;
     enqueue_one(&h, draft("after")).await;
-    assert_eq!(
-        h.store().route(100).await.unwrap(),
-        Routed::default(),
-        "nothing is left to route"
-    );
+    assert_eq!(h.store().route(100).await.unwrap(), Routed::default(), "nothing is left to route");
     assert_eq!(lanes(&h, "before").await, ["first"]);
     assert_eq!(lanes(&h, "after").await, ["first", "second"]);
 }
@@ -120,13 +103,7 @@ pub async fn a_plain_insert_is_routed_and_delivered<H: Harness>(h: H) {
     assert_eq!(find(&h, "by-hand").await.routing, Routing::New);
     assert!(claim(&h, 10).await.deliveries.is_empty());
 
-    assert_eq!(
-        h.store().route(100).await.unwrap(),
-        Routed {
-            routed: 1,
-            unheard: 0
-        }
-    );
+    assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 1, unheard: 0 });
     assert_eq!(h.store().route(100).await.unwrap(), Routed::default());
     assert_eq!(find(&h, "by-hand").await.routing, Routing::Routed);
     assert_eq!(expected(&h, "by-hand").await, ["remote"]);
@@ -138,13 +115,7 @@ pub async fn a_plain_insert_is_routed_and_delivered<H: Harness>(h: H) {
 /// The router writes down that nobody hears it, and looks again only when somebody does.
 pub async fn a_plain_insert_that_nobody_hears_is_unheard<H: Harness>(h: H) {
     insert_plainly(&h, "by-hand").await;
-    assert_eq!(
-        h.store().route(100).await.unwrap(),
-        Routed {
-            routed: 0,
-            unheard: 1
-        }
-    );
+    assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 0, unheard: 1 });
     assert_eq!(h.store().route(100).await.unwrap(), Routed::default());
     assert_eq!(find(&h, "by-hand").await.routing, Routing::Unheard);
 }
@@ -158,11 +129,8 @@ pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: 
     if h.shell_insert(&smallest).await.is_none() {
         return skipped("this store has no shell");
     }
-    let (occurred, deliver, expire) = (
-        datetime!(2024-02-29 23:30:00 UTC),
-        datetime!(2024-03-01 00:00:00 UTC),
-        datetime!(2100-01-01 00:00:00 UTC),
-    );
+    let (occurred, deliver, expire) =
+        (datetime!(2024-02-29 23:30:00 UTC), datetime!(2024-03-01 00:00:00 UTC), datetime!(2100-01-01 00:00:00 UTC));
     let full = format!(
         "INSERT INTO postrider_event (event_id, topic, payload, payload_type, payload_encoding, event_key, trace_id, span_id, \
          parent_event_id, aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata, occurred_at, \
@@ -178,15 +146,8 @@ pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: 
 
     let now = h.store().now().await.unwrap();
     let small = find(&h, "small").await;
-    assert!(
-        is_about((now - small.created_at).unsigned_abs(), std::time::Duration::ZERO),
-        "{}",
-        small.created_at
-    );
-    assert!(is_about(
-        (now - small.envelope.occurred_at).unsigned_abs(),
-        std::time::Duration::ZERO
-    ));
+    assert!(is_about((now - small.created_at).unsigned_abs(), std::time::Duration::ZERO), "{}", small.created_at);
+    assert!(is_about((now - small.envelope.occurred_at).unsigned_abs(), std::time::Duration::ZERO));
     assert_eq!(small.envelope.initiator.service.as_deref(), Some("sql"));
     assert_eq!(small.envelope.payload_type, "application/json");
     assert_eq!(ids(&claim(&h, 10).await), ["small"]);
@@ -195,42 +156,20 @@ pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: 
     let claimed = &lease.deliveries[0];
     let event = &claimed.envelope;
     assert!(!claimed.expired);
-    assert_eq!(
-        (event.occurred_at, event.deliver_at, event.expire_at),
-        (occurred, Some(deliver), Some(expire))
-    );
-    assert_eq!(
-        (event.payload.as_str(), event.payload_type.as_str()),
-        ("AP+A", "image/png")
-    );
+    assert_eq!((event.occurred_at, event.deliver_at, event.expire_at), (occurred, Some(deliver), Some(expire)));
+    assert_eq!((event.payload.as_str(), event.payload_type.as_str()), ("AP+A", "image/png"));
     assert_eq!(event.payload_encoding, postrider::envelope::Encoding::Base64);
     assert_eq!((event.key.as_deref(), event.max_attempts), (Some("钥"), Some(3)));
-    assert_eq!(
-        (event.trace_id.as_deref(), event.span_id.as_deref()),
-        (Some("trace"), Some("span"))
-    );
-    assert_eq!(
-        event.parent_event_id.as_ref().map(|id| id.as_str()),
-        Some("parent")
-    );
+    assert_eq!((event.trace_id.as_deref(), event.span_id.as_deref()), (Some("trace"), Some("span")));
+    assert_eq!(event.parent_event_id.as_ref().map(|id| id.as_str()), Some("parent"));
     assert_eq!(event.aggregate, Some(postrider::Aggregate::new("ORDER", 7)));
-    assert_eq!(
-        (event.tenant_id.as_deref(), event.store_id.as_deref()),
-        (Some("tenant"), Some("shop"))
-    );
+    assert_eq!((event.tenant_id.as_deref(), event.store_id.as_deref()), (Some("tenant"), Some("shop")));
     assert_eq!(event.initiator.user_id.as_deref(), Some("u"));
     assert_eq!(event.metadata.as_deref(), Some(r#"{"a":1}"#));
-    assert_eq!(
-        (event.exchange.as_deref(), event.routing_key.as_deref()),
-        (Some("orders"), Some("order.paid.eu"))
-    );
+    assert_eq!((event.exchange.as_deref(), event.routing_key.as_deref()), (Some("orders"), Some("order.paid.eu")));
     let delivery = delivery(&h, "full").await;
     assert_eq!(delivery.due_at, deliver, "it was due when it said");
-    assert_eq!(
-        delivery.shard,
-        postrider::shard::shard_of(Some("钥"), "full"),
-        "the shard is the one Rust computes"
-    );
+    assert_eq!(delivery.shard, postrider::shard::shard_of(Some("钥"), "full"), "the shard is the one Rust computes");
     settle(&h, &lease).await;
 }
 
@@ -241,13 +180,7 @@ pub async fn an_unheard_event_is_routed_once_somebody_subscribes<H: Harness>(h: 
     enqueue_one(&h, other).await;
     assert_eq!(h.store().route(100).await.unwrap(), Routed::default());
     somebody_listens(&h).await;
-    assert_eq!(
-        h.store().route(100).await.unwrap(),
-        Routed {
-            routed: 2,
-            unheard: 0
-        }
-    );
+    assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 2, unheard: 0 });
     assert_eq!(ids(&claim(&h, 10).await), ["e", "f"]);
     assert_eq!(find(&h, "other").await.routing, Routing::Unheard);
 }
@@ -258,13 +191,7 @@ pub async fn an_unheard_event_is_routed_once_somebody_hears_everything<H: Harnes
     let other = Draft::json("order.other", &json!({})).unwrap().event_id("other");
     enqueue_one(&h, other).await;
     subscribe(&h, "*", LANE, Via::Local).await;
-    assert_eq!(
-        h.store().route(100).await.unwrap(),
-        Routed {
-            routed: 2,
-            unheard: 0
-        }
-    );
+    assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 2, unheard: 0 });
     assert_eq!(ids(&claim(&h, 10).await), ["e", "other"]);
 }
 
@@ -274,20 +201,8 @@ pub async fn a_pass_takes_no_more_than_its_limit<H: Harness>(h: H) {
     for n in 0..7 {
         insert_plainly(&h, &format!("e{n}")).await;
     }
-    assert_eq!(
-        h.store().route(5).await.unwrap(),
-        Routed {
-            routed: 5,
-            unheard: 0
-        }
-    );
-    assert_eq!(
-        h.store().route(5).await.unwrap(),
-        Routed {
-            routed: 2,
-            unheard: 0
-        }
-    );
+    assert_eq!(h.store().route(5).await.unwrap(), Routed { routed: 5, unheard: 0 });
+    assert_eq!(h.store().route(5).await.unwrap(), Routed { routed: 2, unheard: 0 });
     assert_eq!(claim(&h, 10).await.deliveries.len(), 7);
 }
 
@@ -305,14 +220,7 @@ pub async fn concurrent_routers_share_the_work<H: Harness>(h: H) {
         async move {
             let mut routed = 0;
             // Another router may hold what is left: an empty pass is no proof that nothing waits.
-            while h
-                .store()
-                .counts()
-                .await
-                .unwrap()
-                .get(LANE)
-                .is_none_or(|lane| lane.new < 400)
-            {
+            while h.store().counts().await.unwrap().get(LANE).is_none_or(|lane| lane.new < 400) {
                 routed += h.store().route(25).await.unwrap().routed;
             }
             routed
@@ -330,13 +238,7 @@ pub async fn a_redriven_unheard_event_is_not_delivered_twice<H: Harness>(h: H) {
     assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::Made);
     somebody_listens(&h).await;
     subscribe(&h, TOPIC, "second", Via::Local).await;
-    assert_eq!(
-        h.store().route(100).await.unwrap(),
-        Routed {
-            routed: 1,
-            unheard: 0
-        }
-    );
+    assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 1, unheard: 0 });
     assert_eq!(lanes(&h, "e").await, [LANE, "second"]);
     assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
 }

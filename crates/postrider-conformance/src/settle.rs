@@ -12,11 +12,7 @@ pub async fn what_is_done_is_gone<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue(&h, drafts(500)).await;
     let lease = claim(&h, 500).await;
-    let mut settled = h
-        .store()
-        .settle(lease.token, &lease.ids(), History::Omit)
-        .await
-        .unwrap();
+    let mut settled = h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
     settled.sort();
     let mut ids = lease.ids();
     ids.sort();
@@ -25,11 +21,7 @@ pub async fn what_is_done_is_gone<H: Harness>(h: H) {
     assert!(h.store().counts().await.unwrap().is_empty());
     age(&h, HOUR).await;
     assert!(claim(&h, 1).await.deliveries.is_empty());
-    let again = h
-        .store()
-        .settle(lease.token, &lease.ids(), History::Omit)
-        .await
-        .unwrap();
+    let again = h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
     assert!(again.is_empty(), "once");
 }
 
@@ -47,21 +39,12 @@ pub async fn with_history_appends_the_success<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     for attempt in 1..=2 {
         let lease = claim(&h, 1).await;
-        h.store()
-            .settle(lease.token, &lease.ids(), History::Keep)
-            .await
-            .unwrap();
+        h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
         let last = find(&h, "e").await.consumptions.pop().unwrap();
-        assert_eq!(
-            (last.consumer.as_str(), last.attempt, last.success),
-            (LANE, attempt, Some(true))
-        );
+        assert_eq!((last.consumer.as_str(), last.attempt, last.success), (LANE, attempt, Some(true)));
         assert_eq!((last.will_retry, last.error, last.code), (false, None, None));
         let now = h.store().now().await.unwrap();
-        assert!(is_about(
-            (now - last.consumed_at.unwrap()).unsigned_abs(),
-            std::time::Duration::ZERO
-        ));
+        assert!(is_about((now - last.consumed_at.unwrap()).unsigned_abs(), std::time::Duration::ZERO));
         h.store().redrive("e", LANE, "").await.unwrap();
     }
     assert_eq!(find(&h, "e").await.consumptions.len(), 2);
@@ -91,15 +74,9 @@ pub async fn zombie_settles_nothing<H: Harness>(h: H) {
 pub async fn zombie_with_the_same_owner_name_settles_nothing<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_one(&h, draft("e")).await;
-    let claim = Claim {
-        owner: "host-1".into(),
-        ..wanted(1)
-    };
+    let claim = Claim { owner: "host-1".into(), ..wanted(1) };
     let former = h.store().claim(&claim).await.unwrap();
-    assert!(
-        h.store().claim(&claim).await.unwrap().deliveries.is_empty(),
-        "the former incarnation's lease still runs"
-    );
+    assert!(h.store().claim(&claim).await.unwrap().deliveries.is_empty(), "the former incarnation's lease still runs");
     age(&h, HOUR).await;
     let latter = h.store().claim(&claim).await.unwrap();
     assert_eq!(delivery(&h, "e").await.lock_owner.as_deref(), Some("host-1"));
@@ -140,13 +117,7 @@ pub async fn a_foreign_delivery_in_the_call_is_left_alone<H: Harness>(h: H) {
     assert_eq!(settled, mine.ids());
     assert_eq!(status(&h, "e00001").await, DeliveryStatus::Processing);
     assert!(find(&h, "e00001").await.consumptions.is_empty());
-    assert!(
-        h.store()
-            .settle(mine.token, &[], History::Omit)
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(h.store().settle(mine.token, &[], History::Omit).await.unwrap().is_empty());
 }
 
 /// F17: a later delivery of a key is not done while an earlier one is not.
@@ -160,32 +131,16 @@ pub async fn out_of_order_is_refused<H: Harness>(h: H) {
     };
     for history in [History::Omit, History::Keep] {
         for early in [vec![a2], vec![a2, a3, a4], vec![a4]] {
-            assert!(
-                h.store()
-                    .settle(lease.token, &early, history)
-                    .await
-                    .unwrap()
-                    .is_empty()
-            );
+            assert!(h.store().settle(lease.token, &early, history).await.unwrap().is_empty());
         }
     }
     assert!(find(&h, "a2").await.consumptions.is_empty());
     // With a gap: the stretch before it is settled.
-    let mut settled = h
-        .store()
-        .settle(lease.token, &[a4, a2, a1], History::Omit)
-        .await
-        .unwrap();
+    let mut settled = h.store().settle(lease.token, &[a4, a2, a1], History::Omit).await.unwrap();
     settled.sort();
     assert_eq!(settled, [a1, a2]);
-    assert_eq!(
-        h.store().settle(lease.token, &[a3], History::Omit).await.unwrap(),
-        [a3]
-    );
-    assert_eq!(
-        h.store().settle(lease.token, &[a4], History::Omit).await.unwrap(),
-        [a4]
-    );
+    assert_eq!(h.store().settle(lease.token, &[a3], History::Omit).await.unwrap(), [a3]);
+    assert_eq!(h.store().settle(lease.token, &[a4], History::Omit).await.unwrap(), [a4]);
 }
 
 /// A whole run in one call, in whatever order its ids are given.
@@ -194,11 +149,7 @@ pub async fn a_run_is_settled_together<H: Harness>(h: H) {
     enqueue(&h, keyed("a", 50)).await;
     let lease = claim_keyed(&h, 50).await;
     let backwards: Vec<_> = lease.ids().into_iter().rev().collect();
-    let settled = h
-        .store()
-        .settle(lease.token, &backwards, History::Keep)
-        .await
-        .unwrap();
+    let settled = h.store().settle(lease.token, &backwards, History::Keep).await.unwrap();
     assert_eq!(settled.len(), 50);
     assert_eq!(find(&h, "a50").await.consumptions.len(), 1);
 }

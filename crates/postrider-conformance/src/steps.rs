@@ -33,9 +33,7 @@ pub(crate) async fn somebody_listens(h: &impl Harness) {
 
 pub(crate) fn draft(event_id: impl Into<String>) -> Draft {
     let event_id = event_id.into();
-    Draft::json(TOPIC, &serde_json::json!({ "n": event_id }))
-        .unwrap()
-        .event_id(event_id)
+    Draft::json(TOPIC, &serde_json::json!({ "n": event_id })).unwrap().event_id(event_id)
 }
 
 /// `n` drafts without a key.
@@ -69,16 +67,12 @@ pub(crate) async fn enqueue_one<H: Harness>(h: &H, draft: Draft) -> Enqueued {
 /// Writes an event by plain `INSERT`, committed.
 pub(crate) async fn insert_plainly<H: Harness>(h: &H, event_id: &str) {
     let mut tx = h.store().begin().await.unwrap();
-    h.insert_plainly(&mut *tx, event_id, TOPIC, r#"{"by":"hand"}"#)
-        .await;
+    h.insert_plainly(&mut *tx, event_id, TOPIC, r#"{"by":"hand"}"#).await;
     h.store().commit(tx).await.unwrap();
 }
 
 pub(crate) fn wanted(limit: u32) -> Claim {
-    Claim {
-        lease: LEASE,
-        ..Claim::new(LANE, limit)
-    }
+    Claim { lease: LEASE, ..Claim::new(LANE, limit) }
 }
 
 pub(crate) async fn claim(h: &impl Harness, limit: u32) -> Lease {
@@ -113,30 +107,16 @@ pub(crate) fn ids(lease: &Lease) -> Vec<&str> {
 }
 
 pub(crate) fn failed(id: DeliveryId, after: Duration) -> Failed {
-    Failed {
-        id,
-        after,
-        error: "boom".into(),
-        code: Some("E1".into()),
-    }
+    Failed { id, after, error: "boom".into(), code: Some("E1".into()) }
 }
 
 pub(crate) fn buried(id: DeliveryId) -> Buried {
-    Buried {
-        id,
-        tried: true,
-        error: "boom".into(),
-        code: Some("E1".into()),
-    }
+    Buried { id, tried: true, error: "boom".into(), code: Some("E1".into()) }
 }
 
 pub(crate) async fn settle(h: &impl Harness, lease: &Lease) {
     let settled = h.store().settle(lease.token, &lease.ids(), History::Omit).await;
-    assert_eq!(
-        settled.unwrap().len(),
-        lease.deliveries.len(),
-        "all of it is settled"
-    );
+    assert_eq!(settled.unwrap().len(), lease.deliveries.len(), "all of it is settled");
 }
 
 pub(crate) async fn find(h: &impl Harness, event_id: &str) -> Found {
@@ -163,10 +143,7 @@ pub(crate) async fn status(h: &impl Harness, event_id: &str) -> DeliveryStatus {
 /// Buries the first delivery of a key, which must be claimable.
 pub(crate) async fn bury_head(h: &impl Harness, event_id: &str) {
     let lease = claim_keyed(h, 500).await;
-    let head = lease
-        .deliveries
-        .iter()
-        .find(|d| d.envelope.event_id.as_str() == event_id);
+    let head = lease.deliveries.iter().find(|d| d.envelope.event_id.as_str() == event_id);
     let burial = [buried(head.expect("the head is claimed").id)];
     let gone = h.store().bury(lease.token, &burial, History::Omit).await.unwrap();
     assert_eq!(gone.len(), 1);
@@ -182,27 +159,11 @@ pub(crate) async fn nothing_is_written(h: &impl Harness, old: Token, ids: &[Deli
     let burials = ids.iter().map(|id| buried(*id)).collect::<Vec<_>>();
     let nothing = Vec::<DeliveryId>::new();
     assert_eq!(store.extend(old, ids, HOUR * 9).await.unwrap(), nothing, "extend");
-    assert_eq!(
-        store.retry(old, &failures, History::Keep).await.unwrap(),
-        nothing,
-        "retry"
-    );
-    assert_eq!(
-        store.bury(old, &burials, History::Keep).await.unwrap(),
-        nothing,
-        "bury"
-    );
+    assert_eq!(store.retry(old, &failures, History::Keep).await.unwrap(), nothing, "retry");
+    assert_eq!(store.bury(old, &burials, History::Keep).await.unwrap(), nothing, "bury");
     assert_eq!(store.release(old, ids).await.unwrap(), nothing, "release");
-    assert_eq!(
-        store.settle(old, ids, History::Keep).await.unwrap(),
-        nothing,
-        "settle"
-    );
-    assert_eq!(
-        format!("{:?}", find(h, event_id).await),
-        before,
-        "the row is unchanged"
-    );
+    assert_eq!(store.settle(old, ids, History::Keep).await.unwrap(), nothing, "settle");
+    assert_eq!(format!("{:?}", find(h, event_id).await), before, "the row is unchanged");
 }
 
 /// A delivery whose lease ran out and that somebody else has claimed since.
@@ -249,9 +210,7 @@ pub(crate) fn terrible_text() -> String {
 
 /// What is kept of it: 1,000 characters, and no NUL.
 pub(crate) fn is_what_is_kept(text: Option<&str>) -> bool {
-    text.is_some_and(|text| {
-        text.chars().count() == 1_000 && text.starts_with("a\u{fffd}b错") && !text.contains('\0')
-    })
+    text.is_some_and(|text| text.chars().count() == 1_000 && text.starts_with("a\u{fffd}b错") && !text.contains('\0'))
 }
 
 /// A small generator of numbers that look random and are the same in every run.
@@ -260,10 +219,7 @@ pub(crate) struct Dice(pub(crate) u64);
 impl Dice {
     /// True once in `n` throws, about.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33).is_multiple_of(n)
     }
 }

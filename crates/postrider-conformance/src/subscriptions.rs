@@ -13,15 +13,9 @@ async fn listed(h: &impl Harness, topic: Option<&str>) -> Vec<Subscription> {
 
 /// D.2: code says it once; whatever is there stays.
 pub async fn registering_never_overwrites<H: Harness>(h: H) {
-    let first = Subscription {
-        description: Some("first".into()),
-        ..Subscription::new(TOPIC, LANE, Via::Local)
-    };
+    let first = Subscription { description: Some("first".into()), ..Subscription::new(TOPIC, LANE, Via::Local) };
     h.store().register(&first).await.unwrap();
-    let second = Subscription {
-        sort_order: 9,
-        ..Subscription::new(TOPIC, LANE, Via::Pull)
-    };
+    let second = Subscription { sort_order: 9, ..Subscription::new(TOPIC, LANE, Via::Pull) };
     h.store().register(&second).await.unwrap();
     assert_eq!(listed(&h, None).await, [first]);
 }
@@ -30,10 +24,7 @@ pub async fn registering_never_overwrites<H: Harness>(h: H) {
 pub async fn what_was_disabled_stays_disabled<H: Harness>(h: H) {
     let in_code = Subscription::new(TOPIC, LANE, Via::Local);
     h.store().register(&in_code).await.unwrap();
-    let disabled = Subscription {
-        enabled: false,
-        ..in_code.clone()
-    };
+    let disabled = Subscription { enabled: false, ..in_code.clone() };
     h.store().set_subscription(&disabled).await.unwrap();
     h.store().register(&in_code).await.unwrap();
     assert_eq!(listed(&h, Some(TOPIC)).await, [disabled]);
@@ -46,10 +37,7 @@ pub async fn what_was_removed_stays_removed<H: Harness>(h: H) {
     assert!(h.store().remove_subscription(TOPIC, LANE).await.unwrap());
     h.store().register(&in_code).await.unwrap();
     assert!(listed(&h, None).await.is_empty());
-    assert!(matches!(
-        enqueue_one(&h, draft("e")).await,
-        postrider::Enqueued::Unheard(_)
-    ));
+    assert!(matches!(enqueue_one(&h, draft("e")).await, postrider::Enqueued::Unheard(_)));
 }
 
 /// An operator may change their mind.
@@ -59,10 +47,7 @@ pub async fn setting_brings_a_removed_one_back<H: Harness>(h: H) {
     h.store().remove_subscription(TOPIC, LANE).await.unwrap();
     h.store().set_subscription(&subscription).await.unwrap();
     assert_eq!(listed(&h, None).await, [subscription]);
-    assert!(matches!(
-        enqueue_one(&h, draft("e")).await,
-        postrider::Enqueued::Accepted(_)
-    ));
+    assert!(matches!(enqueue_one(&h, draft("e")).await, postrider::Enqueued::Accepted(_)));
 }
 
 /// False: there was none.
@@ -85,27 +70,14 @@ pub async fn are_listed_in_order<H: Harness>(h: H) {
         ("*", "all", 0),
         ("B", "x", 0),
     ] {
-        let subscription = Subscription {
-            sort_order,
-            ..Subscription::new(topic, consumer, Via::Local)
-        };
+        let subscription = Subscription { sort_order, ..Subscription::new(topic, consumer, Via::Local) };
         h.store().set_subscription(&subscription).await.unwrap();
     }
     let names = |subscriptions: Vec<Subscription>| {
-        subscriptions
-            .into_iter()
-            .map(|s| format!("{} {}", s.topic, s.consumer))
-            .collect::<Vec<_>>()
+        subscriptions.into_iter().map(|s| format!("{} {}", s.topic, s.consumer)).collect::<Vec<_>>()
     };
-    assert_eq!(
-        names(listed(&h, None).await),
-        ["* all", "B x", "a early", "a B", "a b", "a late", "b x"]
-    );
-    assert_eq!(
-        names(listed(&h, Some("b")).await),
-        ["b x"],
-        "a topic's own, without those to everything"
-    );
+    assert_eq!(names(listed(&h, None).await), ["* all", "B x", "a early", "a B", "a b", "a late", "b x"]);
+    assert_eq!(names(listed(&h, Some("b")).await), ["b x"], "a topic's own, without those to everything");
 }
 
 /// As written, with the database's times.
@@ -125,20 +97,11 @@ pub async fn every_field_comes_back<H: Harness>(h: H) {
     let stored = h.store().subscriptions(None).await.unwrap().remove(0);
     assert_eq!(stored.subscription, full);
     let now = h.store().now().await.unwrap();
-    assert!(is_about(
-        (now - stored.created_at).unsigned_abs(),
-        std::time::Duration::ZERO
-    ));
-    let changed = Subscription {
-        enabled: true,
-        ..full
-    };
+    assert!(is_about((now - stored.created_at).unsigned_abs(), std::time::Duration::ZERO));
+    let changed = Subscription { enabled: true, ..full };
     h.store().set_subscription(&changed).await.unwrap();
     let again = h.store().subscriptions(None).await.unwrap().remove(0);
-    assert_eq!(
-        (again.subscription, again.created_at),
-        (changed, stored.created_at)
-    );
+    assert_eq!((again.subscription, again.created_at), (changed, stored.created_at));
     assert!(again.updated_at >= stored.updated_at);
 }
 
@@ -146,11 +109,7 @@ pub async fn every_field_comes_back<H: Harness>(h: H) {
 pub async fn concurrent_registrations_make_one<H: Harness>(h: H) {
     let instances = (0..8).map(|_| {
         let h = h.clone();
-        async move {
-            h.store()
-                .register(&Subscription::new(TOPIC, LANE, Via::Local))
-                .await
-        }
+        async move { h.store().register(&Subscription::new(TOPIC, LANE, Via::Local)).await }
     });
     assert!(together(instances).await.iter().all(Result::is_ok));
     assert_eq!(listed(&h, None).await.len(), 1);
@@ -170,10 +129,7 @@ pub async fn bad_ones_are_refused_by_name<H: Harness>(h: H) {
         let set = h.store().set_subscription(&subscription).await.unwrap_err();
         let registered = h.store().register(&subscription).await.unwrap_err();
         for refused in [set, registered] {
-            assert!(
-                matches!(&refused, Error::Invalid { field, .. } if *field == name),
-                "{refused:?}"
-            );
+            assert!(matches!(&refused, Error::Invalid { field, .. } if *field == name), "{refused:?}");
         }
     }
     assert!(listed(&h, None).await.is_empty());

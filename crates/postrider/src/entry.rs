@@ -29,6 +29,16 @@ pub enum DeliveryStatus {
 }
 
 impl DeliveryStatus {
+    /// Reads it off a row.
+    pub fn of(dead: bool, leased: bool, attempts: u32) -> Self {
+        match () {
+            () if dead => Self::Dead,
+            () if leased => Self::Processing,
+            () if attempts > 0 => Self::Failed,
+            () => Self::New,
+        }
+    }
+
     /// The word for it everywhere: SQL views, API, console.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -135,13 +145,7 @@ pub fn before(attempt: u32, max_attempts: u32, expired: bool) -> Verdict {
 }
 
 /// Decides after the try. `chance` is a uniform number in [0, 1) for the jitter.
-pub fn after(
-    outcome: &Outcome,
-    attempt: u32,
-    max_attempts: u32,
-    policy: &RetryPolicy,
-    chance: f64,
-) -> Decision {
+pub fn after(outcome: &Outcome, attempt: u32, max_attempts: u32, policy: &RetryPolicy, chance: f64) -> Decision {
     match outcome {
         Outcome::Succeeded => Decision::Settle,
         Outcome::NotTried => Decision::Release,
@@ -220,21 +224,12 @@ mod tests {
 
     #[test]
     fn the_last_failure_buries_and_a_rejection_does_at_once() {
-        let policy = RetryPolicy {
-            jitter: 0.0,
-            ..RetryPolicy::default()
-        };
+        let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
         let after = |outcome, attempt| after(&outcome, attempt, 10, &policy, 0.5);
-        assert_eq!(
-            after(Outcome::Failed, 9),
-            Decision::Retry(Duration::from_secs(512))
-        );
+        assert_eq!(after(Outcome::Failed, 9), Decision::Retry(Duration::from_secs(512)));
         assert_eq!(after(Outcome::Failed, 10), Decision::Bury);
         assert_eq!(after(Outcome::Rejected, 1), Decision::Bury);
-        assert_eq!(
-            after(Outcome::FailedFor(Duration::from_secs(7)), 1),
-            Decision::Retry(Duration::from_secs(7))
-        );
+        assert_eq!(after(Outcome::FailedFor(Duration::from_secs(7)), 1), Decision::Retry(Duration::from_secs(7)));
         assert_eq!(after(Outcome::NotTried, 10), Decision::Release);
     }
 

@@ -136,11 +136,8 @@ impl Envelope {
             limits::json_depth("payload", &self.payload)?;
         }
         limits::text("payloadType", &self.payload_type, limits::LABEL_CHARS)?;
-        let label = |field, value: &Option<String>, max| {
-            value
-                .as_ref()
-                .map_or(Ok(()), |text| limits::text(field, text, max))
-        };
+        let label =
+            |field, value: &Option<String>, max| value.as_ref().map_or(Ok(()), |text| limits::text(field, text, max));
         label("key", &self.key, limits::KEY_CHARS)?;
         label("traceId", &self.trace_id, limits::LABEL_CHARS)?;
         label("spanId", &self.span_id, limits::LABEL_CHARS)?;
@@ -163,10 +160,9 @@ impl Envelope {
                 .map_err(|_| Error::invalid("metadata", "must be a JSON object".into()))?;
         }
         match self.max_attempts {
-            Some(n) if n == 0 || n > limits::MAX_ATTEMPTS_CEILING => Err(Error::invalid(
-                "maxAttempts",
-                format!("must be 1 to {}, is {n}", limits::MAX_ATTEMPTS_CEILING),
-            )),
+            Some(n) if n == 0 || n > limits::MAX_ATTEMPTS_CEILING => {
+                Err(Error::invalid("maxAttempts", format!("must be 1 to {}, is {n}", limits::MAX_ATTEMPTS_CEILING)))
+            }
             _ => Ok(()),
         }
     }
@@ -187,14 +183,7 @@ impl Envelope {
     pub fn same_content(&self, other: &Self) -> bool {
         fn content(e: &Envelope) -> impl PartialEq + '_ {
             (
-                (
-                    &e.topic,
-                    &e.key,
-                    &e.payload,
-                    &e.payload_type,
-                    e.payload_encoding,
-                    &e.aggregate,
-                ),
+                (&e.topic, &e.key, &e.payload, &e.payload_type, e.payload_encoding, &e.aggregate),
                 (&e.tenant_id, &e.store_id, &e.exchange, &e.routing_key),
             )
         }
@@ -237,17 +226,9 @@ struct Wire {
     initiator: Initiator,
     #[serde(with = "time::serde::rfc3339")]
     occurred_at: OffsetDateTime,
-    #[serde(
-        default,
-        with = "time::serde::rfc3339::option",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     expire_at: Option<OffsetDateTime>,
-    #[serde(
-        default,
-        with = "time::serde::rfc3339::option",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
     deliver_at: Option<OffsetDateTime>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
@@ -277,10 +258,7 @@ impl Serialize for Envelope {
             event_id: self.event_id.to_string(),
             topic: self.topic.clone(),
             // A payload that calls itself JSON but is not (plain SQL is not checked) travels as a string.
-            payload: match self
-                .is_json()
-                .then(|| RawValue::from_string(self.payload.clone()))
-            {
+            payload: match self.is_json().then(|| RawValue::from_string(self.payload.clone())) {
                 Some(Ok(json)) => json,
                 _ => raw(serde_json::to_string(&self.payload).map_err(S::Error::custom)?)?,
             },
@@ -316,9 +294,7 @@ impl<'de> Deserialize<'de> for Envelope {
             None => Encoding::Plain,
             Some("base64") => Encoding::Base64,
             Some(other) => {
-                return Err(D::Error::custom(format!(
-                    "payloadEncoding must be \"base64\" or absent, not {other:?}"
-                )));
+                return Err(D::Error::custom(format!("payloadEncoding must be \"base64\" or absent, not {other:?}")));
             }
         };
         let mut envelope = Self {
@@ -330,11 +306,7 @@ impl<'de> Deserialize<'de> for Envelope {
             payload_encoding,
             trace_id: wire.trace_id,
             span_id: wire.span_id,
-            parent_event_id: wire
-                .parent_event_id
-                .map(EventId::new)
-                .transpose()
-                .map_err(D::Error::custom)?,
+            parent_event_id: wire.parent_event_id.map(EventId::new).transpose().map_err(D::Error::custom)?,
             aggregate: match (wire.aggregate_type, wire.aggregate_id) {
                 (None, None) => None,
                 (Some(kind), Some(id)) => Some(Aggregate { kind, id }),

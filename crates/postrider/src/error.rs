@@ -34,9 +34,7 @@ pub enum Error {
         event_id: String,
     },
     /// The outbox was told to refuse events that nobody listens to.
-    #[error(
-        "no enabled consumer subscribes to topic {topic}: register one, or let the outbox keep unheard events"
-    )]
+    #[error("no enabled consumer subscribes to topic {topic}: register one, or let the outbox keep unheard events")]
     Unheard {
         /// The topic.
         topic: String,

@@ -56,10 +56,7 @@ pub struct Aggregate {
 impl Aggregate {
     /// `Aggregate::new("ORDER", 7)`
     pub fn new(kind: impl Into<String>, id: impl fmt::Display) -> Self {
-        Self {
-            kind: kind.into(),
-            id: id.to_string(),
-        }
+        Self { kind: kind.into(), id: id.to_string() }
     }
 }
 
@@ -100,10 +97,7 @@ mod tests {
     fn an_event_id_stops_at_64_characters() {
         assert!(EventId::new("号".repeat(64)).is_ok());
         let refused = EventId::new("a".repeat(65)).expect_err("too long");
-        assert_eq!(
-            refused.to_string(),
-            "eventId must have 1 to 64 characters, has 65"
-        );
+        assert_eq!(refused.to_string(), "eventId must have 1 to 64 characters, has 65");
         assert!(EventId::new("").is_err());
         assert!(EventId::new("a\0b").is_err());
     }

@@ -40,20 +40,11 @@ pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {
     if value.is_empty() || value.len() > NAME_CHARS {
         return Err(Error::invalid(
             field,
-            format!(
-                "must have 1 to {NAME_CHARS} characters, has {}",
-                value.chars().count()
-            ),
+            format!("must have 1 to {NAME_CHARS} characters, has {}", value.chars().count()),
         ));
     }
-    match value
-        .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
-    {
-        Some(c) => Err(Error::invalid(
-            field,
-            format!("may hold A-Z a-z 0-9 . _ - only, not {c:?}"),
-        )),
+    match value.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
+        Some(c) => Err(Error::invalid(field, format!("may hold A-Z a-z 0-9 . _ - only, not {c:?}"))),
         None => Ok(()),
     }
 }
@@ -62,10 +53,7 @@ pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {
 pub(crate) fn consumer(value: &str) -> Result<()> {
     name("consumer", value)?;
     if value.starts_with("postrider") {
-        return Err(Error::invalid(
-            "consumer",
-            "names that start with `postrider` are reserved".into(),
-        ));
+        return Err(Error::invalid("consumer", "names that start with `postrider` are reserved".into()));
     }
     Ok(())
 }
@@ -75,16 +63,10 @@ pub(crate) fn consumer(value: &str) -> Result<()> {
 pub(crate) fn text(field: &'static str, value: &str, max: usize) -> Result<()> {
     let chars = value.chars().count();
     if chars == 0 || chars > max {
-        return Err(Error::invalid(
-            field,
-            format!("must have 1 to {max} characters, has {chars}"),
-        ));
+        return Err(Error::invalid(field, format!("must have 1 to {max} characters, has {chars}")));
     }
     match value.chars().find(|c| c.is_control()) {
-        Some(c) => Err(Error::invalid(
-            field,
-            format!("may not hold the control character {c:?}"),
-        )),
+        Some(c) => Err(Error::invalid(field, format!("may not hold the control character {c:?}"))),
         None => Ok(()),
     }
 }
@@ -92,16 +74,10 @@ pub(crate) fn text(field: &'static str, value: &str, max: usize) -> Result<()> {
 /// Text within `max` bytes and without NUL, which no SQL store keeps intact.
 pub(crate) fn bytes(field: &'static str, value: &str, max: usize) -> Result<()> {
     if value.len() > max {
-        return Err(Error::too_large(
-            field,
-            format!("may have {max} bytes at most, has {}", value.len()),
-        ));
+        return Err(Error::too_large(field, format!("may have {max} bytes at most, has {}", value.len())));
     }
     if value.contains('\0') {
-        return Err(Error::invalid(
-            field,
-            "may not hold a NUL character; send bytes as base64".into(),
-        ));
+        return Err(Error::invalid(field, "may not hold a NUL character; send bytes as base64".into()));
     }
     Ok(())
 }
@@ -117,10 +93,7 @@ pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
             b'{' | b'[' if !in_string => {
                 depth += 1;
                 if depth > JSON_DEPTH {
-                    return Err(Error::invalid(
-                        field,
-                        format!("is nested deeper than {JSON_DEPTH} levels"),
-                    ));
+                    return Err(Error::invalid(field, format!("is nested deeper than {JSON_DEPTH} levels")));
                 }
             }
             b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
@@ -133,10 +106,7 @@ pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
 /// Error text as it is kept: NUL replaced, cut on a character boundary at [`ERROR_CHARS`]. Saving a failure
 /// never fails because of what the failure says.
 pub fn error_text(text: &str) -> String {
-    text.chars()
-        .take(ERROR_CHARS)
-        .map(|c| if c == '\0' { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().take(ERROR_CHARS).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -27,12 +27,7 @@ pub struct Outbox<S> {
 impl<S: Enlist> Outbox<S> {
     /// An outbox that keeps what nobody listens to yet.
     pub fn new(store: S) -> Self {
-        Self {
-            store,
-            service: None,
-            unheard: Unheard::Keep,
-            clock: Arc::new(SystemClock),
-        }
+        Self { store, service: None, unheard: Unheard::Keep, clock: Arc::new(SystemClock) }
     }
 
     /// Names the service that writes: it stands as initiator where an event names none.
@@ -62,9 +57,7 @@ impl<S: Enlist> Outbox<S> {
     /// [`Error::IdConflict`]. After any error the transaction must be rolled back.
     pub async fn enqueue(&self, conn: &mut S::Conn, event: impl IntoDraft) -> Result<Enqueued> {
         let mut enqueued = self.enqueue_many(conn, [event]).await?;
-        enqueued
-            .pop()
-            .ok_or_else(|| Error::Store("the store answered for no event".into()))
+        enqueued.pop().ok_or_else(|| Error::Store("the store answered for no event".into()))
     }
 
     /// Writes many events with one statement, in order: 1,000 at most. One bad event refuses them all.
@@ -73,18 +66,11 @@ impl<S: Enlist> Outbox<S> {
         conn: &mut S::Conn,
         events: impl IntoIterator<Item = D>,
     ) -> Result<Vec<Enqueued>> {
-        let batch = events
-            .into_iter()
-            .map(|event| self.complete(event.into_draft()?))
-            .collect::<Result<Vec<_>>>()?;
+        let batch = events.into_iter().map(|event| self.complete(event.into_draft()?)).collect::<Result<Vec<_>>>()?;
         if batch.len() > limits::BATCH_EVENTS {
             return Err(Error::too_large(
                 "events",
-                format!(
-                    "may be {} at most in one batch, are {}",
-                    limits::BATCH_EVENTS,
-                    batch.len()
-                ),
+                format!("may be {} at most in one batch, are {}", limits::BATCH_EVENTS, batch.len()),
             ));
         }
         if batch.is_empty() {
@@ -115,12 +101,7 @@ impl<S: Enlist> Outbox<S> {
             Some(id) => EventId::new(id)?,
             None => EventId::stored(fresh_event_id(now)),
         };
-        let mut envelope = Envelope::new(
-            event_id,
-            draft.topic,
-            draft.payload,
-            draft.occurred_at.unwrap_or(now),
-        );
+        let mut envelope = Envelope::new(event_id, draft.topic, draft.payload, draft.occurred_at.unwrap_or(now));
         if let Some(payload_type) = draft.payload_type {
             envelope.payload_type = payload_type;
         }
@@ -148,11 +129,7 @@ impl<S: Enlist> Outbox<S> {
         envelope.exchange = draft.exchange;
         envelope.routing_key = draft.routing_key;
         envelope.check()?;
-        Ok(NewEvent {
-            envelope,
-            delay: draft.delay,
-            expire_after: draft.expire_after,
-        })
+        Ok(NewEvent { envelope, delay: draft.delay, expire_after: draft.expire_after })
     }
 }
 
@@ -230,19 +207,11 @@ impl Draft {
     /// A draft of anything that can be written as JSON.
     pub fn json(topic: impl Into<String>, payload: &(impl serde::Serialize + ?Sized)) -> Result<Self> {
         let payload = serde_json::to_string(payload).map_err(Error::Encode)?;
-        Ok(Self {
-            topic: topic.into(),
-            payload,
-            ..Self::default()
-        })
+        Ok(Self { topic: topic.into(), payload, ..Self::default() })
     }
 
     /// A draft of text of some other type than JSON.
-    pub fn text(
-        topic: impl Into<String>,
-        payload_type: impl Into<String>,
-        payload: impl Into<String>,
-    ) -> Self {
+    pub fn text(topic: impl Into<String>, payload_type: impl Into<String>, payload: impl Into<String>) -> Self {
         Self {
             topic: topic.into(),
             payload: payload.into(),
@@ -252,11 +221,7 @@ impl Draft {
     }
 
     /// A draft of bytes; they are stored as base64.
-    pub fn bytes(
-        topic: impl Into<String>,
-        payload_type: impl Into<String>,
-        payload: impl AsRef<[u8]>,
-    ) -> Self {
+    pub fn bytes(topic: impl Into<String>, payload_type: impl Into<String>, payload: impl AsRef<[u8]>) -> Self {
         use base64::prelude::*;
         let mut draft = Self::text(topic, payload_type, BASE64_STANDARD.encode(payload));
         draft.payload_encoding = Encoding::Base64;

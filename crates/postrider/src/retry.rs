@@ -54,15 +54,9 @@ mod tests {
     /// A.5: after failure n the next try comes 2^n seconds later.
     #[test]
     fn waits_double_from_two_seconds() {
-        let policy = RetryPolicy {
-            jitter: 0.0,
-            ..RetryPolicy::default()
-        };
+        let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
         let seconds: Vec<_> = (1..=13).map(|n| policy.delay(n, 0.5).as_secs()).collect();
-        assert_eq!(
-            seconds,
-            [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]
-        );
+        assert_eq!(seconds, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]);
     }
 
     proptest! {

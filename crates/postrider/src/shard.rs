@@ -16,9 +16,7 @@ pub fn shard_of(key: Option<&str>, event_id: &str) -> u8 {
     let hash = key
         .unwrap_or(event_id)
         .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
     // Its low bits alone are weak for short inputs; the fold brings the high ones in.
     ((hash ^ (hash >> 32)) % u64::from(SHARDS)) as u8
 }
@@ -45,12 +43,7 @@ impl Shards {
 impl FromIterator<u8> for Shards {
     /// Shards past the last are left out.
     fn from_iter<I: IntoIterator<Item = u8>>(shards: I) -> Self {
-        Self(
-            shards
-                .into_iter()
-                .filter(|shard| *shard < SHARDS)
-                .fold(0, |set, shard| set | 1 << shard),
-        )
+        Self(shards.into_iter().filter(|shard| *shard < SHARDS).fold(0, |set, shard| set | 1 << shard))
     }
 }
 
@@ -65,22 +58,12 @@ impl FromStr for Shards {
 
     /// `0-3,7`: ranges and single shards.
     fn from_str(text: &str) -> Result<Self> {
-        let bad = || {
-            Error::invalid(
-                "shards",
-                format!("are written like 0-3,7 with numbers below {SHARDS}, not {text:?}"),
-            )
-        };
+        let bad =
+            || Error::invalid("shards", format!("are written like 0-3,7 with numbers below {SHARDS}, not {text:?}"));
         let mut set = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
-            let number = |text: &str| {
-                text.trim()
-                    .parse::<u8>()
-                    .ok()
-                    .filter(|n| *n < SHARDS)
-                    .ok_or_else(bad)
-            };
+            let number = |text: &str| text.trim().parse::<u8>().ok().filter(|n| *n < SHARDS).ok_or_else(bad);
             let (first, last) = (number(first)?, number(last)?);
             if first > last {
                 return Err(bad());
@@ -105,14 +88,7 @@ mod tests {
     #[test]
     fn the_shard_of_a_key_never_changes() {
         assert_eq!(shard_of(Some("order-7"), "a"), shard_of(Some("order-7"), "b"));
-        assert_eq!(
-            [
-                shard_of(None, ""),
-                shard_of(None, "a"),
-                shard_of(Some("订单-7"), "a")
-            ],
-            [14, 14, 57]
-        );
+        assert_eq!([shard_of(None, ""), shard_of(None, "a"), shard_of(Some("订单-7"), "a")], [14, 14, 57]);
     }
 
     #[test]

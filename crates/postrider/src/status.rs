@@ -85,8 +85,7 @@ pub struct Facts {
 /// The status: the first line that fits.
 pub fn status_of(facts: &Facts) -> EventStatus {
     use ConsumerState::{Failed, Ok, Retrying};
-    let all =
-        |state| !facts.consumers.is_empty() && facts.consumers.iter().all(|consumer| *consumer == state);
+    let all = |state| !facts.consumers.is_empty() && facts.consumers.iter().all(|consumer| *consumer == state);
     let any = |state| facts.consumers.contains(&state);
     match () {
         () if all(Ok) => EventStatus::Consumed,
@@ -127,63 +126,22 @@ mod tests {
     #[test]
     fn the_first_line_that_fits() {
         use ConsumerState::{Failed, Ok, Retrying, Waiting};
-        let facts = |consumers: &[ConsumerState]| Facts {
-            consumers: consumers.to_vec(),
-            sent: true,
-            ..Facts::default()
-        };
+        let facts =
+            |consumers: &[ConsumerState]| Facts { consumers: consumers.to_vec(), sent: true, ..Facts::default() };
         let table = [
             (facts(&[Ok, Ok]), EventStatus::Consumed),
-            (
-                Facts {
-                    expired: true,
-                    redriven: true,
-                    broker_dead: true,
-                    ..facts(&[Ok])
-                },
-                EventStatus::Consumed,
-            ),
-            (
-                Facts {
-                    expired: true,
-                    ..facts(&[Ok, Waiting])
-                },
-                EventStatus::Expired,
-            ),
-            (
-                Facts {
-                    expired: true,
-                    ..facts(&[Retrying])
-                },
-                EventStatus::Expired,
-            ),
-            (
-                Facts {
-                    redriven: true,
-                    ..facts(&[Failed])
-                },
-                EventStatus::Retrying,
-            ),
+            (Facts { expired: true, redriven: true, broker_dead: true, ..facts(&[Ok]) }, EventStatus::Consumed),
+            (Facts { expired: true, ..facts(&[Ok, Waiting]) }, EventStatus::Expired),
+            (Facts { expired: true, ..facts(&[Retrying]) }, EventStatus::Expired),
+            (Facts { redriven: true, ..facts(&[Failed]) }, EventStatus::Retrying),
             (facts(&[Ok, Retrying, Failed]), EventStatus::Retrying),
             (facts(&[Failed, Failed]), EventStatus::Failed),
-            (
-                Facts {
-                    broker_dead: true,
-                    ..facts(&[Ok, Waiting])
-                },
-                EventStatus::Failed,
-            ),
+            (Facts { broker_dead: true, ..facts(&[Ok, Waiting]) }, EventStatus::Failed),
             (facts(&[Ok, Failed]), EventStatus::Partial),
             (facts(&[Waiting, Failed]), EventStatus::Partial),
             (facts(&[Ok, Waiting]), EventStatus::Sent),
             (facts(&[]), EventStatus::Sent),
-            (
-                Facts {
-                    sent: false,
-                    ..facts(&[Waiting])
-                },
-                EventStatus::Pending,
-            ),
+            (Facts { sent: false, ..facts(&[Waiting]) }, EventStatus::Pending),
             (Facts::default(), EventStatus::Pending),
         ];
         for (facts, expected) in table {

@@ -5,8 +5,8 @@
 //! conformance suite that says what it means. [`memory`] is that meaning without SQL in the way.
 
 pub mod memory;
-// #[cfg(feature = "postgres")]
-// pub mod postgres;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 // #[cfg(feature = "sqlite")]
 // pub mod sqlite;
 
@@ -59,21 +59,11 @@ pub trait Store: Send + Sync + 'static {
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease>;
 
     /// Lengthens the lease to `lease` from now. Returns the deliveries that are still the caller's.
-    async fn extend(
-        &self,
-        token: Token,
-        deliveries: &[DeliveryId],
-        lease: Duration,
-    ) -> Result<Vec<DeliveryId>>;
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>>;
 
     /// Removes what is done. Returns the deliveries that were the caller's and, where they have a key, the first
     /// of it; the others are untouched. A token that nobody has replaced counts even after its lease ran out.
-    async fn settle(
-        &self,
-        token: Token,
-        deliveries: &[DeliveryId],
-        history: History,
-    ) -> Result<Vec<DeliveryId>>;
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>>;
 
     /// Makes failed deliveries due again later; the rest of their runs is released. Returns those that were the
     /// caller's.
@@ -152,21 +142,13 @@ pub trait Enlist: Store + Clone {
     ) -> impl Future<Output = Result<Vec<Enqueued>>> + Send;
 
     /// Writes the inbox row. False: this consumer has had this event before, and nothing was written.
-    fn receive(
-        &self,
-        conn: &mut Self::Conn,
-        receipt: &Receipt<'_>,
-    ) -> impl Future<Output = Result<bool>> + Send;
+    fn receive(&self, conn: &mut Self::Conn, receipt: &Receipt<'_>) -> impl Future<Output = Result<bool>> + Send;
 
     /// The last statement of a consumer's transaction: keeps the result, appends the success and removes the
     /// delivery, if the token still holds **and** the inbox row is there. Anything else is
     /// [`Error::LeaseLost`], and the transaction must be rolled back: the lease is gone, or a database error that
     /// the consumer swallowed has ended the transaction behind its back.
-    fn complete(
-        &self,
-        conn: &mut Self::Conn,
-        completion: &Completion<'_>,
-    ) -> impl Future<Output = Result<()>> + Send;
+    fn complete(&self, conn: &mut Self::Conn, completion: &Completion<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Takes an idempotency key.
     fn begin_key(
@@ -210,9 +192,14 @@ impl Token {
     }
 }
 
-/// A delivery's row.
+/// A delivery: its event's place in the order of events, and a number that is never given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct DeliveryId(pub i64);
+pub struct DeliveryId {
+    /// The event's sequence.
+    pub sequence: i64,
+    /// The delivery's own number.
+    pub number: i64,
+}
 
 /// An event that is about to be stored.
 #[derive(Debug, Clone)]
@@ -286,13 +273,7 @@ pub struct Claim {
 impl Claim {
     /// A claim of every shard for 30 seconds.
     pub fn new(lane: impl Into<String>, limit: u32) -> Self {
-        Self {
-            lane: lane.into(),
-            shards: Shards::ALL,
-            limit,
-            lease: Duration::from_secs(30),
-            owner: "unnamed".into(),
-        }
+        Self { lane: lane.into(), shards: Shards::ALL, limit, lease: Duration::from_secs(30), owner: "unnamed".into() }
     }
 
     /// Refuses what a store should not have to ask about.
@@ -345,8 +326,6 @@ pub struct Claimed {
     pub target: String,
     /// Which attempt this is; the first is 1.
     pub attempt: u32,
-    /// The event's place in the order of its key.
-    pub sequence: i64,
     /// Whether the event is past its expiry, by the database's clock.
     pub expired: bool,
     /// The event.

@@ -71,21 +71,12 @@ impl std::str::FromStr for Via {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        [
-            Self::Local,
-            Self::Pull,
-            Self::Webhook,
-            Self::RabbitMq,
-            Self::External,
-        ]
-        .into_iter()
-        .find(|via| via.as_str() == text)
-        .ok_or_else(|| {
-            Error::invalid(
-                "via",
-                format!("must be local, pull, webhook, rabbitmq or external, is {text:?}"),
-            )
-        })
+        [Self::Local, Self::Pull, Self::Webhook, Self::RabbitMq, Self::External]
+            .into_iter()
+            .find(|via| via.as_str() == text)
+            .ok_or_else(|| {
+                Error::invalid("via", format!("must be local, pull, webhook, rabbitmq or external, is {text:?}"))
+            })
     }
 }
 
@@ -113,10 +104,7 @@ impl Subscription {
         match (self.consumer == RABBITMQ, self.via) {
             (true, Via::RabbitMq) => {}
             (true, _) => {
-                return Err(Error::invalid(
-                    "consumer",
-                    "`rabbitmq` is reserved for the broker".into(),
-                ));
+                return Err(Error::invalid("consumer", "`rabbitmq` is reserved for the broker".into()));
             }
             (false, _) => limits::consumer(&self.consumer)?,
         }

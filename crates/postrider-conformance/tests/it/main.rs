@@ -3,6 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
-// Off until those stores are there.
-// mod postgres;
+mod postgres;
+// Off until that store is there.
 // mod sqlite;

@@ -21,10 +21,7 @@ impl Harness for Memory {
     type Store = MemoryStore;
 
     fn features(&self) -> Features {
-        Features {
-            concurrent_transactions: false,
-            connections: 8,
-        }
+        Features { concurrent_transactions: false, connections: 8 }
     }
 
     fn store(&self) -> &MemoryStore {

@@ -36,11 +36,7 @@ impl Postgres {
         let name = format!("case_{}", uuid::Uuid::new_v4().simple());
         execute(&server, format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
         let store = connect(&with_database(&server, &name)).await;
-        Self {
-            store,
-            server,
-            databases: Arc::new(Mutex::new(vec![name])),
-        }
+        Self { store, server, databases: Arc::new(Mutex::new(vec![name])) }
     }
 
     async fn begin(&self) -> <PostgresStore as Enlist>::Tx {
@@ -108,10 +104,7 @@ impl Harness for Postgres {
     type Store = PostgresStore;
 
     fn features(&self) -> Features {
-        Features {
-            concurrent_transactions: true,
-            connections: 8,
-        }
+        Features { concurrent_transactions: true, connections: 8 }
     }
 
     fn store(&self) -> &PostgresStore {
@@ -125,11 +118,7 @@ impl Harness for Postgres {
         self.commit(tx).await;
     }
 
-    async fn add(
-        &self,
-        conn: &mut PgConnection,
-        counter: &str,
-    ) -> Result<(), Box<dyn StdError + Send + Sync>> {
+    async fn add(&self, conn: &mut PgConnection, counter: &str) -> Result<(), Box<dyn StdError + Send + Sync>> {
         let query = sqlx::query("UPDATE suite_counter SET n = n + 1 WHERE name = $1").bind(counter);
         match query.execute(conn).await?.rows_affected() {
             1 => Ok(()),
@@ -156,8 +145,7 @@ impl Harness for Postgres {
     }
 
     async fn insert_plainly(&self, conn: &mut PgConnection, event_id: &str, topic: &str, payload: &str) {
-        let query =
-            sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES ($1, $2, $3)");
+        let query = sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES ($1, $2, $3)");
         let query = query.bind(event_id).bind(topic).bind(payload);
         query.execute(conn).await.expect("a plain insert");
     }
@@ -188,9 +176,8 @@ impl Harness for Postgres {
 
     async fn hold_locks(&self, lane: &str, deliveries: u32) -> Option<<PostgresStore as Enlist>::Tx> {
         let mut tx = self.begin().await;
-        let query = sqlx::query(
-            "SELECT id FROM postrider_delivery WHERE lane = $1 ORDER BY due_at, id LIMIT $2 FOR UPDATE",
-        );
+        let query =
+            sqlx::query("SELECT id FROM postrider_delivery WHERE lane = $1 ORDER BY due_at, id LIMIT $2 FOR UPDATE");
         let query = query.bind(lane).bind(i64::from(deliveries));
         query.execute(&mut *tx).await.expect("the locks are had");
         Some(tx)

@@ -1,12 +1,13 @@
 -- Gives deliveries up; the rest of their runs is released. $1 burials as JSON, $2 token, $3 keep history.
 WITH input AS (
-    SELECT * FROM json_to_recordset($1) AS i (id bigint, tried boolean, error text, code text)
+    SELECT * FROM json_to_recordset($1::json) AS i (seq bigint, id bigint, tried boolean, error text, code text)
 ), buried AS (
     UPDATE postrider_delivery d
-    SET dead = true, last_error = i.error, attempts = CASE WHEN i.tried THEN d.attempts ELSE d.attempts - 1 END,
+    SET place = 3, last_error = i.error, attempts = CASE WHEN i.tried THEN d.attempts ELSE d.attempts - 1 END,
         token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
     FROM input i
-    WHERE d.id = i.id AND d.token = $2
+    -- The array keeps the plan on the index, whatever it thinks of the input's size.
+    WHERE d.event_seq = ANY (ARRAY(SELECT seq FROM input)) AND d.event_seq = i.seq AND d.id = i.id AND d.token = $2
     RETURNING d.id, d.event_seq, d.lane, d.event_key, CASE d.target WHEN '' THEN d.lane ELSE d.target END AS consumer, i.error, i.code
 ), released AS (
     UPDATE postrider_delivery d
@@ -22,4 +23,4 @@ WITH input AS (
     FROM buried b
     WHERE $3
 )
-SELECT id FROM buried
+SELECT event_seq, id FROM buried

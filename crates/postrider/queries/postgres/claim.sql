@@ -7,10 +7,10 @@ FROM postrider_event e
 -- somebody else and is left to the next claim.
 WHERE d.ctid = ANY (ARRAY(
     SELECT c.ctid FROM postrider_delivery c
-    WHERE c.lane = $1 AND c.event_key IS NULL AND NOT c.dead AND NOT c.held
+    WHERE c.lane = $1 AND c.place = 0
       AND c.due_at <= now() AND (c.lock_until IS NULL OR c.lock_until <= now())
       AND ($2::smallint[] IS NULL OR c.shard = ANY ($2))
-    ORDER BY c.lane, c.due_at, c.id
+    ORDER BY c.lane, c.place, c.due_at, c.event_seq
     LIMIT $3
     FOR UPDATE SKIP LOCKED))
   AND e.seq = d.event_seq

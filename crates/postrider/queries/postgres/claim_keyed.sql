@@ -3,13 +3,13 @@
 -- $8 window, $9 the lane's number for advisory locks, $10 how many shards to look at.
 WITH freed AS (
     -- The policy was changed to skip: what waited behind dead deliveries flows from the next claim on.
-    UPDATE postrider_delivery SET held = false WHERE NOT $7 AND lane = $1 AND held
+    UPDATE postrider_delivery SET place = 1 WHERE NOT $7 AND lane = $1 AND place = 2
 ), due AS MATERIALIZED (
-    SELECT id, event_key, shard FROM postrider_delivery
-    WHERE lane = $1 AND event_key IS NOT NULL AND NOT dead AND NOT held
+    SELECT id, event_seq, event_key, shard, due_at FROM postrider_delivery
+    WHERE lane = $1 AND place = 1
       AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
       AND ($2::smallint[] IS NULL OR shard = ANY ($2))
-    ORDER BY lane, due_at, id
+    ORDER BY lane, place, due_at, event_seq
     LIMIT $8
 ), due_shard AS MATERIALIZED (
     SELECT shard FROM (SELECT DISTINCT shard FROM due) s ORDER BY random()
@@ -17,7 +17,8 @@ WITH freed AS (
     -- Spreads claimers over shards; held until this statement's transaction ends, never waited for.
     SELECT shard FROM due_shard WHERE pg_try_advisory_xact_lock($9, shard) LIMIT $10
 ), wanted AS MATERIALIZED (
-    SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine) GROUP BY event_key
+    SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine)
+    GROUP BY event_key ORDER BY min(due_at), min(event_seq)
 ), run AS MATERIALIZED (
     SELECT r.id, r.event_key, r.event_seq
     FROM wanted w
@@ -26,9 +27,9 @@ WITH freed AS (
                bool_and(k.free) OVER (ORDER BY k.event_seq) AS reachable
         FROM (
             SELECT id, event_key, event_seq,
-                   NOT dead AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
+                   place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
             FROM postrider_delivery
-            WHERE lane = $1 AND event_key = w.event_key AND ($7 OR NOT dead)
+            WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
             ORDER BY event_seq
             LIMIT w.rows
         ) k
@@ -37,41 +38,43 @@ WITH freed AS (
     LIMIT $3
 ), locked AS MATERIALIZED (
     -- Asks again what a claim that committed since our snapshot may have changed.
-    SELECT id FROM postrider_delivery
-    WHERE id = ANY (ARRAY(SELECT id FROM run))
-      AND NOT dead AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
-    FOR UPDATE SKIP LOCKED
+    SELECT d.id, d.event_key, d.event_seq, d.ctid AS address
+    FROM run r JOIN postrider_delivery d ON d.event_seq = r.event_seq AND d.lane = $1 AND d.id = r.id
+    WHERE d.place <> 3 AND d.due_at <= now() AND (d.lock_until IS NULL OR d.lock_until <= now())
+    FOR UPDATE OF d SKIP LOCKED
+), missed AS MATERIALIZED (
+    SELECT event_key, min(event_seq) AS event_seq FROM run WHERE id NOT IN (SELECT id FROM locked) GROUP BY event_key
 ), whole AS MATERIALIZED (
     -- Of each key only the stretch before the first that could not be locked.
-    SELECT id FROM (
-        SELECT r.id, bool_and(l.id IS NOT NULL) OVER (PARTITION BY r.event_key ORDER BY r.event_seq) AS unbroken
-        FROM run r LEFT JOIN locked l ON l.id = r.id
-    ) s WHERE unbroken
+    SELECT address FROM locked l
+    WHERE NOT EXISTS (SELECT 1 FROM missed m WHERE m.event_key = l.event_key AND m.event_seq < l.event_seq)
 ), head AS MATERIALIZED (
-    SELECT h.id FROM wanted w
+    SELECT h.event_seq, h.id FROM wanted w
     CROSS JOIN LATERAL (
-        SELECT id, dead, due_at FROM postrider_delivery
-        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR NOT dead)
+        SELECT event_seq, id, place, due_at FROM postrider_delivery
+        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
         ORDER BY event_seq LIMIT 1
     ) h
-    WHERE h.dead OR h.due_at > now()
+    WHERE h.place = 3 OR h.due_at > now()
 ), in_front AS MATERIALIZED (
     -- Locked, so that a redrive of it comes wholly before this statement or frees the followers after it.
-    SELECT event_key, event_seq, due_at, dead FROM postrider_delivery
-    WHERE id = ANY (ARRAY(SELECT id FROM head)) AND (dead OR due_at > now()) AND token IS NULL
-    FOR UPDATE SKIP LOCKED
+    SELECT d.event_key, d.event_seq, d.due_at, d.place
+    FROM head h JOIN postrider_delivery d ON d.event_seq = h.event_seq AND d.lane = $1 AND d.id = h.id
+    WHERE (d.place = 3 OR d.due_at > now()) AND d.token IS NULL
+    FOR UPDATE OF d SKIP LOCKED
 ), parked AS (
     UPDATE postrider_delivery d
-    SET due_at = greatest(d.due_at, f.due_at), held = f.dead
+    SET due_at = greatest(d.due_at, f.due_at), place = CASE f.place WHEN 3 THEN 2 ELSE 1 END
     FROM in_front f
     WHERE d.lane = $1 AND d.event_key = f.event_key AND d.event_seq > f.event_seq
-      AND d.id = ANY (ARRAY(SELECT id FROM due)) AND d.token IS NULL AND NOT d.dead
+      -- IS TRUE: a hash of the window, not a loop over it for each row.
+      AND (d.id IN (SELECT id FROM due)) IS TRUE AND d.token IS NULL AND d.place <> 3
 )
 UPDATE postrider_delivery d
 SET token = $4, lock_owner = $5, lock_time = now(), lock_until = now() + $6 * interval '1 ms',
-    attempts = d.attempts + 1, held = false
+    attempts = d.attempts + 1, place = 1
 FROM postrider_event e
-WHERE d.id = ANY (ARRAY(SELECT id FROM whole)) AND e.seq = d.event_seq
+WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole)) AND e.seq = d.event_seq
 RETURNING d.id, d.target, d.attempts, e.expire_at IS NOT NULL AND e.expire_at <= now(),
     e.seq, e.event_id, e.topic, e.event_key, e.payload, e.payload_type, e.payload_encoding, e.trace_id, e.span_id,
     e.parent_event_id, e.aggregate_type, e.aggregate_id, e.tenant_id, e.store_id, e.initiator, e.metadata,

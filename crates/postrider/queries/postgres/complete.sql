@@ -1,14 +1,14 @@
--- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 delivery, $4 token, $5 result, $6 keep history.
+-- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 event seq, $4 delivery, $5 token, $6 result, $7 keep history.
 -- Answers with a row only if the lease holds and the inbox row of this transaction is really there.
 WITH kept AS (
-    UPDATE postrider_inbox SET result = $5 WHERE consumer = $1 AND event_id = $2
+    UPDATE postrider_inbox SET result = $6 WHERE consumer = $1 AND event_id = $2
     RETURNING 1
 ), done AS (
     DELETE FROM postrider_delivery d
-    WHERE d.id = $3 AND d.token = $4 AND EXISTS (SELECT 1 FROM kept)
+    WHERE d.event_seq = $3 AND d.id = $4 AND d.token = $5 AND EXISTS (SELECT 1 FROM kept)
       AND (d.event_key IS NULL OR NOT EXISTS (
           SELECT 1 FROM postrider_delivery p
-          WHERE p.lane = d.lane AND p.event_key = d.event_key AND p.event_seq < d.event_seq AND NOT p.dead))
+          WHERE p.lane = d.lane AND p.event_key = d.event_key AND p.event_seq < d.event_seq AND p.place <> 3))
     RETURNING d.event_seq
 ), appended AS (
     INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, consumed_at)
@@ -16,6 +16,6 @@ WITH kept AS (
                (SELECT max(c.attempt) FROM postrider_consumption c WHERE c.event_seq = d.event_seq AND c.consumer = $1), 0),
            true, now()
     FROM done d
-    WHERE $6
+    WHERE $7
 )
 SELECT event_seq FROM done

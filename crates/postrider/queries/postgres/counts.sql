@@ -1,8 +1,8 @@
 SELECT lane,
-       count(*) FILTER (WHERE NOT dead AND token IS NULL AND attempts = 0),
-       count(*) FILTER (WHERE NOT dead AND token IS NOT NULL),
-       count(*) FILTER (WHERE NOT dead AND token IS NULL AND attempts > 0),
-       count(*) FILTER (WHERE dead),
-       count(*) FILTER (WHERE held)
+       count(*) FILTER (WHERE place <> 3 AND token IS NULL AND attempts = 0),
+       count(*) FILTER (WHERE place <> 3 AND token IS NOT NULL),
+       count(*) FILTER (WHERE place <> 3 AND token IS NULL AND attempts > 0),
+       count(*) FILTER (WHERE place = 3),
+       count(*) FILTER (WHERE place = 2)
 FROM postrider_delivery
 GROUP BY lane

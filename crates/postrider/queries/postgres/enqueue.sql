@@ -1,46 +1,29 @@
--- Stores events and their deliveries in the caller's transaction. $1: events as a JSON array; $2: keep what nobody hears.
--- Answers with what was stored; a known id is left alone.
-WITH input AS (
-    SELECT i.*,
-           EXISTS (SELECT 1 FROM postrider_subscription s
-                   WHERE s.topic IN (i.topic, '*') AND s.enabled AND NOT s.removed) AS heard
-    FROM json_to_recordset($1) AS i (
-        event_id text, topic text, event_key text, payload text, payload_type text, payload_encoding text,
-        trace_id text, span_id text, parent_event_id text, aggregate_type text, aggregate_id text,
-        tenant_id text, store_id text, initiator text, metadata text,
-        occurred_ms bigint, expire_ms bigint, expire_in_ms bigint, deliver_ms bigint, deliver_in_ms bigint,
-        max_attempts smallint, exchange text, routing_key text, shard smallint)
+-- Stores one event and its deliveries in the caller's transaction; enqueue_many.sql does the same for a batch. This one takes
+-- plain values, because reading them out of JSON costs as much as storing them. $1 … $23 as the columns, where $18 and $20
+-- are ms from now and go before the fixed times $17 and $19; $24 shard; $25 keep what nobody hears.
+-- A known id is left alone: no row.
+WITH heard AS MATERIALIZED (
+    SELECT consumer, via FROM postrider_subscription WHERE topic IN ($2, '*') AND enabled AND NOT removed
 ), stored AS (
     INSERT INTO postrider_event (
         event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
         aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
         occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, routing)
-    SELECT event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
-           aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
-           timestamptz 'epoch' + occurred_ms * interval '1 ms',
-           coalesce(now() + expire_in_ms * interval '1 ms', timestamptz 'epoch' + expire_ms * interval '1 ms'),
-           coalesce(now() + deliver_in_ms * interval '1 ms', timestamptz 'epoch' + deliver_ms * interval '1 ms'),
-           max_attempts, exchange, routing_key, CASE WHEN heard THEN 'ROUTED' ELSE 'UNHEARD' END
-    FROM input
-    WHERE heard OR $2
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+           $16, coalesce(now() + $18 * interval '1 ms', $17), coalesce(now() + $20 * interval '1 ms', $19), $21, $22, $23,
+           CASE WHEN EXISTS (SELECT 1 FROM heard) THEN 'ROUTED' ELSE 'UNHEARD' END
+    WHERE $25 OR EXISTS (SELECT 1 FROM heard)
     ON CONFLICT (event_id) DO NOTHING
-    RETURNING seq, event_id, topic, event_key, deliver_at, max_attempts, routing
+    RETURNING seq, event_id, routing, deliver_at
 ), delivered AS (
-    INSERT INTO postrider_delivery (event_seq, lane, shard, event_key, due_at, max_attempts)
-    -- DISTINCT: a consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
-    SELECT DISTINCT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, i.shard, e.event_key,
-           coalesce(e.deliver_at, now()), e.max_attempts
-    FROM stored e
-    JOIN input i ON i.event_id = e.event_id
-    JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed AND s.via <> 'external'
-    WHERE e.routing = 'ROUTED'
-    ORDER BY e.seq
-), expected AS (
-    INSERT INTO postrider_consumption (event_seq, consumer, attempt)
-    SELECT DISTINCT e.seq, s.consumer, 0
-    FROM stored e
-    JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed
-        AND s.via IN ('rabbitmq', 'external') AND s.consumer <> 'rabbitmq'
-    WHERE e.routing = 'ROUTED'
+    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, max_attempts)
+    SELECT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, $24,
+           CASE WHEN $3 IS NULL THEN 0 ELSE 1 END, $3, coalesce(e.deliver_at, now()), $21
+    FROM stored e CROSS JOIN heard s
+    WHERE s.via <> 'external'
+    -- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
+    ON CONFLICT (event_seq, lane, target) DO NOTHING
 )
-SELECT event_id, routing FROM stored
+SELECT seq, event_id, routing,
+       EXISTS (SELECT 1 FROM heard WHERE via IN ('rabbitmq', 'external') AND consumer <> 'rabbitmq') AS remote
+FROM stored

@@ -10,10 +10,10 @@ SELECT (extract(epoch FROM now() - min(first.due_at)) * 1000)::bigint
 FROM lane
 CROSS JOIN LATERAL (
     (SELECT due_at FROM postrider_delivery
-     WHERE lane = lane.name AND event_key IS NULL AND NOT dead AND NOT held AND due_at <= now()
+     WHERE lane = lane.name AND place = 0 AND due_at <= now()
      ORDER BY due_at LIMIT 1)
     UNION ALL
     (SELECT due_at FROM postrider_delivery
-     WHERE lane = lane.name AND event_key IS NOT NULL AND NOT dead AND NOT held AND due_at <= now()
+     WHERE lane = lane.name AND place = 1 AND due_at <= now()
      ORDER BY due_at LIMIT 1)
 ) first

@@ -3,11 +3,12 @@ WITH input AS (
     SELECT i.shard, e.seq, e.topic, e.event_key, e.deliver_at, e.max_attempts,
            EXISTS (SELECT 1 FROM postrider_subscription s
                    WHERE s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed) AS heard
-    FROM json_to_recordset($1) AS i (seq bigint, shard smallint)
+    FROM json_to_recordset($1::json) AS i (seq bigint, shard smallint)
     JOIN postrider_event e ON e.seq = i.seq
 ), delivered AS (
-    INSERT INTO postrider_delivery (event_seq, lane, shard, event_key, due_at, max_attempts)
-    SELECT DISTINCT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, e.shard, e.event_key,
+    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, max_attempts)
+    SELECT DISTINCT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, e.shard,
+           CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key,
            coalesce(e.deliver_at, now()), e.max_attempts
     FROM input e
     JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed AND s.via <> 'external'

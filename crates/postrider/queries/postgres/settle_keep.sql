@@ -1,12 +1,29 @@
--- Removes what is done and appends the successes. $1 ids, $2 token.
+-- Removes what is done and appends the successes. $1 event seqs, $2 ids, $3 token.
 WITH settled AS (
     DELETE FROM postrider_delivery d
-    WHERE d.id = ANY ($1) AND d.token = $2
-      AND (d.event_key IS NULL OR NOT EXISTS (
-          SELECT 1 FROM postrider_delivery p
-          WHERE p.lane = d.lane AND p.event_key = d.event_key AND p.event_seq < d.event_seq
-            AND NOT p.dead AND NOT (p.id = ANY ($1) AND p.token = $2)))
-    RETURNING d.id, d.event_seq, CASE d.target WHEN '' THEN d.lane ELSE d.target END AS consumer
+    -- IS TRUE, here and below: a hash of the ids, and no join whose plan could walk the whole table instead.
+    WHERE d.event_seq = ANY ($1) AND (d.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND d.token = $3
+      -- Those with a key only as a gapless stretch from the first of it on. Asked once for all, and only if there are any.
+      AND (d.event_key IS NULL OR d.id IN (
+          SELECT r.id
+          FROM (
+              SELECT m.lane, m.event_key, count(*) AS rows
+              FROM postrider_delivery m
+              WHERE m.event_seq = ANY ($1) AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND m.token = $3
+                AND m.event_key IS NOT NULL
+              GROUP BY m.lane, m.event_key
+          ) k
+          CROSS JOIN LATERAL (
+              SELECT f.id, bool_and(f.mine) OVER (ORDER BY f.event_seq) AS unbroken
+              FROM (
+                  SELECT p.id, p.event_seq, p.token IS NOT DISTINCT FROM $3 AND p.id IN (SELECT unnest($2::bigint[])) AS mine
+                  FROM postrider_delivery p
+                  WHERE p.lane = k.lane AND p.event_key = k.event_key AND p.place <> 3
+                  ORDER BY p.event_seq LIMIT k.rows
+              ) f
+          ) r
+          WHERE r.unbroken))
+    RETURNING d.event_seq, d.id, CASE d.target WHEN '' THEN d.lane ELSE d.target END AS consumer
 ), appended AS (
     INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, consumed_at)
     SELECT s.event_seq, s.consumer, 1 + coalesce(
@@ -14,4 +31,4 @@ WITH settled AS (
            true, now()
     FROM settled s
 )
-SELECT id FROM settled
+SELECT event_seq, id FROM settled

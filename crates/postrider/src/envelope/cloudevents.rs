@@ -28,26 +28,14 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     put("specversion", Some("1.0".into()));
     put("id", Some(envelope.event_id.to_string()));
     put("type", Some(envelope.topic.clone()));
-    put(
-        "source",
-        Some(envelope.initiator.service.clone().unwrap_or_else(|| "/".into())),
-    );
-    put(
-        "subject",
-        envelope
-            .aggregate
-            .as_ref()
-            .map(|a| format!("{}/{}", a.kind, a.id)),
-    );
+    put("source", Some(envelope.initiator.service.clone().unwrap_or_else(|| "/".into())));
+    put("subject", envelope.aggregate.as_ref().map(|a| format!("{}/{}", a.kind, a.id)));
     put("time", time(envelope.occurred_at));
     put("datacontenttype", Some(envelope.payload_type.clone()));
     put("traceparent", traceparent(envelope));
     put("traceid", envelope.trace_id.clone());
     put("spanid", envelope.span_id.clone());
-    put(
-        "parentid",
-        envelope.parent_event_id.as_ref().map(ToString::to_string),
-    );
+    put("parentid", envelope.parent_event_id.as_ref().map(ToString::to_string));
     put("partitionkey", envelope.key.clone());
     put("tenantid", envelope.tenant_id.clone());
     put("storeid", envelope.store_id.clone());
@@ -62,18 +50,11 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     put("metadata", envelope.metadata.as_ref().map(ToString::to_string));
     let mut text = serde_json::to_string(&event).map_err(Error::Encode)?;
     // The payload is spliced in as it is: parsing it would renumber what it holds.
-    let is_json =
-        envelope.is_json() && serde_json::from_str::<serde::de::IgnoredAny>(&envelope.payload).is_ok();
+    let is_json = envelope.is_json() && serde_json::from_str::<serde::de::IgnoredAny>(&envelope.payload).is_ok();
     let (name, data) = match (envelope.payload_encoding, is_json) {
-        (Encoding::Base64, _) => (
-            "data_base64",
-            serde_json::to_string(&envelope.payload).map_err(Error::Encode)?,
-        ),
+        (Encoding::Base64, _) => ("data_base64", serde_json::to_string(&envelope.payload).map_err(Error::Encode)?),
         (Encoding::Plain, true) => ("data", envelope.payload.clone()),
-        (Encoding::Plain, false) => (
-            "data",
-            serde_json::to_string(&envelope.payload).map_err(Error::Encode)?,
-        ),
+        (Encoding::Plain, false) => ("data", serde_json::to_string(&envelope.payload).map_err(Error::Encode)?),
     };
     text.pop();
     Ok(format!("{text},\"{name}\":{data}}}"))
@@ -81,8 +62,7 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
 
 /// Reads a structured CloudEvent. `now` stands in where it does not say when it occurred.
 pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
-    let unreadable =
-        |e: serde_json::Error| Error::invalid("body", format!("is no structured CloudEvent: {e}"));
+    let unreadable = |e: serde_json::Error| Error::invalid("body", format!("is no structured CloudEvent: {e}"));
     crate::limits::json_depth("body", json)?;
     let mut event: std::collections::BTreeMap<String, Box<serde_json::value::RawValue>> =
         serde_json::from_str(json).map_err(unreadable)?;
@@ -97,25 +77,16 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
     match take("specversion").as_deref() {
         Some("1.0") => {}
         other => {
-            return Err(Error::invalid(
-                "specversion",
-                format!("must be \"1.0\", is {other:?}"),
-            ));
+            return Err(Error::invalid("specversion", format!("must be \"1.0\", is {other:?}")));
         }
     }
-    let required = |field: &'static str, value: Option<String>| {
-        value.ok_or_else(|| Error::invalid(field, "is missing".into()))
-    };
+    let required =
+        |field: &'static str, value: Option<String>| value.ok_or_else(|| Error::invalid(field, "is missing".into()));
     let id = EventId::new(required("id", take("id"))?)?;
     let topic = required("type", take("type"))?;
     let source = required("source", take("source"))?;
 
-    let mut envelope = Envelope::new(
-        id,
-        topic,
-        String::new(),
-        time("time", take("time"))?.unwrap_or(now),
-    );
+    let mut envelope = Envelope::new(id, topic, String::new(), time("time", take("time"))?.unwrap_or(now));
     envelope.payload_type = take("datacontenttype").unwrap_or_else(|| JSON.into());
     envelope.initiator.service = (source != "/").then_some(source);
     envelope.aggregate = take("subject").map(|subject| match subject.split_once('/') {
@@ -136,20 +107,14 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
     envelope.expire_at = time("expiretime", take("expiretime"))?;
     envelope.deliver_at = time("delivertime", take("delivertime"))?;
     envelope.max_attempts = take("maxattempts")
-        .map(|n| {
-            n.parse()
-                .map_err(|_| Error::invalid("maxattempts", format!("must be a number, is {n:?}")))
-        })
+        .map(|n| n.parse().map_err(|_| Error::invalid("maxattempts", format!("must be a number, is {n:?}"))))
         .transpose()?;
     envelope.exchange = take("exchange");
     envelope.routing_key = take("routingkey");
     envelope.metadata = take("metadata").map(Into::into);
     match (data, data_base64) {
         (Some(_), Some(_)) => {
-            return Err(Error::invalid(
-                "data",
-                "and data_base64 exclude each other".into(),
-            ));
+            return Err(Error::invalid("data", "and data_base64 exclude each other".into()));
         }
         (None, Some(base64)) => {
             envelope.payload_encoding = Encoding::Base64;
@@ -157,12 +122,8 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
         }
         (Some(data), None) if envelope.is_json() => envelope.payload = data.get().into(),
         (Some(data), None) => {
-            envelope.payload = serde_json::from_str(data.get()).map_err(|_| {
-                Error::invalid(
-                    "data",
-                    "must be a string where datacontenttype is not JSON".into(),
-                )
-            })?;
+            envelope.payload = serde_json::from_str(data.get())
+                .map_err(|_| Error::invalid("data", "must be a string where datacontenttype is not JSON".into()))?;
         }
         (None, None) => envelope.payload = "null".into(),
     }
@@ -170,8 +131,7 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
 }
 
 fn traceparent(envelope: &Envelope) -> Option<String> {
-    TraceContext::of(envelope.trace_id.as_deref()?, envelope.span_id.as_deref()?)
-        .map(|context| context.header())
+    TraceContext::of(envelope.trace_id.as_deref()?, envelope.span_id.as_deref()?).map(|context| context.header())
 }
 
 /// An attribute as text: strings as they are, numbers and booleans as written, null as absent.

@@ -7,12 +7,7 @@ use time::Duration;
 use super::*;
 
 fn plain() -> Envelope {
-    Envelope::new(
-        EventId::stored("e1".into()),
-        "order.paid",
-        "{}",
-        OffsetDateTime::UNIX_EPOCH,
-    )
+    Envelope::new(EventId::stored("e1".into()), "order.paid", "{}", OffsetDateTime::UNIX_EPOCH)
 }
 
 /// F40: one byte over the limit is refused, the limit itself is not.
@@ -23,10 +18,7 @@ fn the_payload_stops_at_its_limit() {
     envelope.check().expect("exactly the limit");
     envelope.payload.push('a');
     let refused = envelope.check().expect_err("one byte over");
-    assert!(
-        matches!(refused, Error::TooLarge { field: "payload", .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, Error::TooLarge { field: "payload", .. }), "{refused}");
     assert!(refused.to_string().contains("1048576"), "{refused}");
 }
 
@@ -35,10 +27,7 @@ fn the_payload_stops_at_its_limit() {
 fn nul_is_refused_and_its_escape_is_kept() {
     let mut envelope = plain();
     envelope.payload = "\"a\0b\"".into();
-    assert!(matches!(
-        envelope.check(),
-        Err(Error::Invalid { field: "payload", .. })
-    ));
+    assert!(matches!(envelope.check(), Err(Error::Invalid { field: "payload", .. })));
     envelope.payload = r#""a\u0000b\ud800""#.into();
     envelope.check().expect("escapes are text");
 }
@@ -49,17 +38,11 @@ fn each_bad_field_is_named() {
         ("topic", |e| e.topic = "no spaces".into()),
         ("key", |e| e.key = Some("k".repeat(limits::KEY_CHARS + 1))),
         ("key", |e| e.key = Some(String::new())),
-        ("traceId", |e| {
-            e.trace_id = Some("t".repeat(limits::LABEL_CHARS + 1))
-        }),
+        ("traceId", |e| e.trace_id = Some("t".repeat(limits::LABEL_CHARS + 1))),
         ("aggregateId", |e| e.aggregate = Some(Aggregate::new("ORDER", ""))),
         ("metadata", |e| e.metadata = Some("[1]".into())),
-        ("metadata", |e| {
-            e.metadata = Some(format!("{{\"a\":\"{}\"}}", "m".repeat(limits::METADATA_BYTES)).into())
-        }),
-        ("routingKey", |e| {
-            e.routing_key = Some("r".repeat(limits::ROUTE_BYTES + 1))
-        }),
+        ("metadata", |e| e.metadata = Some(format!("{{\"a\":\"{}\"}}", "m".repeat(limits::METADATA_BYTES)).into())),
+        ("routingKey", |e| e.routing_key = Some("r".repeat(limits::ROUTE_BYTES + 1))),
         ("maxAttempts", |e| e.max_attempts = Some(0)),
     ];
     for (name, spoil) in cases {
@@ -75,11 +58,7 @@ fn a_payload_keeps_every_digit_and_space() {
     let json = r#"{"eventId":"e","topic":"t","occurredAt":"2026-01-01T00:00:00Z","payload":{"n": 12345678901234567890.10, "a":1,"a":2}}"#;
     let envelope: Envelope = serde_json::from_str(json).expect("valid");
     assert_eq!(envelope.payload, r#"{"n": 12345678901234567890.10, "a":1,"a":2}"#);
-    assert!(
-        serde_json::to_string(&envelope)
-            .expect("writes")
-            .contains(&envelope.payload)
-    );
+    assert!(serde_json::to_string(&envelope).expect("writes").contains(&envelope.payload));
 }
 
 #[test]

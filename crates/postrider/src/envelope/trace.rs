@@ -16,39 +16,25 @@ pub struct TraceContext {
 impl TraceContext {
     /// The start of a new trace.
     pub fn fresh() -> Self {
-        Self {
-            trace_id: Uuid::new_v4().simple().to_string(),
-            span_id: fresh_span_id(),
-            sampled: true,
-        }
+        Self { trace_id: Uuid::new_v4().simple().to_string(), span_id: fresh_span_id(), sampled: true }
     }
 
     /// Reads a `traceparent` header. None: it is not one, and a new trace begins, as the standard asks.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
-        let (version, trace_id, span_id, flags) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let (version, trace_id, span_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         // Version 00 has just these parts; a later one may add to them; ff is forbidden.
         if !is_hex(version, 2) || version == "ff" || (version == "00" && parts.next().is_some()) {
             return None;
         }
         let valid = is_id(trace_id, 32) && is_id(span_id, 16) && is_hex(flags, 2);
         let sampled = u8::from_str_radix(flags, 16).ok()? & 1 == 1;
-        valid.then(|| Self {
-            trace_id: trace_id.into(),
-            span_id: span_id.into(),
-            sampled,
-        })
+        valid.then(|| Self { trace_id: trace_id.into(), span_id: span_id.into(), sampled })
     }
 
     /// The header for the next hop.
     pub fn header(&self) -> String {
-        format!(
-            "00-{}-{}-{:02x}",
-            self.trace_id,
-            self.span_id,
-            u8::from(self.sampled)
-        )
+        format!("00-{}-{}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
     }
 
     /// The context of ids that may be anything (plain SQL writes what it likes). None: they cannot be a header.
@@ -89,10 +75,7 @@ mod tests {
     fn what_is_no_header_starts_a_new_trace() {
         let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
         assert!(TraceContext::parse(&format!("00-{trace}-{span}-01")).is_some());
-        assert!(
-            TraceContext::parse(&format!("01-{trace}-{span}-01-extra")).is_some(),
-            "a later version may add parts"
-        );
+        assert!(TraceContext::parse(&format!("01-{trace}-{span}-01-extra")).is_some(), "a later version may add parts");
         for bad in [
             String::new(),
             format!("ff-{trace}-{span}-01"),

@@ -1,9 +1,12 @@
-//! How batches travel to SQL stores: as one JSON parameter, whose names are the columns of the statement that reads it.
+//! How batches travel to SQL stores and back: as one JSON parameter, whose names are the columns of the statement that
+//! reads it, and as one answer per event.
 
 use serde::Serialize;
 
-use super::{Buried, Failed, NewEvent};
-use crate::envelope::Encoding;
+use std::collections::{HashMap, HashSet};
+
+use super::{Buried, Enqueued, Failed, NewEvent, Routing, Unheard};
+use crate::envelope::{Encoding, Envelope};
 use crate::error::{Error, Result};
 use crate::limits;
 use time::OffsetDateTime;
@@ -36,8 +39,59 @@ struct EventRow<'a> {
     shard: u8,
 }
 
+/// The first event of each id in the batch. The same id with other content is a conflict before anything is sent.
+pub(super) fn distinct(batch: &[NewEvent]) -> Result<Vec<&NewEvent>> {
+    let mut seen: HashMap<&str, &NewEvent> = HashMap::with_capacity(batch.len());
+    let mut distinct = Vec::with_capacity(batch.len());
+    for new in batch {
+        match seen.insert(new.envelope.event_id.as_str(), new) {
+            None => distinct.push(new),
+            Some(first) if first.envelope.same_content(&new.envelope) => {}
+            Some(_) => {
+                return Err(Error::IdConflict { event_id: new.envelope.event_id.to_string() });
+            }
+        }
+    }
+    Ok(distinct)
+}
+
+/// The ids that the statement did not store: they were there before, or nobody hears them.
+pub(super) fn missing<'a>(distinct: &[&'a NewEvent], stored: &HashMap<String, String>) -> Vec<&'a str> {
+    let ids = distinct.iter().map(|new| new.envelope.event_id.as_str());
+    ids.filter(|id| !stored.contains_key(*id)).collect()
+}
+
+/// One answer per event, from what was stored (with its routing) and what was there before.
+pub(super) fn answers(
+    batch: &[NewEvent],
+    mut stored: HashMap<String, String>,
+    known: &HashMap<String, Envelope>,
+    unheard: Unheard,
+) -> Result<Vec<Enqueued>> {
+    let mut mine = HashSet::new();
+    batch
+        .iter()
+        .map(|NewEvent { envelope, .. }| {
+            let id = envelope.event_id.clone();
+            match (stored.remove(id.as_str()), known.get(id.as_str())) {
+                (Some(routing), _) => {
+                    mine.insert(envelope.event_id.as_str());
+                    let heard = routing == Routing::Routed.as_str();
+                    Ok(if heard { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
+                }
+                // Told twice in this very batch.
+                (None, _) if mine.contains(id.as_str()) => Ok(Enqueued::Duplicate(id)),
+                (None, Some(known)) if known.same_content(envelope) => Ok(Enqueued::Duplicate(id)),
+                (None, Some(_)) => Err(Error::IdConflict { event_id: id.to_string() }),
+                (None, None) if unheard == Unheard::Refuse => Err(Error::Unheard { topic: envelope.topic.clone() }),
+                (None, None) => Ok(Enqueued::Skipped(id)),
+            }
+        })
+        .collect()
+}
+
 /// The parameter of `enqueue.sql`.
-pub(super) fn events(batch: &[NewEvent]) -> Result<String> {
+pub(super) fn events(batch: &[&NewEvent]) -> Result<String> {
     let rows: Vec<_> = batch
         .iter()
         .map(|new| {
@@ -75,6 +129,7 @@ pub(super) fn events(batch: &[NewEvent]) -> Result<String> {
 
 #[derive(Serialize)]
 struct FailureRow<'a> {
+    seq: i64,
     id: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     after_ms: Option<i64>,
@@ -89,7 +144,8 @@ pub(super) fn failures(failed: &[Failed]) -> Result<String> {
     let rows: Vec<_> = failed
         .iter()
         .map(|f| FailureRow {
-            id: f.id.0,
+            seq: f.id.sequence,
+            id: f.id.number,
             after_ms: Some(millis(f.after)),
             tried: None,
             error: limits::error_text(&f.error),
@@ -104,7 +160,8 @@ pub(super) fn burials(buried: &[Buried]) -> Result<String> {
     let rows: Vec<_> = buried
         .iter()
         .map(|b| FailureRow {
-            id: b.id.0,
+            seq: b.id.sequence,
+            id: b.id.number,
             after_ms: None,
             tried: Some(b.tried),
             error: limits::error_text(&b.error),
@@ -122,10 +179,7 @@ struct RouteRow {
 
 /// The parameter of `route.sql`.
 pub(super) fn routes(events: impl IntoIterator<Item = (i64, u8)>) -> Result<String> {
-    let rows: Vec<_> = events
-        .into_iter()
-        .map(|(seq, shard)| RouteRow { seq, shard })
-        .collect();
+    let rows: Vec<_> = events.into_iter().map(|(seq, shard)| RouteRow { seq, shard }).collect();
     serde_json::to_string(&rows).map_err(Error::Encode)
 }
 

@@ -79,11 +79,7 @@ impl MemoryStore {
 
     /// An empty store whose database's clock is `clock`.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self {
-            committed: Arc::default(),
-            writer: Arc::default(),
-            clock: Arc::new(clock),
-        }
+        Self { committed: Arc::default(), writer: Arc::default(), clock: Arc::new(clock) }
     }
 
     /// Makes a counter that stands at 0; see [`Conn::add`].
@@ -120,10 +116,7 @@ impl Store for MemoryStore {
     }
 
     async fn schema_version(&self) -> Result<SchemaVersion> {
-        Ok(SchemaVersion {
-            found: VERSION,
-            needed: VERSION,
-        })
+        Ok(SchemaVersion { found: VERSION, needed: VERSION })
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {
@@ -141,39 +134,23 @@ impl Store for MemoryStore {
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
         claim.check()?;
-        self.write(|state, now| state.claim_keyed(claim, dead_head, now))
-            .await
+        self.write(|state, now| state.claim_keyed(claim, dead_head, now)).await
     }
 
-    async fn extend(
-        &self,
-        token: Token,
-        deliveries: &[DeliveryId],
-        lease: Duration,
-    ) -> Result<Vec<DeliveryId>> {
-        Ok(self
-            .write(|state, now| state.extend(token, deliveries, lease, now))
-            .await)
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
+        Ok(self.write(|state, now| state.extend(token, deliveries, lease, now)).await)
     }
 
-    async fn settle(
-        &self,
-        token: Token,
-        deliveries: &[DeliveryId],
-        history: History,
-    ) -> Result<Vec<DeliveryId>> {
-        self.write(|state, now| state.settle(token, deliveries, history, now))
-            .await
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        self.write(|state, now| state.settle(token, deliveries, history, now)).await
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
-        self.write(|state, now| state.retry(token, failed, history, now))
-            .await
+        self.write(|state, now| state.retry(token, failed, history, now)).await
     }
 
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
-        self.write(|state, now| state.bury(token, buried, history, now))
-            .await
+        self.write(|state, now| state.bury(token, buried, history, now)).await
     }
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
@@ -181,8 +158,7 @@ impl Store for MemoryStore {
     }
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
-        self.write(|state, now| state.redrive(event_id, lane, target, now))
-            .await
+        self.write(|state, now| state.redrive(event_id, lane, target, now)).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {
@@ -193,15 +169,12 @@ impl Store for MemoryStore {
 
     async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
-        self.write(|state, now| state.set_subscription(subscription, now))
-            .await;
+        self.write(|state, now| state.set_subscription(subscription, now)).await;
         Ok(())
     }
 
     async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
-        Ok(self
-            .write(|state, now| state.remove_subscription(topic, consumer, now))
-            .await)
+        Ok(self.write(|state, now| state.remove_subscription(topic, consumer, now)).await)
     }
 
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
@@ -209,21 +182,15 @@ impl Store for MemoryStore {
     }
 
     async fn append_consumption(&self, report: &Report) -> Result<Appended> {
-        Ok(self
-            .write(|state, now| state.append_consumption(report, now))
-            .await)
+        Ok(self.write(|state, now| state.append_consumption(report, now)).await)
     }
 
     async fn acquire_lease(&self, name: &str, _owner: &str, lease: Duration) -> Result<Option<Token>> {
-        Ok(self
-            .write(|state, now| state.acquire_lease(name, lease, now))
-            .await)
+        Ok(self.write(|state, now| state.acquire_lease(name, lease, now)).await)
     }
 
     async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
-        Ok(self
-            .write(|state, now| state.extend_lease(name, token, lease, now))
-            .await)
+        Ok(self.write(|state, now| state.extend_lease(name, token, lease, now)).await)
     }
 
     async fn release_lease(&self, name: &str, token: Token) -> Result<bool> {
@@ -285,13 +252,7 @@ impl Enlist for MemoryStore {
         conn.state.complete(completion, now)
     }
 
-    async fn begin_key(
-        &self,
-        conn: &mut Conn,
-        key: &Key<'_>,
-        fingerprint: &[u8],
-        lease: Duration,
-    ) -> Result<KeyState> {
+    async fn begin_key(&self, conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8], lease: Duration) -> Result<KeyState> {
         let now = conn.now();
         Ok(conn.state.begin_key(key, fingerprint, lease, now))
     }

@@ -22,16 +22,8 @@ impl SchemaVersion {
         let Self { found, needed } = self;
         match found.cmp(&needed) {
             std::cmp::Ordering::Equal => Ok(()),
-            std::cmp::Ordering::Less => Err(Error::SchemaOutOfDate {
-                store: store.into(),
-                found,
-                needed,
-            }),
-            std::cmp::Ordering::Greater => Err(Error::SchemaTooNew {
-                store: store.into(),
-                found,
-                needed,
-            }),
+            std::cmp::Ordering::Less => Err(Error::SchemaOutOfDate { store: store.into(), found, needed }),
+            std::cmp::Ordering::Greater => Err(Error::SchemaTooNew { store: store.into(), found, needed }),
         }
     }
 }

@@ -28,20 +28,11 @@ impl State {
         let ready = self.deliveries.iter().filter(|(_, row)| wanted(row));
         let mut ready: Vec<_> = ready.map(|(id, row)| (row.due_at, *id)).collect();
         ready.sort_unstable();
-        let taken = ready
-            .into_iter()
-            .map(|(_, id)| id)
-            .take(claim.limit as usize)
-            .collect();
+        let taken = ready.into_iter().map(|(_, id)| id).take(claim.limit as usize).collect();
         self.lease(taken, claim, now)
     }
 
-    pub(super) fn claim_keyed(
-        &mut self,
-        claim: &Claim,
-        dead_head: DeadHead,
-        now: OffsetDateTime,
-    ) -> Result<Lease> {
+    pub(super) fn claim_keyed(&mut self, claim: &Claim, dead_head: DeadHead, now: OffsetDateTime) -> Result<Lease> {
         let mut keys = self.keys_of(claim);
         if dead_head == DeadHead::Skip {
             for ids in keys.values_mut() {
@@ -110,24 +101,18 @@ impl State {
             let row = self.row_mut(id);
             row.step(Step::Claim)?;
             row.held = false;
-            row.lock = Some(Lock {
-                token,
-                owner: claim.owner.clone(),
-                since: now,
-                until: now + span(claim.lease),
-            });
+            row.lock = Some(Lock { token, owner: claim.owner.clone(), since: now, until: now + span(claim.lease) });
             let row = &self.deliveries[&id];
             let envelope = &self.events[&row.event_seq].envelope;
             deliveries.push(Claimed {
                 id,
                 target: row.target.clone(),
                 attempt: row.attempts,
-                sequence: row.event_seq,
                 expired: has_expired(envelope, now),
                 envelope: Envelope::clone(envelope),
             });
         }
-        deliveries.sort_by_key(|claimed| (claimed.sequence, claimed.id));
+        deliveries.sort_by_key(|claimed| claimed.id);
         Ok(Lease { token, deliveries })
     }
 
@@ -155,11 +140,7 @@ impl State {
         now: OffsetDateTime,
     ) -> Result<Vec<DeliveryId>> {
         let mine = self.mine(token, ids.iter().copied());
-        let settled: Vec<DeliveryId> = mine
-            .iter()
-            .copied()
-            .filter(|id| !self.is_out_of_order(*id, &mine))
-            .collect();
+        let settled: Vec<DeliveryId> = mine.iter().copied().filter(|id| !self.is_out_of_order(*id, &mine)).collect();
         for id in &settled {
             self.row_mut(*id).step(Step::Settle)?;
             if let Some(row) = self.deliveries.remove(id) {
@@ -321,10 +302,7 @@ impl State {
 
     pub(super) fn oldest_pending(&self, now: OffsetDateTime) -> Option<Duration> {
         let in_sight = self.deliveries.values().filter(|row| row.is_in_sight());
-        let oldest = in_sight
-            .map(|row| row.due_at)
-            .filter(|due_at| *due_at <= now)
-            .min();
+        let oldest = in_sight.map(|row| row.due_at).filter(|due_at| *due_at <= now).min();
         oldest.map(|due_at| (now - due_at).unsigned_abs())
     }
 
@@ -361,11 +339,7 @@ struct Failure {
 
 impl Failure {
     fn new(error: &str, code: Option<&str>, will_retry: bool) -> Self {
-        Self {
-            error: limits::error_text(error),
-            code: code.map(limits::error_text),
-            will_retry,
-        }
+        Self { error: limits::error_text(error), code: code.map(limits::error_text), will_retry }
     }
 }
 

@@ -12,34 +12,25 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::{
-    Consumption, Delivery, DeliveryId, Enqueued, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned,
-    Routed, Routing, Unheard,
+    Consumption, Delivery, DeliveryId, Enqueued, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned, Routed, Routing,
+    Unheard,
 };
 use crate::subscription::{StoredSubscription, Subscription};
 
 impl State {
-    pub(super) fn enqueue(
-        &mut self,
-        new: &NewEvent,
-        unheard: Unheard,
-        now: OffsetDateTime,
-    ) -> Result<Enqueued> {
+    pub(super) fn enqueue(&mut self, new: &NewEvent, unheard: Unheard, now: OffsetDateTime) -> Result<Enqueued> {
         let id = new.envelope.event_id.clone();
         if let Some(known) = self.sequences.get(id.as_str()) {
             return match self.events[known].envelope.same_content(&new.envelope) {
                 true => Ok(Enqueued::Duplicate(id)),
-                false => Err(Error::IdConflict {
-                    event_id: id.to_string(),
-                }),
+                false => Err(Error::IdConflict { event_id: id.to_string() }),
             };
         }
         let heard = self.heard(&new.envelope.topic).next().is_some();
         match unheard {
             Unheard::Skip if !heard => return Ok(Enqueued::Skipped(id)),
             Unheard::Refuse if !heard => {
-                return Err(Error::Unheard {
-                    topic: new.envelope.topic.clone(),
-                });
+                return Err(Error::Unheard { topic: new.envelope.topic.clone() });
             }
             _ => {}
         }
@@ -67,11 +58,7 @@ impl State {
     fn store(&mut self, envelope: Envelope, now: OffsetDateTime) -> i64 {
         let seq = self.next_sequence();
         self.sequences.insert(envelope.event_id.to_string(), seq);
-        let event = EventRow {
-            envelope: Arc::new(envelope),
-            routing: Routing::New,
-            created_at: now,
-        };
+        let event = EventRow { envelope: Arc::new(envelope), routing: Routing::New, created_at: now };
         self.events.insert(seq, event);
         seq
     }
@@ -147,7 +134,7 @@ impl State {
             lock: None,
             last_error: None,
         };
-        let id = self.next_delivery();
+        let id = self.next_delivery(seq);
         self.delivery_ids.insert((seq, lane.into(), target.into()), id);
         self.deliveries.insert(id, row);
     }
@@ -165,16 +152,13 @@ impl State {
 
     pub(super) fn register(&mut self, subscription: &Subscription, now: OffsetDateTime) {
         let id = (subscription.topic.clone(), subscription.consumer.clone());
-        self.subscriptions
-            .entry(id)
-            .or_insert_with(|| stored(subscription, now, now));
+        self.subscriptions.entry(id).or_insert_with(|| stored(subscription, now, now));
     }
 
     pub(super) fn set_subscription(&mut self, subscription: &Subscription, now: OffsetDateTime) {
         let id = (subscription.topic.clone(), subscription.consumer.clone());
         let created_at = self.subscriptions.get(&id).map_or(now, |known| known.created_at);
-        self.subscriptions
-            .insert(id, stored(subscription, created_at, now));
+        self.subscriptions.insert(id, stored(subscription, created_at, now));
     }
 
     pub(super) fn remove_subscription(&mut self, topic: &str, consumer: &str, now: OffsetDateTime) -> bool {
@@ -190,8 +174,7 @@ impl State {
     }
 
     pub(super) fn subscriptions(&self, topic: Option<&str>) -> Vec<StoredSubscription> {
-        let wanted =
-            |s: &&StoredSubscription| !s.removed && topic.is_none_or(|topic| s.subscription.topic == topic);
+        let wanted = |s: &&StoredSubscription| !s.removed && topic.is_none_or(|topic| s.subscription.topic == topic);
         let mut found: Vec<_> = self.subscriptions.values().filter(wanted).cloned().collect();
         found.sort_by(|a, b| {
             let order = |s: &StoredSubscription| (s.subscription.topic.clone(), s.subscription.sort_order);
@@ -253,17 +236,11 @@ impl State {
                 (old.len(), old.len(), 0)
             }
         };
-        Pruned {
-            removed: removed as u64,
-            next: (looked_at == limit).then_some(last),
-        }
+        Pruned { removed: removed as u64, next: (looked_at == limit).then_some(last) }
     }
 
     fn prune_events(&mut self, before: OffsetDateTime, after: i64, limit: usize) -> (usize, usize, i64) {
-        let old = self
-            .events
-            .range(after + 1..)
-            .filter(|(_, event)| event.created_at < before);
+        let old = self.events.range(after + 1..).filter(|(_, event)| event.created_at < before);
         let looked_at: Vec<i64> = old.map(|(seq, _)| *seq).take(limit).collect();
         let waiting: BTreeSet<i64> = self.deliveries.values().map(|row| row.event_seq).collect();
         let finished: BTreeSet<i64> = looked_at
@@ -277,25 +254,12 @@ impl State {
             }
         }
         self.consumptions.retain(|(seq, _, _), _| !finished.contains(seq));
-        (
-            looked_at.len(),
-            finished.len(),
-            looked_at.last().copied().unwrap_or(after),
-        )
+        (looked_at.len(), finished.len(), looked_at.last().copied().unwrap_or(after))
     }
 }
 
-fn stored(
-    subscription: &Subscription,
-    created_at: OffsetDateTime,
-    updated_at: OffsetDateTime,
-) -> StoredSubscription {
-    StoredSubscription {
-        subscription: subscription.clone(),
-        removed: false,
-        created_at,
-        updated_at,
-    }
+fn stored(subscription: &Subscription, created_at: OffsetDateTime, updated_at: OffsetDateTime) -> StoredSubscription {
+    StoredSubscription { subscription: subscription.clone(), removed: false, created_at, updated_at }
 }
 
 fn shown(id: DeliveryId, row: &DeliveryRow) -> Delivery {

@@ -16,10 +16,7 @@ impl State {
         if self.inbox.contains_key(&id) {
             return false;
         }
-        let row = InboxRow {
-            received_at: now,
-            result: None,
-        };
+        let row = InboxRow { received_at: now, result: None };
         self.inbox.insert(id, row);
         true
     }
@@ -97,13 +94,7 @@ impl State {
         }
     }
 
-    pub(super) fn complete_key(
-        &mut self,
-        key: &Key<'_>,
-        token: Token,
-        result: &str,
-        now: OffsetDateTime,
-    ) -> bool {
+    pub(super) fn complete_key(&mut self, key: &Key<'_>, token: Token, result: &str, now: OffsetDateTime) -> bool {
         self.end_key(key, token, KeyStatus::Success(result.into()), now)
     }
 
@@ -122,31 +113,17 @@ impl State {
         }
     }
 
-    pub(super) fn acquire_lease(
-        &mut self,
-        name: &str,
-        lease: Duration,
-        now: OffsetDateTime,
-    ) -> Option<Token> {
+    pub(super) fn acquire_lease(&mut self, name: &str, lease: Duration, now: OffsetDateTime) -> Option<Token> {
         if self.leases.get(name).is_some_and(|held| held.until > now) {
             return None;
         }
         let token = Token::fresh();
-        let row = LeaseRow {
-            token,
-            until: now + span(lease),
-        };
+        let row = LeaseRow { token, until: now + span(lease) };
         self.leases.insert(name.into(), row);
         Some(token)
     }
 
-    pub(super) fn extend_lease(
-        &mut self,
-        name: &str,
-        token: Token,
-        lease: Duration,
-        now: OffsetDateTime,
-    ) -> bool {
+    pub(super) fn extend_lease(&mut self, name: &str, token: Token, lease: Duration, now: OffsetDateTime) -> bool {
         match self.leases.get_mut(name) {
             Some(held) if held.token == token => {
                 held.until = now + span(lease);

@@ -155,27 +155,19 @@ impl State {
     }
 
     /// Never one that was used before.
-    pub(super) fn next_delivery(&mut self) -> DeliveryId {
+    pub(super) fn next_delivery(&mut self, sequence: i64) -> DeliveryId {
         self.last_delivery += 1;
-        DeliveryId(self.last_delivery)
+        DeliveryId { sequence, number: self.last_delivery }
     }
 
     /// Appends under the number after the last; the caller's numbers in `consumption` are not looked at.
-    pub(super) fn append(
-        &mut self,
-        event_seq: i64,
-        mut consumption: Consumption,
-        callback_id: Option<String>,
-    ) -> u32 {
+    pub(super) fn append(&mut self, event_seq: i64, mut consumption: Consumption, callback_id: Option<String>) -> u32 {
         let consumer = consumption.consumer.clone();
         let of_consumer = (event_seq, consumer.clone(), 0)..=(event_seq, consumer.clone(), u32::MAX);
         let last = self.consumptions.range(of_consumer).next_back();
         let attempt = last.map_or(1, |((_, _, attempt), _)| attempt + 1);
         consumption.attempt = attempt;
-        let row = ConsumptionRow {
-            consumption,
-            callback_id,
-        };
+        let row = ConsumptionRow { consumption, callback_id };
         self.consumptions.insert((event_seq, consumer, attempt), row);
         attempt
     }

@@ -1,0 +1,110 @@
+//! The fastest relay loop we can write by hand on PostgreSQL: an immutable event, a narrow work row, a lease that
+//! touches no indexed column, deletion when done. No order, no routing, no dead letters, no history, one consumer.
+
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use sqlx::Row;
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use uuid::Uuid;
+
+use crate::Outcome;
+use crate::drain::BATCH;
+use crate::setup::{TOPIC, payload};
+
+const TABLES: &str = "
+    CREATE TABLE bare_event (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        event_id text COLLATE \"C\" NOT NULL UNIQUE,
+        topic text NOT NULL,
+        payload text NOT NULL,
+        created_at timestamptz NOT NULL DEFAULT now()
+    );
+    CREATE TABLE bare_work (
+        id bigint PRIMARY KEY,
+        due_at timestamptz NOT NULL DEFAULT now(),
+        lock_until timestamptz,
+        token bigint,
+        attempts smallint NOT NULL DEFAULT 0
+    ) WITH (fillfactor = 60);
+    CREATE INDEX bare_work_due ON bare_work (due_at, id)";
+
+const FILL: &str = "
+    WITH e AS (
+        INSERT INTO bare_event (event_id, topic, payload) SELECT i, $2, $3 FROM unnest($1::text[]) i RETURNING id
+    ) INSERT INTO bare_work (id) SELECT id FROM e";
+
+const CLAIM: &str = "
+    UPDATE bare_work w SET lock_until = now() + interval '30 s', token = $2, attempts = attempts + 1
+    FROM bare_event e
+    WHERE w.ctid = ANY (ARRAY(
+        SELECT ctid FROM bare_work WHERE due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
+        ORDER BY due_at, id LIMIT $1 FOR UPDATE SKIP LOCKED))
+      AND e.id = w.id
+    RETURNING w.id, w.attempts, e.event_id, e.topic, e.payload, e.created_at";
+
+const SETTLE: &str = "DELETE FROM bare_work WHERE id = ANY ($1) AND token = $2";
+
+pub(crate) struct Bare {
+    pool: PgPool,
+}
+
+impl Bare {
+    pub(crate) async fn new(url: &str) -> Outcome<Self> {
+        let pool = PgPoolOptions::new()
+            .max_connections(4)
+            .after_connect(|session, _| {
+                Box::pin(async move {
+                    sqlx::raw_sql("SET enable_seqscan = off; SET jit = off").execute(session).await?;
+                    Ok(())
+                })
+            })
+            .connect(url)
+            .await?;
+        sqlx::raw_sql(TABLES).execute(&pool).await?;
+        Ok(Self { pool })
+    }
+
+    pub(crate) async fn fill(&self, events: usize) -> Outcome<()> {
+        let payload = payload().to_string();
+        let mut left = events;
+        while left > 0 {
+            let batch = left.min(1_000);
+            let ids: Vec<String> = (0..batch).map(|_| Uuid::now_v7().to_string()).collect();
+            sqlx::query(FILL).bind(ids).bind(TOPIC).bind(&payload).execute(&self.pool).await?;
+            left -= batch;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn drain(&self, workers: usize, expected: usize) -> Outcome<f64> {
+        let started = Instant::now();
+        let tasks = (0..workers).map(|worker| {
+            let pool = self.pool.clone();
+            tokio::spawn(async move {
+                let (mut token, mut drained) = (worker as i64 * 1_000_000_000, 0_u64);
+                loop {
+                    token += 1;
+                    let rows = sqlx::query(CLAIM).bind(i64::from(BATCH)).bind(token).fetch_all(&pool).await?;
+                    if rows.is_empty() {
+                        return Ok::<_, sqlx::Error>(drained);
+                    }
+                    let (mut ids, mut bytes) = (Vec::with_capacity(rows.len()), 0);
+                    for row in &rows {
+                        ids.push(row.get::<i64, _>(0));
+                        let event: (String, String, String) = (row.get(2), row.get(3), row.get(4));
+                        bytes += event.2.len();
+                    }
+                    assert!(bytes > 0);
+                    drained += sqlx::query(SETTLE).bind(ids).bind(token).execute(&pool).await?.rows_affected();
+                }
+            })
+        });
+        let mut drained = 0;
+        for worker in try_join_all(tasks).await? {
+            drained += worker?;
+        }
+        assert_eq!(drained, expected as u64);
+        Ok(expected as f64 / started.elapsed().as_secs_f64())
+    }
+}

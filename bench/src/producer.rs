@@ -1,0 +1,119 @@
+//! What an event costs the transaction it rides in: a business row with `enqueue`, beside the same with the one INSERT
+//! that a classic outbox table takes. Eight connections, as fast as they can.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use postrider::store::postgres::PostgresStore;
+use postrider::{Aggregate, Draft, Outbox};
+use sqlx::PgConnection;
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use uuid::Uuid;
+
+use crate::report::Round;
+use crate::setup::{Scratch, TOPIC, payload};
+use crate::{Outcome, Size};
+
+const CONNECTIONS: usize = 8;
+
+const BUSINESS_TABLE: &str = "CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, status text NOT NULL, cents bigint NOT NULL)";
+const BUSINESS: &str = "INSERT INTO orders (status, cents) VALUES ('PAID', 9900)";
+
+/// The table that teams write again and again: status and retries in the event's own row, and the indexes that finding
+/// them takes.
+const CLASSIC_TABLE: &str = "
+    CREATE TABLE outbox (
+        id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        tenant_id bigint,
+        store_id bigint,
+        aggregate_type varchar(64) NOT NULL,
+        aggregate_id varchar(128) NOT NULL,
+        topic varchar(128) NOT NULL,
+        event_id varchar(64) NOT NULL UNIQUE,
+        payload json NOT NULL,
+        metadata json,
+        status varchar(32) NOT NULL DEFAULT 'NEW',
+        retry_count int NOT NULL DEFAULT 0,
+        max_retry_count int NOT NULL DEFAULT 10,
+        next_retry_at timestamptz,
+        last_error text,
+        created_at timestamptz NOT NULL DEFAULT now(),
+        updated_at timestamptz NOT NULL DEFAULT now(),
+        sent_at timestamptz
+    );
+    CREATE INDEX outbox_pending ON outbox (status, next_retry_at);
+    CREATE INDEX outbox_aggregate ON outbox (aggregate_type, aggregate_id)";
+const CLASSIC: &str =
+    "INSERT INTO outbox (event_id, topic, aggregate_type, aggregate_id, payload) VALUES ($1, $2, $3, $4, $5::json)";
+
+pub(crate) async fn postgres_beside_classic(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    let store = scratch.postgres_store("producer").await?;
+    let ours = business(&scratch.url("producer")?).await?;
+    let classic = business(&scratch.postgres("producer_classic").await?).await?;
+    sqlx::raw_sql(CLASSIC_TABLE).execute(&classic).await?;
+
+    let enqueue = Arc::new(Way::Enqueue(Outbox::new(store).service("bench"), payload()));
+    let insert = Arc::new(Way::Insert(payload().to_string()));
+    let mut rounds = Vec::new();
+    for _ in 0..size.rounds {
+        rounds.push(Round {
+            ours_per_second: transactions(&ours, size.transactions, &enqueue).await?,
+            other_per_second: transactions(&classic, size.transactions, &insert).await?,
+        });
+    }
+    Ok(rounds)
+}
+
+async fn business(url: &str) -> Outcome<PgPool> {
+    let pool = PgPoolOptions::new()
+        .max_connections(CONNECTIONS as u32)
+        .min_connections(CONNECTIONS as u32)
+        .connect(url)
+        .await?;
+    sqlx::raw_sql(BUSINESS_TABLE).execute(&pool).await?;
+    Ok(pool)
+}
+
+/// How the event gets into the transaction.
+enum Way {
+    Enqueue(Outbox<PostgresStore>, serde_json::Value),
+    Insert(String),
+}
+
+impl Way {
+    async fn write(&self, conn: &mut PgConnection) -> Outcome<()> {
+        match self {
+            Self::Enqueue(outbox, payload) => {
+                let draft = Draft::json(TOPIC, payload)?.aggregate(Aggregate::new("ORDER", 7));
+                outbox.enqueue(conn, draft).await?;
+            }
+            Self::Insert(payload) => {
+                let id = Uuid::now_v7().to_string();
+                sqlx::query(CLASSIC).bind(id).bind(TOPIC).bind("ORDER").bind("7").bind(payload).execute(conn).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs business transactions on every connection; transactions per second.
+async fn transactions(pool: &PgPool, count: usize, way: &Arc<Way>) -> Outcome<f64> {
+    let started = Instant::now();
+    let tasks = (0..CONNECTIONS).map(|_| {
+        let (pool, way) = (pool.clone(), Arc::clone(way));
+        tokio::spawn(async move {
+            for _ in 0..count / CONNECTIONS {
+                let mut tx = pool.begin().await?;
+                sqlx::query(BUSINESS).execute(&mut *tx).await?;
+                way.write(&mut tx).await?;
+                tx.commit().await?;
+            }
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+        })
+    });
+    for connection in try_join_all(tasks).await? {
+        connection?;
+    }
+    Ok((count / CONNECTIONS * CONNECTIONS) as f64 / started.elapsed().as_secs_f64())
+}

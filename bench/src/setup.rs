@@ -1,0 +1,121 @@
+//! Databases of a run, and what they are filled with: events of 400 bytes, written the way users write them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use postrider::store::postgres::PostgresStore;
+use postrider::store::sqlite::SqliteStore;
+use postrider::{Draft, Enlist, Outbox, Store, Subscription, Via};
+use sqlx::postgres::{PgPool, PgPoolOptions};
+use uuid::Uuid;
+
+use crate::Outcome;
+
+pub(crate) const LANE: &str = "bench";
+pub(crate) const TOPIC: &str = "bench.event";
+
+/// A payload that makes an event's JSON 400 bytes.
+pub(crate) fn payload() -> serde_json::Value {
+    serde_json::json!({"orderId": 1_234_567, "amountCents": 9_900, "note": "x".repeat(352)})
+}
+
+/// Where a run keeps its databases; all of them are new, and gone after it.
+pub(crate) struct Scratch {
+    server: String,
+    admin: PgPool,
+    prefix: String,
+    folder: PathBuf,
+}
+
+impl Scratch {
+    pub(crate) async fn new(server: &str) -> Outcome<Self> {
+        let prefix = format!("bench_{}", Uuid::new_v4().simple());
+        let folder = std::env::temp_dir().join(&prefix);
+        std::fs::create_dir_all(&folder)?;
+        let admin = PgPoolOptions::new().max_connections(1).connect(server).await?;
+        Ok(Self { server: server.into(), admin, prefix, folder })
+    }
+
+    /// A new, empty PostgreSQL database.
+    pub(crate) async fn postgres(&self, name: &str) -> Outcome<String> {
+        let create = format!("CREATE DATABASE {}_{name}", self.prefix);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&self.admin).await?;
+        self.url(name)
+    }
+
+    /// The URL of a PostgreSQL database that was made before.
+    pub(crate) fn url(&self, name: &str) -> Outcome<String> {
+        let (server, _) = self.server.rsplit_once('/').ok_or("the server's URL names no database")?;
+        Ok(format!("{server}/{}_{name}", self.prefix))
+    }
+
+    /// A store in a new PostgreSQL database, with one consumer.
+    pub(crate) async fn postgres_store(&self, name: &str) -> Outcome<PostgresStore> {
+        let store = PostgresStore::connect(&self.postgres(name).await?).await?;
+        ready(&store).await?;
+        Ok(store)
+    }
+
+    pub(crate) fn sqlite(&self, name: &str) -> String {
+        format!("sqlite://{}", self.folder.join(format!("{name}.db")).display())
+    }
+
+    /// A store in a new SQLite file, with one consumer.
+    pub(crate) async fn sqlite_store(&self, name: &str) -> Outcome<SqliteStore> {
+        let store = SqliteStore::connect(&self.sqlite(name)).await?;
+        ready(&store).await?;
+        Ok(store)
+    }
+
+    pub(crate) async fn remove(self) -> Outcome<()> {
+        let databases: Vec<String> = sqlx::query_scalar("SELECT datname FROM pg_database WHERE datname LIKE $1 || '%'")
+            .bind(&self.prefix)
+            .fetch_all(&self.admin)
+            .await?;
+        for database in databases {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)")))
+                .execute(&self.admin)
+                .await?;
+        }
+        std::fs::remove_dir_all(&self.folder)?;
+        Ok(())
+    }
+}
+
+async fn ready(store: &impl Store) -> Outcome<()> {
+    store.migrate().await?;
+    Ok(store.register(&Subscription::new(TOPIC, LANE, Via::Local)).await?)
+}
+
+/// Writes events. `keys`: their keys come round in turn; 0: they have none.
+pub(crate) async fn fill<S: Enlist>(store: &S, events: usize, keys: usize) -> Outcome<()> {
+    let outbox = Outbox::new(store.clone()).service("bench");
+    let payload = payload();
+    let mut written = 0;
+    while written < events {
+        let batch = (events - written).min(1_000);
+        let drafts = (written..written + batch)
+            .map(|n| {
+                let draft = Draft::json(TOPIC, &payload)?;
+                Ok(if keys == 0 { draft } else { draft.key(format!("key-{}", n % keys)) })
+            })
+            .collect::<postrider::Result<Vec<_>>>()?;
+        let mut tx = store.begin().await?;
+        outbox.enqueue_many(&mut tx, drafts).await?;
+        store.commit(tx).await?;
+        written += batch;
+    }
+    Ok(())
+}
+
+/// Writes events and delivers them, so that they are kept as finished.
+pub(crate) async fn fill_finished<S: Enlist>(store: &S, events: usize) -> Outcome<()> {
+    let mut left = events;
+    while left > 0 {
+        let batch = left.min(50_000);
+        fill(store, batch, 0).await?;
+        crate::drain::drain(Arc::new(store.clone()), 1, batch, postrider::store::History::Omit).await?;
+        left -= batch;
+    }
+    Ok(())
+}

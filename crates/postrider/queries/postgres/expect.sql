@@ -1,0 +1,9 @@
+-- Writes down the remote consumers of events that were just stored, as attempt 0. $1 event seqs. A statement of its own, and
+-- only where there are any: most producers have none, and should not pay for the table.
+INSERT INTO postrider_consumption (event_seq, consumer, attempt)
+SELECT DISTINCT e.seq, s.consumer, 0
+FROM postrider_event e
+JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed
+    AND s.via IN ('rabbitmq', 'external') AND s.consumer <> 'rabbitmq'
+WHERE e.seq = ANY ($1)
+ON CONFLICT DO NOTHING

@@ -1,0 +1,593 @@
+//! PostgreSQL. One statement per operation wherever it can be one; what each does stands in `queries/postgres/`.
+//!
+//! The store has two pools: `work` for the statements of relays and operators, whose sessions are set up for them,
+//! and `pool` for transactions that carry the user's own statements, whose sessions are left as they are.
+
+mod rows;
+
+/// `sql!("claim")` is the statement in `queries/postgres/claim.sql`.
+macro_rules! sql {
+    ($verb:literal) => {
+        include_str!(concat!("../../queries/postgres/", $verb, ".sql"))
+    };
+}
+
+use std::collections::{BTreeMap, HashMap};
+use std::str::FromStr;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::query::Query;
+use sqlx::{ConnectOptions, Postgres, Row, Transaction};
+use time::OffsetDateTime;
+
+use super::batch::{self, millis};
+use super::schema::{MIGRATIONS_TABLE, Migration, SchemaVersion};
+use super::{
+    Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key, KeyState,
+    LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store, Token, Unheard,
+};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::shard::{self, SHARDS, Shards};
+use crate::subscription::{StoredSubscription, Subscription};
+
+static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
+const POOL_CONNECTIONS: u32 = 10;
+/// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
+const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
+/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
+const WINDOW_FACTOR: u32 = 4;
+const WINDOW_FLOOR: u32 = 256;
+
+/// Events in PostgreSQL 12 or later.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    work: PgPool,
+    pool: PgPool,
+    url: String,
+}
+
+/// The schema's statements, for people who apply them with a tool of their own.
+pub fn migrations() -> Vec<Migration> {
+    MIGRATOR
+        .iter()
+        .map(|m| Migration { version: m.version, name: m.description.to_string(), sql: m.sql.as_str().into() })
+        .collect()
+}
+
+impl PostgresStore {
+    /// Connects, and refuses a connection that cannot carry what we do. Says nothing about the schema: `migrate` or
+    /// [`Store::schema_version`] comes next.
+    pub async fn connect(url: &str) -> Result<Self> {
+        let options = PgConnectOptions::from_str(url).map_err(|e| {
+            Error::Unsupported(format!("this is no PostgreSQL URL ({e}): write postgres://user@host:5432/database"))
+        })?;
+        let mut printable = options.to_url_lossy();
+        // Fails only where there can be no password.
+        let _ = printable.set_password(None);
+        let pools = PgPoolOptions::new().max_connections(POOL_CONNECTIONS).acquire_timeout(Duration::from_secs(30));
+        let work = pools
+            .clone()
+            .after_connect(|session, _| {
+                // A plan that is cached while a table is empty stays a sequential scan when the table has grown; with
+                // the penalty on it, the cost looks high enough to compile the query, which takes longer than running it.
+                Box::pin(async move {
+                    sqlx::raw_sql("SET enable_seqscan = off; SET jit = off").execute(session).await?;
+                    Ok(())
+                })
+            })
+            .connect_with(options.clone())
+            .await
+            .map_err(own)?;
+        let store = Self { work, pool: pools.connect_lazy_with(options), url: printable.into() };
+        store.refuse_transaction_pooling().await?;
+        Ok(store)
+    }
+
+    /// Refuses a schema that is not this program's, with the command that brings it up to date.
+    pub async fn check_schema(&self) -> Result<()> {
+        self.schema_version().await?.check(&self.url)
+    }
+
+    /// Two connections that are open at once have two servers behind them, unless a pooler hands one server round
+    /// between transactions. Prepared statements and session settings do not survive that.
+    async fn refuse_transaction_pooling(&self) -> Result<()> {
+        let mut first = self.work.acquire().await.map_err(own)?;
+        let mut second = self.work.acquire().await.map_err(own)?;
+        let backend = "SELECT pg_backend_pid()";
+        let first: i32 = sqlx::raw_sql(backend).fetch_one(&mut *first).await.map_err(own)?.get(0);
+        let second: i32 = sqlx::raw_sql(backend).fetch_one(&mut *second).await.map_err(own)?.get(0);
+        if first == second {
+            return Err(Error::Unsupported(format!(
+                "{} goes through a pooler that shares a session between transactions (pgbouncer: pool_mode = transaction). \
+                 Give Postrider a direct connection, or one with pool_mode = session; your own transactions may keep the pooler",
+                self.url
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn migrate(&self) -> Result<()> {
+        let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), ..Migrator::DEFAULT };
+        migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
+        // One instance migrates, the others wait for its lock and find nothing left to do.
+        migrator.run(&self.pool).await.map_err(|e| Error::Store(e.into()))
+    }
+
+    async fn schema_version(&self) -> Result<SchemaVersion> {
+        let needed = MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default();
+        let table: Option<String> =
+            sqlx::query_scalar(sql!("schema_table")).fetch_one(&self.work).await.map_err(own)?;
+        let found = match table {
+            None => 0,
+            Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.work).await.map_err(own)?,
+        };
+        Ok(SchemaVersion { found, needed })
+    }
+
+    async fn now(&self) -> Result<OffsetDateTime> {
+        sqlx::query_scalar("SELECT now()").fetch_one(&self.work).await.map_err(own)
+    }
+
+    async fn route(&self, limit: u32) -> Result<Routed> {
+        let mut tx = self.work.begin().await.map_err(own)?;
+        let taken: Vec<(i64, String, Option<String>)> = sqlx::query_as(sql!("route_lock"))
+            .bind(i64::from(limit.min(limits::PASS_ROWS)))
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(own)?;
+        if taken.is_empty() {
+            return Ok(Routed::default());
+        }
+        let shards = taken.iter().map(|(seq, event_id, key)| (*seq, shard::shard_of(key.as_deref(), event_id)));
+        let (routed, unheard): (i64, i64) =
+            sqlx::query_as(sql!("route")).bind(batch::routes(shards)?).fetch_one(&mut *tx).await.map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        Ok(Routed { routed: routed.unsigned_abs(), unheard: unheard.unsigned_abs() })
+    }
+
+    async fn claim(&self, claim: &Claim) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let rows = sqlx::query(sql!("claim"))
+            .bind(&claim.lane)
+            .bind(shards(claim.shards))
+            .bind(i64::from(claim.limit))
+            .bind(token.0)
+            .bind(&claim.owner)
+            .bind(millis(claim.lease))
+            .fetch_all(&self.work)
+            .await
+            .map_err(own)?;
+        rows::lease(token, &rows)
+    }
+
+    async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let rows = sqlx::query(sql!("claim_keyed"))
+            .bind(&claim.lane)
+            .bind(shards(claim.shards))
+            .bind(i64::from(claim.limit))
+            .bind(token.0)
+            .bind(&claim.owner)
+            .bind(millis(claim.lease))
+            .bind(dead_head == DeadHead::Hold)
+            .bind(i64::from((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR)))
+            .bind(lane_number(&claim.lane))
+            .bind(CLAIM_SHARDS)
+            .fetch_all(&self.work)
+            .await
+            .map_err(own)?;
+        rows::lease(token, &rows)
+    }
+
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("extend"));
+        ids(query
+            .bind(sequences(deliveries))
+            .bind(numbers(deliveries))
+            .bind(token.0)
+            .bind(millis(lease))
+            .fetch_all(&self.work)
+            .await)
+    }
+
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(match history {
+            History::Keep => sql!("settle_keep"),
+            History::Omit => sql!("settle"),
+        });
+        ids(query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(&self.work).await)
+    }
+
+    async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("retry"));
+        ids(query
+            .bind(batch::failures(failed)?)
+            .bind(token.0)
+            .bind(history == History::Keep)
+            .fetch_all(&self.work)
+            .await)
+    }
+
+    async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("bury"));
+        ids(query
+            .bind(batch::burials(buried)?)
+            .bind(token.0)
+            .bind(history == History::Keep)
+            .fetch_all(&self.work)
+            .await)
+    }
+
+    async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
+        let query = sqlx::query(sql!("release"));
+        ids(query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(&self.work).await)
+    }
+
+    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+        let mut tx = self.work.begin().await.map_err(own)?;
+        let event: Option<(i64, Option<String>, bool)> =
+            sqlx::query_as(sql!("redrive_lock")).bind(event_id).fetch_optional(&mut *tx).await.map_err(own)?;
+        let Some((seq, key, expired)) = event else {
+            return Ok(Redriven::UnknownEvent);
+        };
+        if expired {
+            return Ok(Redriven::Expired);
+        }
+        let made: Option<bool> = sqlx::query_scalar(sql!("redrive"))
+            .bind(seq)
+            .bind(lane)
+            .bind(target)
+            .bind(i16::from(shard::shard_of(key.as_deref(), event_id)))
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(own)?;
+        let Some(made) = made else {
+            return Ok(Redriven::InProgress);
+        };
+        if let Some(key) = key {
+            sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
+        }
+        tx.commit().await.map_err(own)?;
+        Ok(if made { Redriven::Made } else { Redriven::Due })
+    }
+
+    async fn register(&self, subscription: &Subscription) -> Result<()> {
+        self.write_subscription(sql!("register"), subscription).await
+    }
+
+    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
+        self.write_subscription(sql!("set_subscription"), subscription).await
+    }
+
+    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
+        let query = sqlx::query(sql!("remove_subscription")).bind(topic).bind(consumer);
+        Ok(query.execute(&self.work).await.map_err(own)?.rows_affected() == 1)
+    }
+
+    async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
+        let query = sqlx::query(sql!("subscriptions")).bind(topic);
+        query.fetch_all(&self.work).await.map_err(own)?.iter().map(rows::subscription).collect()
+    }
+
+    async fn append_consumption(&self, report: &Report) -> Result<Appended> {
+        let mut tx = self.work.begin().await.map_err(own)?;
+        let seq: Option<i64> = sqlx::query_scalar(sql!("append_consumption_lock"))
+            .bind(&report.event_id)
+            .bind(&report.consumer)
+            .fetch_optional(&mut *tx)
+            .await
+            .map_err(own)?;
+        let Some(seq) = seq else {
+            return Ok(Appended::NotExpected);
+        };
+        let (attempt, new): (i32, bool) = sqlx::query_as(sql!("append_consumption"))
+            .bind(seq)
+            .bind(&report.consumer)
+            .bind(report.success)
+            .bind(report.will_retry)
+            .bind(report.consumed_at)
+            .bind(report.error.as_deref().map(limits::error_text))
+            .bind(&report.code)
+            .bind(&report.callback_id)
+            .fetch_one(&mut *tx)
+            .await
+            .map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        let attempt = attempt.unsigned_abs();
+        Ok(if new { Appended::Attempt(attempt) } else { Appended::Repeated(attempt) })
+    }
+
+    async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
+        let token = Token::fresh();
+        let query = sqlx::query(sql!("acquire_lease"));
+        let row = query
+            .bind(name)
+            .bind(owner)
+            .bind(token.0)
+            .bind(millis(lease))
+            .fetch_optional(&self.work)
+            .await
+            .map_err(own)?;
+        Ok(row.map(|_| token))
+    }
+
+    async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
+        let query = sqlx::query(sql!("extend_lease")).bind(name).bind(token.0).bind(millis(lease));
+        Ok(query.execute(&self.work).await.map_err(own)?.rows_affected() == 1)
+    }
+
+    async fn release_lease(&self, name: &str, token: Token) -> Result<bool> {
+        let query = sqlx::query(sql!("release_lease")).bind(name).bind(token.0);
+        Ok(query.execute(&self.work).await.map_err(own)?.rows_affected() == 1)
+    }
+
+    async fn find(&self, event_id: &str) -> Result<Option<Found>> {
+        let event = sqlx::query(sql!("find")).bind(event_id).fetch_optional(&self.work).await;
+        let Some(event) = event.map_err(own)? else {
+            return Ok(None);
+        };
+        let seq = rows::seq(&event)?;
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&self.work).await;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&self.work).await;
+        rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
+    }
+
+    async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
+        let query = sqlx::query(sql!("counts"));
+        query.fetch_all(&self.work).await.map_err(own)?.iter().map(rows::lane_counts).collect()
+    }
+
+    async fn oldest_pending(&self) -> Result<Option<Duration>> {
+        let waited: Option<i64> =
+            sqlx::query_scalar(sql!("oldest_pending")).fetch_one(&self.work).await.map_err(own)?;
+        Ok(waited.map(duration))
+    }
+
+    async fn next_due(&self, lane: &str) -> Result<Option<Duration>> {
+        let wait: Option<i64> =
+            sqlx::query_scalar(sql!("next_due")).bind(lane).fetch_one(&self.work).await.map_err(own)?;
+        Ok(wait.map(duration))
+    }
+
+    async fn prune(&self, prune: &Prune) -> Result<Pruned> {
+        let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
+        let older_than = millis(prune.older_than);
+        let sql = match prune.what {
+            Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
+            Prunable::Inbox => sql!("prune_inbox"),
+            Prunable::Keys => sql!("prune_keys"),
+        };
+        let removed =
+            sqlx::query(sql).bind(older_than).bind(limit).execute(&self.work).await.map_err(own)?.rows_affected();
+        Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
+    }
+}
+
+impl PostgresStore {
+    async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
+        subscription.check()?;
+        sqlx::query(sql)
+            .bind(&subscription.topic)
+            .bind(&subscription.consumer)
+            .bind(subscription.enabled)
+            .bind(subscription.sort_order)
+            .bind(&subscription.description)
+            .bind(subscription.via.as_str())
+            .bind(&subscription.endpoint)
+            .bind(&subscription.exchange)
+            .bind(&subscription.routing_key)
+            .execute(&self.work)
+            .await
+            .map_err(own)?;
+        Ok(())
+    }
+
+    async fn prune_events(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
+        let mut tx = self.work.begin().await.map_err(own)?;
+        let taken: Vec<i64> = sqlx::query_scalar(sql!("prune_events_lock"))
+            .bind(older_than)
+            .bind(after)
+            .bind(limit)
+            .fetch_all(&mut *tx)
+            .await
+            .map_err(own)?;
+        let query = sqlx::query(sql!("prune_events")).bind(&taken);
+        let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        tx.commit().await.map_err(own)?;
+        let full = taken.len() as u64 == limit.unsigned_abs();
+        Ok(Pruned { removed, next: taken.last().copied().filter(|_| full) })
+    }
+}
+
+impl Enlist for PostgresStore {
+    type Conn = PgConnection;
+    type Tx = Transaction<'static, Postgres>;
+
+    async fn begin(&self) -> Result<Self::Tx> {
+        self.pool.begin().await.map_err(own)
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<()> {
+        tx.commit().await.map_err(enlisted)
+    }
+
+    async fn enqueue(&self, conn: &mut PgConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        let distinct = batch::distinct(new)?;
+        let keep = unheard == Unheard::Keep;
+        let rows = match distinct[..] {
+            [one] => enqueue_one(one, keep).fetch_all(&mut *conn).await,
+            _ => {
+                sqlx::query(sql!("enqueue_many")).bind(batch::events(&distinct)?).bind(keep).fetch_all(&mut *conn).await
+            }
+        };
+        let (stored, expecting) = rows::stored(&rows.map_err(enlisted)?)?;
+        if !expecting.is_empty() {
+            sqlx::query(sql!("expect")).bind(expecting).execute(&mut *conn).await.map_err(enlisted)?;
+        }
+        let missing = batch::missing(&distinct, &stored);
+        let known = match missing.is_empty() {
+            true => HashMap::new(),
+            false => {
+                let found = sqlx::query(sql!("find_many")).bind(missing).fetch_all(conn).await.map_err(enlisted)?;
+                found.iter().map(rows::known).collect::<Result<_>>()?
+            }
+        };
+        batch::answers(new, stored, &known, unheard)
+    }
+
+    async fn receive(&self, conn: &mut PgConnection, receipt: &Receipt<'_>) -> Result<bool> {
+        let query = sqlx::query(sql!("receive"))
+            .bind(receipt.consumer)
+            .bind(receipt.event_id)
+            .bind(receipt.topic)
+            .bind(receipt.tenant_id)
+            .bind(receipt.idempotency_key);
+        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+
+    async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
+        let query = sqlx::query(sql!("complete"))
+            .bind(completion.consumer)
+            .bind(completion.event_id)
+            .bind(completion.delivery.sequence)
+            .bind(completion.delivery.number)
+            .bind(completion.token.0)
+            .bind(completion.result)
+            .bind(completion.history == History::Keep);
+        match query.fetch_optional(conn).await.map_err(enlisted)? {
+            Some(_) => Ok(()),
+            None => Err(Error::LeaseLost),
+        }
+    }
+
+    async fn begin_key(
+        &self,
+        conn: &mut PgConnection,
+        key: &Key<'_>,
+        fingerprint: &[u8],
+        lease: Duration,
+    ) -> Result<KeyState> {
+        let token = Token::fresh();
+        loop {
+            for (sql, state) in
+                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
+            {
+                let query =
+                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
+                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
+                    return Ok(state);
+                }
+            }
+            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
+            // None: the key was pruned in between, and is free again.
+            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
+                return rows::key_state(&row, fingerprint);
+            }
+        }
+    }
+
+    async fn complete_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, result: &str) -> Result<bool> {
+        let query = sqlx::query(sql!("complete_key")).bind(key.scope).bind(key.key).bind(token.0);
+        Ok(query.bind(result).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+
+    async fn fail_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
+        let query = sqlx::query(sql!("fail_key")).bind(key.scope).bind(key.key).bind(token.0);
+        Ok(query.bind(limits::error_text(error)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+}
+
+#[cfg(feature = "testing")]
+impl crate::testing::Age for PostgresStore {
+    async fn age(&self, by: Duration) -> Result<()> {
+        sqlx::query(sql!("age")).bind(millis(by)).execute(&self.work).await.map_err(own)?;
+        Ok(())
+    }
+}
+
+fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {
+    let event = &new.envelope;
+    sqlx::query(sql!("enqueue"))
+        .bind(event.event_id.as_str())
+        .bind(&event.topic)
+        .bind(&event.key)
+        .bind(&event.payload)
+        .bind(&event.payload_type)
+        .bind(batch::encoding(event.payload_encoding))
+        .bind(&event.trace_id)
+        .bind(&event.span_id)
+        .bind(event.parent_event_id.as_ref().map(|id| id.as_str()))
+        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.kind))
+        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.id))
+        .bind(&event.tenant_id)
+        .bind(&event.store_id)
+        .bind(event.initiator_json())
+        .bind(event.metadata.as_deref())
+        .bind(event.occurred_at)
+        .bind(event.expire_at)
+        .bind(new.expire_after.map(millis))
+        .bind(event.deliver_at)
+        .bind(new.delay.map(millis))
+        .bind(event.max_attempts.map(|n| i16::try_from(n).unwrap_or(i16::MAX)))
+        .bind(&event.exchange)
+        .bind(&event.routing_key)
+        .bind(i16::from(event.shard()))
+        .bind(keep)
+}
+
+/// NULL for all: the statement then asks nothing about the shard.
+fn shards(shards: Shards) -> Option<Vec<i16>> {
+    (shards != Shards::ALL).then(|| shards.iter().map(i16::from).collect())
+}
+
+/// Advisory locks are numbered. Two lanes with one number only keep out of each other's way more than they need to.
+fn lane_number(lane: &str) -> i32 {
+    lane.bytes().fold(0_i32, |number, byte| number.wrapping_mul(31).wrapping_add(i32::from(byte)))
+}
+
+fn sequences(deliveries: &[DeliveryId]) -> Vec<i64> {
+    deliveries.iter().map(|delivery| delivery.sequence).collect()
+}
+
+fn numbers(deliveries: &[DeliveryId]) -> Vec<i64> {
+    deliveries.iter().map(|delivery| delivery.number).collect()
+}
+
+fn ids(rows: sqlx::Result<Vec<PgRow>>) -> Result<Vec<DeliveryId>> {
+    rows.map_err(own)?.iter().map(rows::delivery_id).collect()
+}
+
+fn duration(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}
+
+/// What went wrong on a session of ours.
+fn own(error: sqlx::Error) -> Error {
+    match &error {
+        sqlx::Error::Database(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
+            Error::Store(error.into())
+        }
+        _ => Error::Unavailable(error.into()),
+    }
+}
+
+/// What went wrong inside the caller's transaction.
+fn enlisted(error: sqlx::Error) -> Error {
+    // Serialization failure, deadlock, and a transaction that an earlier error has aborted already.
+    let lost = ["40001", "40P01", "25P02"];
+    match error.as_database_error().and_then(|e| e.code()) {
+        Some(code) if lost.contains(&code.as_ref()) => Error::TransactionLost(error.into()),
+        _ => own(error),
+    }
+}
