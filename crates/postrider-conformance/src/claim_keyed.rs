@@ -8,6 +8,7 @@ use std::time::Duration;
 use postrider::entry::DeliveryStatus;
 use postrider::store::{Claim, DeadHead, DeliveryId, History, Lease, Redriven};
 use postrider::{Enlist, Shards, Store, Via};
+use tokio::time::timeout;
 
 use crate::Harness;
 use crate::steps::*;
@@ -64,6 +65,30 @@ pub async fn a_held_key_is_not_claimed_by_another<H: Harness>(h: H) {
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty());
     h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3", "a4", "a5"]);
+}
+
+/// B.2, F05: what another claimer has locked is neither waited for nor overtaken.
+pub async fn a_locked_head_is_neither_waited_for_nor_overtaken<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, keyed("a", 3)).await;
+    enqueue(&h, keyed("b", 1)).await;
+    let Some(locks) = h.hold_locks(LANE, 1).await else {
+        return skipped("nobody can hold locks beside a claimer");
+    };
+    let claimed = timeout(PROMPTLY, claim_all_keyed(&h, DeadHead::Hold)).await;
+    let claimed = claimed.expect("the claim waits for locks");
+    assert_eq!(claimed.iter().flat_map(ids).collect::<Vec<_>>(), ["b1"]);
+    drop(locks);
+    // The rollback may reach the server a moment after the drop.
+    let freed = timeout(PROMPTLY, async {
+        loop {
+            let lease = claim_keyed(&h, 10).await;
+            if !lease.deliveries.is_empty() {
+                return lease;
+            }
+        }
+    });
+    assert_eq!(ids(&freed.await.expect("what is unlocked can be claimed")), ["a1", "a2", "a3"]);
 }
 
 /// B.3, F01: a run whose holder died goes to the next, whole; the old token writes nothing.
@@ -250,6 +275,36 @@ pub async fn followers_of_a_dead_head_do_not_starve_other_keys<H: Harness>(h: H)
     // Once they are out of sight, nobody has to look past them.
     enqueue(&h, keyed("c", 1)).await;
     assert_eq!(ids(&claim_keyed(&h, 1).await), ["c1"]);
+}
+
+/// F18: a redrive beside claimers that are parking its followers: one of them always sees the other.
+pub async fn a_redrive_beside_claimers_strands_nobody<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    for round in 0..20 {
+        let key = format!("k{round}-");
+        enqueue(&h, keyed(&key, 10)).await;
+        let head = format!("{key}1");
+        bury_head(&h, &head).await;
+        let redrive = tokio::spawn({
+            let h = h.clone();
+            async move { h.store().redrive(&head, LANE, "").await.unwrap() }
+        });
+        let claimers = (0..3).map(|_| {
+            let h = h.clone();
+            async move { claim_keyed(&h, 50).await }
+        });
+        let mut leases = together(claimers).await;
+        assert_eq!(redrive.await.unwrap(), Redriven::Due);
+        let mut handled = 0;
+        while !leases.is_empty() {
+            for lease in &leases {
+                settle(&h, lease).await;
+                handled += lease.deliveries.len();
+            }
+            leases = claim_all_keyed(&h, DeadHead::Hold).await;
+        }
+        assert_eq!(handled, 10, "round {round}: {:?}", h.store().counts().await.unwrap());
+    }
 }
 
 /// DESIGN 6: keys in other letters are other keys.

@@ -48,18 +48,19 @@ pub async fn rollback_leaves_neither_event_nor_change<H: Harness>(h: H) {
 pub async fn a_transaction_dropped_in_a_crash_leaves_nothing<H: Harness>(h: H) {
     somebody_listens(&h).await;
     h.make_counter("orders").await;
+    let (in_the_middle, signal) = tokio::sync::oneshot::channel();
     let dying = h.clone();
     let task = tokio::spawn(async move {
         let mut tx = dying.store().begin().await.unwrap();
         dying.add(&mut *tx, "orders").await.unwrap();
         let outbox = Outbox::new(dying.store().clone());
         outbox.enqueue(&mut *tx, draft("e")).await.unwrap();
+        in_the_middle.send(()).unwrap();
         // Not a panic, whose message would be read as a failure; what is dropped is the same.
         std::future::pending::<()>().await;
         drop(tx);
     });
-    // Aborted while it holds the transaction, or before: both leave nothing.
-    tokio::task::yield_now().await;
+    signal.await.unwrap();
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
 

@@ -40,6 +40,10 @@ pub mod subscriptions;
 
 pub use harness::{Conn, Features, Harness, Tx};
 
+/// How long a case may take on however busy a machine: a claimer that waits for what never comes would wait for ever.
+#[doc(hidden)]
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(240);
+
 /// Every case, for the store whose harness the expression makes. It is evaluated anew, inside an `async fn`, for each.
 #[macro_export]
 macro_rules! suite {
@@ -103,6 +107,7 @@ macro_rules! suite {
                 unkeyed_deliveries_are_left_alone
                 limit_is_exact
                 a_held_key_is_not_claimed_by_another
+                a_locked_head_is_neither_waited_for_nor_overtaken
                 an_expired_run_is_claimed_again
                 a_failing_head_keeps_its_key_waiting
                 a_delayed_head_keeps_its_key_waiting
@@ -113,6 +118,7 @@ macro_rules! suite {
                 a_redriven_failed_head_pulls_its_followers
                 a_failure_releases_the_rest_of_its_run_uncounted
                 followers_of_a_dead_head_do_not_starve_other_keys
+                a_redrive_beside_claimers_strands_nobody
                 keys_are_compared_byte_for_byte
                 a_key_is_ordered_within_its_lane_only
                 a_subset_of_shards_gets_only_its_own
@@ -235,6 +241,7 @@ macro_rules! suite {
                 a_pruned_id_may_be_used_again
                 old_inbox_rows_go
                 old_keys_go_unless_somebody_holds_them
+                a_redrive_beside_the_pruner_is_not_lost
                 pruning_beside_producers_and_claimers_loses_nothing
             }
             migrate {
@@ -258,7 +265,10 @@ macro_rules! cases {
                     #[tokio::test(flavor = "multi_thread")]
                     async fn $case() {
                         let harness = $harness;
-                        $crate::$verb::$case(harness.clone()).await;
+                        let case = $crate::$verb::$case(harness.clone());
+                        tokio::time::timeout($crate::PATIENCE, case)
+                            .await
+                            .expect("the case ends");
                         $crate::Harness::finish(harness).await;
                     }
                 )*

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use postrider::store::{History, Key, KeyState, Prunable, Prune, Receipt, Report};
+use postrider::store::{History, Key, KeyState, Prunable, Prune, Receipt, Redriven, Report};
 use postrider::{Draft, Enlist, Enqueued, Store, Via};
 use serde_json::json;
 
@@ -104,7 +104,7 @@ pub async fn attempts_go_with_their_event<H: Harness>(h: H) {
     age(&h, 2 * HOUR).await;
     assert_eq!(prune(&h, Prunable::Events, HOUR, 100).await, [1], "events are counted, not their attempts");
     assert_eq!(h.store().append_consumption(&report).await.unwrap(), postrider::store::Appended::NotExpected);
-    assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), postrider::store::Redriven::UnknownEvent);
+    assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::UnknownEvent);
     // Under the same id there is no trace of the former.
     enqueue_one(&h, draft("e")).await;
     assert_eq!(find(&h, "e").await.consumptions.len(), 1, "attempt 0 of the new one");
@@ -169,6 +169,37 @@ pub async fn old_keys_go_unless_somebody_holds_them<H: Harness>(h: H) {
     for forgotten in ["done", "failed", "abandoned"] {
         assert!(matches!(begin(forgotten, LEASE).await, KeyState::Begun(_)), "{forgotten}");
     }
+}
+
+/// F22: an event is redriven before it is pruned, or after: never lost in between.
+pub async fn a_redrive_beside_the_pruner_is_not_lost<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(200)).await;
+    finish_all(&h).await;
+    age(&h, 2 * HOUR).await;
+    let pruner = tokio::spawn({
+        let h = h.clone();
+        async move { prune(&h, Prunable::Events, HOUR, 5).await.iter().sum::<u64>() }
+    });
+    let mut redriven = Vec::new();
+    // From the end: the two meet in the middle.
+    for n in (0..200).rev() {
+        let id = format!("e{n:05}");
+        match h.store().redrive(&id, LANE, "").await.unwrap() {
+            Redriven::Made => redriven.push(id),
+            Redriven::UnknownEvent => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let removed = pruner.await.unwrap();
+    let claimed = claim(&h, 500).await;
+    redriven.reverse();
+    assert_eq!(ids(&claimed).len(), redriven.len());
+    assert!(redriven.iter().all(|id| ids(&claimed).contains(&id.as_str())), "what was redriven is delivered");
+    // One that the pruner found locked is left for its next round.
+    settle(&h, &claimed).await;
+    let rest = prune(&h, Prunable::Events, HOUR, 500).await.iter().sum::<u64>();
+    assert_eq!(removed + rest, 200);
 }
 
 const PRODUCERS: usize = 3;
