@@ -63,7 +63,7 @@ pub enum Step {
     Bury,
     /// Given back untried; the attempt does not count.
     Release,
-    /// Made due now by a person.
+    /// Made due now by a person. One whose lease ran out is released first.
     Redrive,
     /// Past its expiry: the row goes.
     Expire,

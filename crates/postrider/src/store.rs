@@ -105,7 +105,8 @@ pub trait Store: Send + Sync + 'static {
     /// caller's.
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>>;
 
-    /// Gives deliveries up; the rest of their runs is released. Returns those that were the caller's.
+    /// Gives deliveries up; the rest of their runs is released. Returns those that were the caller's. The history
+    /// gets a last attempt also where this claim was no try: it says that no more will come.
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>>;
 
     /// Gives deliveries back as they were: the attempt does not count. Returns those that were the caller's.
@@ -182,8 +183,8 @@ pub trait Enlist: Store + Clone {
 
     /// The last statement of a consumer's transaction: keeps the result, appends the success and removes the
     /// delivery, if the token still holds **and** the inbox row is there. Anything else is
-    /// [`Error::LeaseLost`], and the transaction must be rolled back: the lease is gone, or a database error that
-    /// the consumer swallowed has ended the transaction behind its back.
+    /// [`Error::LeaseLost`] or [`Error::TransactionLost`], and the transaction must be rolled back: the lease is gone, or
+    /// a database error that the consumer swallowed has ended the transaction behind its back.
     fn complete(&self, conn: &mut Self::Conn, completion: &Completion<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Takes an idempotency key.
@@ -496,7 +497,7 @@ pub struct Key<'a> {
 pub enum KeyState {
     /// It is the caller's: do the work, then complete or fail it with this token.
     Begun(Token),
-    /// It is the caller's; an earlier holder never finished, so part of its work may be there.
+    /// It is the caller's; an earlier holder failed or never finished, so part of its work may be there.
     TakenOver(Token),
     /// Done: this is the result.
     Done(String),

@@ -295,7 +295,7 @@ impl Store for PostgresStore {
             .bind(report.will_retry)
             .bind(report.consumed_at)
             .bind(report.error.as_deref().map(limits::error_text))
-            .bind(&report.code)
+            .bind(report.code.as_deref().map(limits::error_text))
             .bind(&report.callback_id)
             .fetch_one(&mut *tx)
             .await
