@@ -26,7 +26,7 @@ const TABLES: &str = "
         lock_until timestamptz,
         token bigint,
         attempts smallint NOT NULL DEFAULT 0
-    ) WITH (fillfactor = 60);
+    ) WITH (fillfactor = 40);
     CREATE INDEX bare_work_due ON bare_work (due_at, id)";
 
 const FILL: &str = "

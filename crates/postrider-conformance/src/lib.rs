@@ -171,6 +171,7 @@ macro_rules! suite {
                 an_expired_event_is_refused
                 an_unknown_event_is_refused
                 a_target_has_a_delivery_of_its_own
+                a_target_is_settled_by_itself
             }
             subscriptions {
                 registering_never_overwrites

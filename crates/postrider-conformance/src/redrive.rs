@@ -125,3 +125,16 @@ pub async fn a_target_has_a_delivery_of_its_own<H: Harness>(h: H) {
     let of_member = find(&h, "e").await.consumptions.into_iter().filter(|c| c.consumer == "member");
     assert_eq!(of_member.map(|c| c.attempt).collect::<Vec<_>>(), [0, 1]);
 }
+
+/// One claim may hold two deliveries of one event: what is done with one is not done with the other.
+pub async fn a_target_is_settled_by_itself<H: Harness>(h: H) {
+    subscribe(&h, TOPIC, "member", postrider::Via::RabbitMq).await;
+    enqueue_one(&h, draft("e")).await;
+    assert_eq!(h.store().redrive("e", "rabbitmq", "member").await.unwrap(), Redriven::Made);
+    let claim = Claim { lane: "rabbitmq".into(), ..wanted(10) };
+    let lease = h.store().claim(&claim).await.unwrap();
+    let id = |target: &str| lease.deliveries.iter().find(|d| d.target == target).unwrap().id;
+    assert_eq!(h.store().extend(lease.token, &[id("member")], HOUR).await.unwrap(), [id("member")]);
+    assert_eq!(h.store().settle(lease.token, &[id("member")], History::Omit).await.unwrap(), [id("member")]);
+    assert_eq!(h.store().release(lease.token, &[id("")]).await.unwrap(), [id("")]);
+}

@@ -33,7 +33,8 @@ pub trait Event: Serialize + DeserializeOwned + Send + Sync + 'static {
         None
     }
 
-    /// Events of one key reach each consumer in the order in which they were written. None: no order.
+    /// Events of one key reach each consumer in the order in which they were enqueued, where the caller holds a lock on
+    /// the aggregate when it enqueues. None: no order.
     fn key(&self) -> Option<String> {
         None
     }

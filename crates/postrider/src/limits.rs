@@ -37,11 +37,9 @@ pub const MAX_ATTEMPTS_CEILING: u32 = 10_000;
 
 /// A topic or consumer name: `[A-Za-z0-9._-]`, not empty, within [`NAME_CHARS`].
 pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {
-    if value.is_empty() || value.len() > NAME_CHARS {
-        return Err(Error::invalid(
-            field,
-            format!("must have 1 to {NAME_CHARS} characters, has {}", value.chars().count()),
-        ));
+    let chars = value.chars().count();
+    if chars == 0 || chars > NAME_CHARS {
+        return Err(Error::invalid(field, format!("must have 1 to {NAME_CHARS} characters, has {chars}")));
     }
     match value.chars().find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))) {
         Some(c) => Err(Error::invalid(field, format!("may hold A-Z a-z 0-9 . _ - only, not {c:?}"))),

@@ -194,7 +194,7 @@ SELECT e.event_id, e.topic, e.aggregate_type, e.aggregate_id,
                  FROM postrider_delivery d WHERE d.event_seq = e.seq), 0) AS retry_count,
        coalesce(e.max_attempts, 10) AS max_retry_count,
        (SELECT strftime('%Y-%m-%dT%H:%M:%fZ', min(d.due_at) / 1000.0, 'unixepoch') FROM postrider_delivery d
-        WHERE d.event_seq = e.seq AND NOT d.dead AND d.token IS NULL) AS next_retry_at,
+        WHERE d.event_seq = e.seq AND NOT d.dead AND NOT d.held AND d.token IS NULL) AS next_retry_at,
        (SELECT max(d.lock_owner) FROM postrider_delivery d WHERE d.event_seq = e.seq) AS lock_owner,
        (SELECT strftime('%Y-%m-%dT%H:%M:%fZ', max(d.lock_time) / 1000.0, 'unixepoch')
         FROM postrider_delivery d WHERE d.event_seq = e.seq) AS lock_time,

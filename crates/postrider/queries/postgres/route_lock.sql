@@ -2,7 +2,7 @@
 WITH arrived AS MATERIALIZED (
     SELECT seq, event_id, event_key FROM postrider_event
     WHERE routing = 'NEW'
-    LIMIT $1
+    ORDER BY seq LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), heard AS MATERIALIZED (
     -- From the subscriptions to the events: a million events that nobody hears cost nothing.

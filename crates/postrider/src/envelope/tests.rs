@@ -34,7 +34,8 @@ fn nul_is_refused_and_its_escape_is_kept() {
 
 #[test]
 fn each_bad_field_is_named() {
-    let cases: [(&str, fn(&mut Envelope)); 9] = [
+    type Spoil = fn(&mut Envelope);
+    let cases: [(&str, Spoil); 9] = [
         ("topic", |e| e.topic = "no spaces".into()),
         ("key", |e| e.key = Some("k".repeat(limits::KEY_CHARS + 1))),
         ("key", |e| e.key = Some(String::new())),

@@ -17,10 +17,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::migrate::Migrator;
+use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::query::Query;
-use sqlx::{ConnectOptions, Postgres, Row, Transaction};
+use sqlx::{ConnectOptions, Connection, Postgres, Row, Transaction};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
@@ -36,6 +36,8 @@ use crate::subscription::{StoredSubscription, Subscription};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
+/// How our own sessions are set up.
+const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; SET jit = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
 /// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
@@ -57,6 +59,10 @@ pub fn migrations_script() -> String {
     schema::script(&MIGRATOR, sql!("migrations_table"), |hex| format!("'\\x{hex}'"))
 }
 
+fn newest_migration() -> i64 {
+    MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default()
+}
+
 impl PostgresStore {
     /// Connects, and refuses a connection that cannot carry what we do. Says nothing about the schema: `migrate` or
     /// [`Store::schema_version`] comes next.
@@ -67,14 +73,17 @@ impl PostgresStore {
         let mut printable = options.to_url_lossy();
         // Fails only where there can be no password.
         let _ = printable.set_password(None);
+        // Asked once by itself: a pool would go on asking a server that is not there until its patience ends.
+        PgConnection::connect_with(&options).await.map_err(own)?.close().await.map_err(own)?;
         let pools = PgPoolOptions::new().max_connections(POOL_CONNECTIONS).acquire_timeout(Duration::from_secs(30));
         let work = pools
             .clone()
             .after_connect(|session, _| {
+                // Claims look again at what others have committed; a stricter default would make them fail instead.
                 // A plan that is cached while a table is empty stays a sequential scan when the table has grown; with
                 // the penalty on it, the cost looks high enough to compile the query, which takes longer than running it.
                 Box::pin(async move {
-                    sqlx::raw_sql("SET enable_seqscan = off; SET jit = off").execute(session).await?;
+                    sqlx::raw_sql(SESSION).execute(session).await?;
                     Ok(())
                 })
             })
@@ -116,18 +125,22 @@ impl Store for PostgresStore {
         let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), ..Migrator::DEFAULT };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         // One instance migrates, the others wait for its lock and find nothing left to do.
-        migrator.run(&self.pool).await.map_err(|e| Error::Store(e.into()))
+        migrator.run(&self.pool).await.map_err(|e| match e {
+            MigrateError::VersionMissing(found) => {
+                Error::SchemaTooNew { store: self.url.clone(), found, needed: newest_migration() }
+            }
+            other => Error::Store(other.into()),
+        })
     }
 
     async fn schema_version(&self) -> Result<SchemaVersion> {
-        let needed = MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default();
         let table: Option<String> =
             sqlx::query_scalar(sql!("schema_table")).fetch_one(&self.work).await.map_err(own)?;
         let found = match table {
             None => 0,
             Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.work).await.map_err(own)?,
         };
-        Ok(SchemaVersion { found, needed })
+        Ok(SchemaVersion { found, needed: newest_migration() })
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {

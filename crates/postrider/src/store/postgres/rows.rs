@@ -29,8 +29,8 @@ fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
         payload: get(row, at + 4)?,
         payload_type: get(row, at + 5)?,
         payload_encoding: match get::<Option<&str>>(row, at + 6)? {
-            None => Encoding::Plain,
-            Some(_) => Encoding::Base64,
+            Some("base64") => Encoding::Base64,
+            _ => Encoding::Plain,
         },
         trace_id: text(7)?,
         span_id: text(8)?,
@@ -51,7 +51,7 @@ fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
         occurred_at: trim(get(row, at + 16)?),
         expire_at: time(17)?,
         deliver_at: time(18)?,
-        max_attempts: get::<Option<i16>>(row, at + 19)?.map(|n| u32::from(n.unsigned_abs())),
+        max_attempts: get::<Option<i16>>(row, at + 19)?.map(|n| u32::from(n.max(1).unsigned_abs())),
         exchange: text(20)?,
         routing_key: text(21)?,
     })

@@ -1,0 +1,27 @@
+//! The executable as people meet it: what it prints, where, and with which exit code.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod migrate;
+
+use std::process::{Command, Output};
+
+/// Runs `postrider` with nothing from the environment that could choose for it.
+fn postrider(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_postrider")).args(arguments).env_remove("POSTRIDER_STORE").output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2_and_help() {
+    let nothing = postrider(&[]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(stderr(&nothing).contains("migrate"), "{}", stderr(&nothing));
+    assert_eq!(postrider(&["mirgate"]).status.code(), Some(2));
+}
