@@ -54,7 +54,7 @@ pub(crate) async fn postgres_beside_classic(scratch: &Scratch, size: Size) -> Ou
     sqlx::raw_sql(CLASSIC_TABLE).execute(&classic).await?;
 
     let enqueue = Arc::new(Way::Enqueue(Outbox::new(store).service("bench"), payload()));
-    let insert = Arc::new(Way::Insert(payload().to_string()));
+    let insert = Arc::new(Way::Insert(payload()));
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
         rounds.push(Round {
@@ -78,7 +78,7 @@ async fn business(url: &str) -> Outcome<PgPool> {
 /// How the event gets into the transaction.
 enum Way {
     Enqueue(Outbox<PostgresStore>, serde_json::Value),
-    Insert(String),
+    Insert(serde_json::Value),
 }
 
 impl Way {
@@ -90,7 +90,14 @@ impl Way {
             }
             Self::Insert(payload) => {
                 let id = Uuid::now_v7().to_string();
-                sqlx::query(CLASSIC).bind(id).bind(TOPIC).bind("ORDER").bind("7").bind(payload).execute(conn).await?;
+                sqlx::query(CLASSIC)
+                    .bind(id)
+                    .bind(TOPIC)
+                    .bind("ORDER")
+                    .bind("7")
+                    .bind(payload.to_string())
+                    .execute(conn)
+                    .await?;
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 //!
 //! Whoever writes a store implements [`Harness`] for it, and has the suite in one line:
 //!
-//! ```ignore
+//! ```text
 //! mod my_store {
 //!     postrider_conformance::suite!(super::MyHarness::fresh().await);
 //! }

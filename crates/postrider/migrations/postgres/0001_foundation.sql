@@ -62,7 +62,7 @@ CREATE TABLE postrider_delivery (
     PRIMARY KEY (event_seq, lane, target)
 -- Room for the leased version of every row on its own page: at 60 half of the claims were no HOT updates, and took twice
 -- as long.
-) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 40);
 
 -- The claim's index: in the order in which it takes deliveries, so that it never sorts. Not partial: a predicate is
 -- prepared again for every INSERT too, and the place does as well.
