@@ -56,12 +56,11 @@ async fn postgres_beside(scratch: &Scratch, size: Size, name: &str, history: His
     let bare = bare_postgres::Bare::new(&scratch.postgres(&format!("{name}_bare")).await?).await?;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
+        // Each side drains right after its own fill: whoever came second would find its pages evicted.
         fill(&*store, size.pending, 0).await?;
+        let ours_per_second = drain(store.clone(), WORKERS, size.pending, history).await?;
         bare.fill(size.pending).await?;
-        rounds.push(Round {
-            ours_per_second: drain(store.clone(), WORKERS, size.pending, history).await?,
-            other_per_second: bare.drain(WORKERS, size.pending).await?,
-        });
+        rounds.push(Round { ours_per_second, other_per_second: bare.drain(WORKERS, size.pending).await? });
     }
     Ok(rounds)
 }
@@ -72,11 +71,9 @@ pub(crate) async fn sqlite_beside_bare(scratch: &Scratch, size: Size) -> Outcome
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
         fill(&*store, size.pending, 0).await?;
+        let ours_per_second = drain(store.clone(), WORKERS, size.pending, History::Omit).await?;
         bare.fill(size.pending).await?;
-        rounds.push(Round {
-            ours_per_second: drain(store.clone(), WORKERS, size.pending, History::Omit).await?,
-            other_per_second: bare.drain(size.pending).await?,
-        });
+        rounds.push(Round { ours_per_second, other_per_second: bare.drain(size.pending).await? });
     }
     Ok(rounds)
 }
@@ -99,12 +96,11 @@ async fn many_finished<S: postrider::Enlist>(few: S, many: S, size: Size) -> Out
     let (few, many) = (Arc::new(few), Arc::new(many));
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        fill(&*few, size.pending, 0).await?;
         fill(&*many, size.pending, 0).await?;
-        rounds.push(Round {
-            ours_per_second: drain(many.clone(), WORKERS, size.pending, History::Omit).await?,
-            other_per_second: drain(few.clone(), WORKERS, size.pending, History::Omit).await?,
-        });
+        let ours_per_second = drain(many.clone(), WORKERS, size.pending, History::Omit).await?;
+        fill(&*few, size.pending, 0).await?;
+        let other_per_second = drain(few.clone(), WORKERS, size.pending, History::Omit).await?;
+        rounds.push(Round { ours_per_second, other_per_second });
     }
     Ok(rounds)
 }
@@ -119,12 +115,11 @@ pub(crate) async fn postgres_started_empty(scratch: &Scratch, size: Size) -> Out
             drain(empty.clone(), WORKERS, 0, History::Omit).await?;
         }
         fill(&*empty, size.pending, 0).await?;
+        let ours_per_second = drain(empty, WORKERS, size.pending, History::Omit).await?;
         let full = scratch.postgres_store(&format!("full_{round}")).await?;
         fill(&full, size.pending, 0).await?;
-        rounds.push(Round {
-            ours_per_second: drain(empty, WORKERS, size.pending, History::Omit).await?,
-            other_per_second: drain(Arc::new(full), WORKERS, size.pending, History::Omit).await?,
-        });
+        let other_per_second = drain(Arc::new(full), WORKERS, size.pending, History::Omit).await?;
+        rounds.push(Round { ours_per_second, other_per_second });
     }
     Ok(rounds)
 }

@@ -20,13 +20,13 @@ WITH freed AS (
     SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine)
     GROUP BY event_key ORDER BY min(due_at), min(event_seq)
 ), run AS MATERIALIZED (
-    SELECT r.id, r.event_key, r.event_seq
+    -- Of each key the stretch that is free, or the one in front that is not.
+    SELECT r.id, r.event_key, r.event_seq, r.address, r.reachable
     FROM wanted w
     CROSS JOIN LATERAL (
-        SELECT k.id, k.event_key, k.event_seq,
-               bool_and(k.free) OVER (ORDER BY k.event_seq) AS reachable
+        SELECT k.*, bool_and(k.free) OVER (ORDER BY k.event_seq) AS reachable, row_number() OVER (ORDER BY k.event_seq) AS n
         FROM (
-            SELECT id, event_key, event_seq,
+            SELECT id, event_key, event_seq, ctid AS address,
                    place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
             FROM postrider_delivery
             WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
@@ -34,33 +34,27 @@ WITH freed AS (
             LIMIT w.rows
         ) k
     ) r
-    WHERE r.reachable
+    WHERE r.reachable OR r.n = 1
     LIMIT $3
 ), locked AS MATERIALIZED (
     -- Asks again what a claim that committed since our snapshot may have changed.
     SELECT d.id, d.event_key, d.event_seq, d.ctid AS address
-    FROM run r JOIN postrider_delivery d ON d.event_seq = r.event_seq AND d.lane = $1 AND d.id = r.id
-    WHERE d.place <> 3 AND d.due_at <= now() AND (d.lock_until IS NULL OR d.lock_until <= now())
+    FROM run r JOIN postrider_delivery d ON d.ctid = r.address
+    WHERE r.reachable AND d.place <> 3 AND d.due_at <= now() AND (d.lock_until IS NULL OR d.lock_until <= now())
     FOR UPDATE OF d SKIP LOCKED
 ), missed AS MATERIALIZED (
-    SELECT event_key, min(event_seq) AS event_seq FROM run WHERE id NOT IN (SELECT id FROM locked) GROUP BY event_key
+    SELECT event_key, min(event_seq) AS event_seq FROM run
+    WHERE reachable AND id NOT IN (SELECT id FROM locked)
+    GROUP BY event_key
 ), whole AS MATERIALIZED (
     -- Of each key only the stretch before the first that could not be locked.
     SELECT address FROM locked l
     WHERE NOT EXISTS (SELECT 1 FROM missed m WHERE m.event_key = l.event_key AND m.event_seq < l.event_seq)
-), head AS MATERIALIZED (
-    SELECT h.event_seq, h.id FROM wanted w
-    CROSS JOIN LATERAL (
-        SELECT event_seq, id, place, due_at FROM postrider_delivery
-        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
-        ORDER BY event_seq LIMIT 1
-    ) h
-    WHERE h.place = 3 OR h.due_at > now()
 ), in_front AS MATERIALIZED (
-    -- Locked, so that a redrive of it comes wholly before this statement or frees the followers after it.
+    -- Dead or not due. Locked, so that a redrive of it comes wholly before this statement or frees the followers after it.
     SELECT d.event_key, d.event_seq, d.due_at, d.place
-    FROM head h JOIN postrider_delivery d ON d.event_seq = h.event_seq AND d.lane = $1 AND d.id = h.id
-    WHERE (d.place = 3 OR d.due_at > now()) AND d.token IS NULL
+    FROM run r JOIN postrider_delivery d ON d.ctid = r.address
+    WHERE NOT r.reachable AND (d.place = 3 OR d.due_at > now()) AND d.token IS NULL
     FOR UPDATE OF d SKIP LOCKED
 ), parked AS (
     UPDATE postrider_delivery d

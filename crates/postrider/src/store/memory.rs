@@ -19,7 +19,7 @@ use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 
 use super::*;
 use crate::clock::{Clock, SystemClock};
-use crate::envelope::trim;
+use crate::envelope::{Envelope, trim};
 use state::State;
 
 /// The schema that there is: it has no history.

@@ -3,31 +3,31 @@
 //! The store has two pools: `work` for the statements of relays and operators, whose sessions are set up for them,
 //! and `pool` for transactions that carry the user's own statements, whose sessions are left as they are.
 
-mod rows;
-
 /// `sql!("claim")` is the statement in `queries/postgres/claim.sql`.
 macro_rules! sql {
     ($verb:literal) => {
-        include_str!(concat!("../../queries/postgres/", $verb, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/postgres/", $verb, ".sql"))
     };
 }
 
-use std::collections::{BTreeMap, HashMap};
+mod enlist;
+mod rows;
+
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::query::Query;
-use sqlx::{ConnectOptions, Connection, Postgres, Row, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, Connection, Row};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key, KeyState,
-    LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store, Token, Unheard,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, LaneCounts, Lease, Prunable, Prune, Pruned,
+    Redriven, Report, Routed, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -40,10 +40,10 @@ static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; SET jit = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
-/// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
-const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
+/// How many shards one keyed claim looks at: half, so that two claimers find work side by side at any moment.
+const CLAIM_SHARDS: i64 = SHARDS as i64 / 2;
 /// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
-const WINDOW_FACTOR: u32 = 4;
+const WINDOW_FACTOR: u32 = 2;
 const WINDOW_FLOOR: u32 = 256;
 
 /// Events in PostgreSQL 12 or later.
@@ -420,140 +420,12 @@ impl PostgresStore {
     }
 }
 
-impl Enlist for PostgresStore {
-    type Conn = PgConnection;
-    type Tx = Transaction<'static, Postgres>;
-
-    async fn begin(&self) -> Result<Self::Tx> {
-        self.pool.begin().await.map_err(own)
-    }
-
-    async fn commit(&self, tx: Self::Tx) -> Result<()> {
-        tx.commit().await.map_err(enlisted)
-    }
-
-    async fn enqueue(&self, conn: &mut PgConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
-        let distinct = batch::distinct(new)?;
-        let keep = unheard == Unheard::Keep;
-        let rows = match distinct[..] {
-            [one] => enqueue_one(one, keep).fetch_all(&mut *conn).await,
-            _ => {
-                sqlx::query(sql!("enqueue_many")).bind(batch::events(&distinct)?).bind(keep).fetch_all(&mut *conn).await
-            }
-        };
-        let (stored, expecting) = rows::stored(&rows.map_err(enlisted)?)?;
-        if !expecting.is_empty() {
-            sqlx::query(sql!("expect")).bind(expecting).execute(&mut *conn).await.map_err(enlisted)?;
-        }
-        let missing = batch::missing(&distinct, &stored);
-        let known = match missing.is_empty() {
-            true => HashMap::new(),
-            false => {
-                let found = sqlx::query(sql!("find_many")).bind(missing).fetch_all(conn).await.map_err(enlisted)?;
-                found.iter().map(rows::known).collect::<Result<_>>()?
-            }
-        };
-        batch::answers(new, stored, &known, unheard)
-    }
-
-    async fn receive(&self, conn: &mut PgConnection, receipt: &Receipt<'_>) -> Result<bool> {
-        let query = sqlx::query(sql!("receive"))
-            .bind(receipt.consumer)
-            .bind(receipt.event_id)
-            .bind(receipt.topic)
-            .bind(receipt.tenant_id)
-            .bind(receipt.idempotency_key);
-        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-
-    async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
-        let query = sqlx::query(sql!("complete"))
-            .bind(completion.consumer)
-            .bind(completion.event_id)
-            .bind(completion.delivery.sequence)
-            .bind(completion.delivery.number)
-            .bind(completion.token.0)
-            .bind(completion.result)
-            .bind(completion.history == History::Keep);
-        match query.fetch_optional(conn).await.map_err(enlisted)? {
-            Some(_) => Ok(()),
-            None => Err(Error::LeaseLost),
-        }
-    }
-
-    async fn begin_key(
-        &self,
-        conn: &mut PgConnection,
-        key: &Key<'_>,
-        fingerprint: &[u8],
-        lease: Duration,
-    ) -> Result<KeyState> {
-        let token = Token::fresh();
-        loop {
-            for (sql, state) in
-                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
-            {
-                let query =
-                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
-                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
-                    return Ok(state);
-                }
-            }
-            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
-            // None: the key was pruned in between, and is free again.
-            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
-                return rows::key_state(&row, fingerprint);
-            }
-        }
-    }
-
-    async fn complete_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, result: &str) -> Result<bool> {
-        let query = sqlx::query(sql!("complete_key")).bind(key.scope).bind(key.key).bind(token.0);
-        Ok(query.bind(result).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-
-    async fn fail_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
-        let query = sqlx::query(sql!("fail_key")).bind(key.scope).bind(key.key).bind(token.0);
-        Ok(query.bind(limits::error_text(error)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-}
-
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
         sqlx::query(sql!("age")).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         Ok(())
     }
-}
-
-fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {
-    let event = &new.envelope;
-    sqlx::query(sql!("enqueue"))
-        .bind(event.event_id.as_str())
-        .bind(&event.topic)
-        .bind(&event.key)
-        .bind(&event.payload)
-        .bind(&event.payload_type)
-        .bind(batch::encoding(event.payload_encoding))
-        .bind(&event.trace_id)
-        .bind(&event.span_id)
-        .bind(event.parent_event_id.as_ref().map(|id| id.as_str()))
-        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.kind))
-        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.id))
-        .bind(&event.tenant_id)
-        .bind(&event.store_id)
-        .bind(event.initiator_json())
-        .bind(event.metadata.as_deref())
-        .bind(event.occurred_at)
-        .bind(event.expire_at)
-        .bind(new.expire_after.map(millis))
-        .bind(event.deliver_at)
-        .bind(new.delay.map(millis))
-        .bind(event.max_attempts.map(|n| i16::try_from(n).unwrap_or(i16::MAX)))
-        .bind(&event.exchange)
-        .bind(&event.routing_key)
-        .bind(i16::from(event.shard()))
-        .bind(keep)
 }
 
 /// NULL for all: the statement then asks nothing about the shard.

@@ -6,16 +6,17 @@
 //! finds out in the middle of a transaction that somebody else was first. Readers have connections of their own
 //! and wait for nobody.
 
-mod rows;
-
 /// `sql!("claim")` is the statement in `queries/sqlite/claim.sql`.
 macro_rules! sql {
     ($verb:literal) => {
-        include_str!(concat!("../../queries/sqlite/", $verb, ".sql"))
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/queries/sqlite/", $verb, ".sql"))
     };
 }
 
-use std::collections::{BTreeMap, HashMap};
+mod enlist;
+mod rows;
+
+use std::collections::BTreeMap;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,8 +32,8 @@ use time::OffsetDateTime;
 use super::batch::{self, millis, unix_ms};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, Completion, DeadHead, DeliveryId, Enlist, Enqueued, Failed, Found, History, Key, KeyState,
-    LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Receipt, Redriven, Report, Routed, Store, Token, Unheard,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, LaneCounts, Lease, Prunable, Prune, Pruned,
+    Redriven, Report, Routed, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -51,8 +52,6 @@ const WINDOW_FLOOR: u32 = 256;
 /// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
 const PARKED_WINDOWS: u32 = 16;
-/// Bytes of payload in one statement: SQLite takes a gigabyte at most, and a batch may be larger.
-const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
 /// Takes the write lock at once. A transaction that reads first and writes then would be refused if somebody else
 /// has written in between, and no waiting helps.
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -583,140 +582,6 @@ async fn append_successes(conn: &mut SqliteConnection, successes: &[(i64, String
     Ok(query.execute(conn).await.map(|_| ()))
 }
 
-impl Enlist for SqliteStore {
-    type Conn = SqliteConnection;
-    type Tx = Transaction<'static, Sqlite>;
-
-    async fn begin(&self) -> Result<Self::Tx> {
-        self.write().await
-    }
-
-    async fn commit(&self, tx: Self::Tx) -> Result<()> {
-        tx.commit().await.map_err(enlisted)
-    }
-
-    async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
-        let distinct = batch::distinct(new)?;
-        let mut stored = HashMap::with_capacity(distinct.len());
-        for part in parts(&distinct) {
-            let rows = sqlx::query(sql!("enqueue"))
-                .bind(batch::events(part)?)
-                .bind(unheard == Unheard::Keep)
-                .fetch_all(&mut *conn)
-                .await
-                .map_err(enlisted)?;
-            let shards: HashMap<_, _> =
-                part.iter().map(|new| (new.envelope.event_id.as_str(), new.envelope.shard())).collect();
-            let mut routes = BTreeMap::new();
-            for row in &rows {
-                let (seq, id, routing) = rows::stored(row)?;
-                routes.extend(shards.get(id.as_str()).map(|shard| (seq, *shard)));
-                stored.insert(id, routing);
-            }
-            if !routes.is_empty() {
-                write_routes(conn, &batch::routes(routes)?).await.map_err(enlisted)?;
-            }
-        }
-        let missing = batch::missing(&distinct, &stored);
-        let known = match missing.is_empty() {
-            true => HashMap::new(),
-            false => {
-                let query = sqlx::query(sql!("find_many")).bind(json(&missing)?);
-                let found = query.fetch_all(conn).await.map_err(enlisted)?;
-                found.iter().map(rows::known).collect::<Result<_>>()?
-            }
-        };
-        batch::answers(new, stored, &known, unheard)
-    }
-
-    async fn receive(&self, conn: &mut SqliteConnection, receipt: &Receipt<'_>) -> Result<bool> {
-        let query = sqlx::query(sql!("receive"))
-            .bind(receipt.consumer)
-            .bind(receipt.event_id)
-            .bind(receipt.topic)
-            .bind(receipt.tenant_id)
-            .bind(receipt.idempotency_key);
-        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-
-    async fn complete(&self, conn: &mut SqliteConnection, completion: &Completion<'_>) -> Result<()> {
-        // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
-        // nothing else is sent.
-        sqlx::query(sql!("complete"))
-            .bind(completion.consumer)
-            .bind(completion.event_id)
-            .bind(completion.delivery.number)
-            .bind(completion.token.0)
-            .bind(completion.result)
-            .fetch_optional(&mut *conn)
-            .await
-            .map_err(enlisted)?
-            .ok_or(Error::LeaseLost)?;
-        let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
-            .bind(completion.delivery.number)
-            .bind(completion.token.0)
-            .fetch_optional(&mut *conn)
-            .await
-            .map_err(enlisted)?
-            .ok_or(Error::LeaseLost)?;
-        match completion.history {
-            History::Omit => Ok(()),
-            History::Keep => append_successes(conn, &[(seq, completion.consumer.into())]).await?.map_err(enlisted),
-        }
-    }
-
-    async fn begin_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        fingerprint: &[u8],
-        lease: Duration,
-    ) -> Result<KeyState> {
-        let token = Token::fresh();
-        loop {
-            for (sql, state) in
-                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
-            {
-                let query =
-                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
-                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
-                    return Ok(state);
-                }
-            }
-            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
-            // None: outside a transaction, the key may have been pruned in between, and is free again.
-            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
-                return rows::key_state(&row, fingerprint);
-            }
-        }
-    }
-
-    async fn complete_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        token: Token,
-        result: &str,
-    ) -> Result<bool> {
-        end_key(conn, sql!("complete_key"), key, token, result).await
-    }
-
-    async fn fail_key(&self, conn: &mut SqliteConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
-        end_key(conn, sql!("fail_key"), key, token, &limits::error_text(error)).await
-    }
-}
-
-async fn end_key(
-    conn: &mut SqliteConnection,
-    sql: &'static str,
-    key: &Key<'_>,
-    token: Token,
-    text: &str,
-) -> Result<bool> {
-    let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(token.0).bind(text);
-    Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-}
-
 #[cfg(feature = "testing")]
 impl crate::testing::Age for SqliteStore {
     async fn age(&self, by: Duration) -> Result<()> {
@@ -733,20 +598,6 @@ impl crate::testing::Age for SqliteStore {
         }
         tx.commit().await.map_err(own)
     }
-}
-
-/// Cuts a batch into parts of [`STATEMENT_BYTES`] of payload; nearly always there is one.
-fn parts<'a, 'b>(mut batch: &'b [&'a NewEvent]) -> impl Iterator<Item = &'b [&'a NewEvent]> {
-    std::iter::from_fn(move || {
-        let mut bytes = 0;
-        let fitting = batch.iter().take_while(|new| {
-            bytes += new.envelope.payload.len();
-            bytes <= STATEMENT_BYTES
-        });
-        let (part, rest) = batch.split_at(fitting.count().max(1).min(batch.len()));
-        batch = rest;
-        (!part.is_empty()).then_some(part)
-    })
 }
 
 /// A set of shards as the 64 bits of an integer.

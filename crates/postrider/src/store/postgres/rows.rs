@@ -14,7 +14,8 @@ use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, 
 use crate::subscription::{StoredSubscription, Subscription};
 
 fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
-    row.try_get(column).map_err(super::own)
+    // Unchecked: the statements are ours, and so the type of each column is known.
+    row.try_get_unchecked(column).map_err(super::own)
 }
 
 /// The event whose columns, from its seq on, begin at `at`.

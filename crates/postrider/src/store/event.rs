@@ -1,0 +1,165 @@
+//! Events as a store takes them and gives them back, with what happened to them.
+
+use std::time::Duration;
+
+use time::OffsetDateTime;
+
+use super::Delivery;
+use crate::envelope::Envelope;
+use crate::error::{Error, Result};
+use crate::event::EventId;
+
+/// An event that is about to be stored.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    /// Checked and complete.
+    pub envelope: Envelope,
+    /// Due this long after the database stores it; overrides `deliver_at`.
+    pub delay: Option<Duration>,
+    /// Expired this long after the database stores it; overrides `expire_at`.
+    pub expire_after: Option<Duration>,
+}
+
+/// What happens to an event that no enabled subscription hears.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unheard {
+    /// Stored, and routed when somebody subscribes.
+    #[default]
+    Keep,
+    /// Not stored; the caller is told.
+    Skip,
+    /// [`Error::Unheard`].
+    Refuse,
+}
+
+/// What became of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enqueued {
+    /// Stored with its deliveries.
+    Accepted(EventId),
+    /// Stored; nobody hears it yet.
+    Unheard(EventId),
+    /// Not stored: nobody hears it.
+    Skipped(EventId),
+    /// Not stored: it was there already, with the same content.
+    Duplicate(EventId),
+}
+
+impl Enqueued {
+    /// The event's id.
+    pub fn event_id(&self) -> &EventId {
+        match self {
+            Self::Accepted(id) | Self::Unheard(id) | Self::Skipped(id) | Self::Duplicate(id) => id,
+        }
+    }
+}
+
+/// How many events the router has looked after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Routed {
+    /// Given deliveries.
+    pub routed: u64,
+    /// Found to have no subscriber.
+    pub unheard: u64,
+}
+
+/// What a remote consumer reports.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Of which event.
+    pub event_id: String,
+    /// Who.
+    pub consumer: String,
+    /// Whether its effect happened.
+    pub success: bool,
+    /// Whether, having failed, it will try again.
+    pub will_retry: bool,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// A code for it.
+    pub code: Option<String>,
+    /// Makes a repeated report the same attempt.
+    pub callback_id: Option<String>,
+    /// When, by its own clock.
+    pub consumed_at: Option<OffsetDateTime>,
+}
+
+/// What became of a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// It is this attempt.
+    Attempt(u32),
+    /// It had been reported before, as this attempt.
+    Repeated(u32),
+    /// Nobody expected it: no such event, or the consumer is not one that reports.
+    NotExpected,
+}
+
+/// An event with everything that happened to it.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The event.
+    pub envelope: Envelope,
+    /// Whether anybody hears it.
+    pub routing: Routing,
+    /// When the database stored it.
+    pub created_at: OffsetDateTime,
+    /// What still waits, by lane and target.
+    pub deliveries: Vec<Delivery>,
+    /// Every attempt, by consumer and number; attempt 0 says that a remote consumer is expected.
+    pub consumptions: Vec<Consumption>,
+}
+
+/// Whether an event has its deliveries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Routing {
+    /// The router has not seen it.
+    New,
+    /// It has them.
+    Routed,
+    /// Nobody hears it yet.
+    Unheard,
+}
+
+impl Routing {
+    /// The word that is stored.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "NEW",
+            Self::Routed => "ROUTED",
+            Self::Unheard => "UNHEARD",
+        }
+    }
+}
+
+impl std::str::FromStr for Routing {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        [Self::New, Self::Routed, Self::Unheard]
+            .into_iter()
+            .find(|routing| routing.as_str() == text)
+            .ok_or_else(|| Error::corrupt("routing", text))
+    }
+}
+
+/// One attempt of one consumer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Consumption {
+    /// Who.
+    pub consumer: String,
+    /// Which attempt; 0 = expected.
+    pub attempt: u32,
+    /// Whether the effect happened; None for attempt 0.
+    pub success: Option<bool>,
+    /// Whether, having failed, it will be tried again.
+    pub will_retry: bool,
+    /// When, by the consumer's clock where it said so.
+    pub consumed_at: Option<OffsetDateTime>,
+    /// What went wrong.
+    pub error: Option<String>,
+    /// A code for it.
+    pub code: Option<String>,
+    /// When it was appended.
+    pub created_at: OffsetDateTime,
+}

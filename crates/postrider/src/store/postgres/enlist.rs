@@ -1,0 +1,142 @@
+//! What happens on the caller's connection, inside the caller's transaction.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sqlx::postgres::{PgArguments, PgConnection};
+use sqlx::query::Query;
+use sqlx::{Postgres, Transaction};
+
+use super::{PostgresStore, enlisted, own, rows};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::store::batch::{self, millis};
+use crate::store::{Completion, Enlist, Enqueued, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
+
+impl Enlist for PostgresStore {
+    type Conn = PgConnection;
+    type Tx = Transaction<'static, Postgres>;
+
+    async fn begin(&self) -> Result<Self::Tx> {
+        self.pool.begin().await.map_err(own)
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<()> {
+        tx.commit().await.map_err(enlisted)
+    }
+
+    async fn enqueue(&self, conn: &mut PgConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        let distinct = batch::distinct(new)?;
+        let keep = unheard == Unheard::Keep;
+        let rows = match distinct[..] {
+            [one] => enqueue_one(one, keep).fetch_all(&mut *conn).await,
+            _ => {
+                sqlx::query(sql!("enqueue_many")).bind(batch::events(&distinct)?).bind(keep).fetch_all(&mut *conn).await
+            }
+        };
+        let (stored, expecting) = rows::stored(&rows.map_err(enlisted)?)?;
+        if !expecting.is_empty() {
+            sqlx::query(sql!("expect")).bind(expecting).execute(&mut *conn).await.map_err(enlisted)?;
+        }
+        let missing = batch::missing(&distinct, &stored);
+        let known = match missing.is_empty() {
+            true => HashMap::new(),
+            false => {
+                let found = sqlx::query(sql!("find_many")).bind(missing).fetch_all(conn).await.map_err(enlisted)?;
+                found.iter().map(rows::known).collect::<Result<_>>()?
+            }
+        };
+        batch::answers(new, stored, &known, unheard)
+    }
+
+    async fn receive(&self, conn: &mut PgConnection, receipt: &Receipt<'_>) -> Result<bool> {
+        let query = sqlx::query(sql!("receive"))
+            .bind(receipt.consumer)
+            .bind(receipt.event_id)
+            .bind(receipt.topic)
+            .bind(receipt.tenant_id)
+            .bind(receipt.idempotency_key);
+        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+
+    async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
+        let query = sqlx::query(sql!("complete"))
+            .bind(completion.consumer)
+            .bind(completion.event_id)
+            .bind(completion.delivery.sequence)
+            .bind(completion.delivery.number)
+            .bind(completion.token.0)
+            .bind(completion.result)
+            .bind(completion.history == History::Keep);
+        match query.fetch_optional(conn).await.map_err(enlisted)? {
+            Some(_) => Ok(()),
+            None => Err(Error::LeaseLost),
+        }
+    }
+
+    async fn begin_key(
+        &self,
+        conn: &mut PgConnection,
+        key: &Key<'_>,
+        fingerprint: &[u8],
+        lease: Duration,
+    ) -> Result<KeyState> {
+        let token = Token::fresh();
+        loop {
+            for (sql, state) in
+                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
+            {
+                let query =
+                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
+                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
+                    return Ok(state);
+                }
+            }
+            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
+            // None: the key was pruned in between, and is free again.
+            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
+                return rows::key_state(&row, fingerprint);
+            }
+        }
+    }
+
+    async fn complete_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, result: &str) -> Result<bool> {
+        let query = sqlx::query(sql!("complete_key")).bind(key.scope).bind(key.key).bind(token.0);
+        Ok(query.bind(result).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+
+    async fn fail_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
+        let query = sqlx::query(sql!("fail_key")).bind(key.scope).bind(key.key).bind(token.0);
+        Ok(query.bind(limits::error_text(error)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+}
+
+fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {
+    let event = &new.envelope;
+    sqlx::query(sql!("enqueue"))
+        .bind(event.event_id.as_str())
+        .bind(&event.topic)
+        .bind(&event.key)
+        .bind(&event.payload)
+        .bind(&event.payload_type)
+        .bind(batch::encoding(event.payload_encoding))
+        .bind(&event.trace_id)
+        .bind(&event.span_id)
+        .bind(event.parent_event_id.as_ref().map(|id| id.as_str()))
+        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.kind))
+        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.id))
+        .bind(&event.tenant_id)
+        .bind(&event.store_id)
+        .bind(event.initiator_json())
+        .bind(event.metadata.as_deref())
+        .bind(event.occurred_at)
+        .bind(event.expire_at)
+        .bind(new.expire_after.map(millis))
+        .bind(event.deliver_at)
+        .bind(new.delay.map(millis))
+        .bind(event.max_attempts.map(|n| i16::try_from(n).unwrap_or(i16::MAX)))
+        .bind(&event.exchange)
+        .bind(&event.routing_key)
+        .bind(i16::from(event.shard()))
+        .bind(keep)
+}

@@ -1,0 +1,164 @@
+//! What happens on the caller's connection, inside the caller's transaction.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Sqlite, Transaction};
+
+use super::{SqliteStore, append_successes, enlisted, json, rows, write_routes};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::store::batch::{self, millis};
+use crate::store::{Completion, Enlist, Enqueued, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
+
+/// Bytes of payload in one statement: SQLite takes a gigabyte at most, and a batch may be larger.
+const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
+
+impl Enlist for SqliteStore {
+    type Conn = SqliteConnection;
+    type Tx = Transaction<'static, Sqlite>;
+
+    async fn begin(&self) -> Result<Self::Tx> {
+        self.write().await
+    }
+
+    async fn commit(&self, tx: Self::Tx) -> Result<()> {
+        tx.commit().await.map_err(enlisted)
+    }
+
+    async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        let distinct = batch::distinct(new)?;
+        let mut stored = HashMap::with_capacity(distinct.len());
+        for part in parts(&distinct) {
+            let rows = sqlx::query(sql!("enqueue"))
+                .bind(batch::events(part)?)
+                .bind(unheard == Unheard::Keep)
+                .fetch_all(&mut *conn)
+                .await
+                .map_err(enlisted)?;
+            let shards: HashMap<_, _> =
+                part.iter().map(|new| (new.envelope.event_id.as_str(), new.envelope.shard())).collect();
+            let mut routes = BTreeMap::new();
+            for row in &rows {
+                let (seq, id, routing) = rows::stored(row)?;
+                routes.extend(shards.get(id.as_str()).map(|shard| (seq, *shard)));
+                stored.insert(id, routing);
+            }
+            if !routes.is_empty() {
+                write_routes(conn, &batch::routes(routes)?).await.map_err(enlisted)?;
+            }
+        }
+        let missing = batch::missing(&distinct, &stored);
+        let known = match missing.is_empty() {
+            true => HashMap::new(),
+            false => {
+                let query = sqlx::query(sql!("find_many")).bind(json(&missing)?);
+                let found = query.fetch_all(conn).await.map_err(enlisted)?;
+                found.iter().map(rows::known).collect::<Result<_>>()?
+            }
+        };
+        batch::answers(new, stored, &known, unheard)
+    }
+
+    async fn receive(&self, conn: &mut SqliteConnection, receipt: &Receipt<'_>) -> Result<bool> {
+        let query = sqlx::query(sql!("receive"))
+            .bind(receipt.consumer)
+            .bind(receipt.event_id)
+            .bind(receipt.topic)
+            .bind(receipt.tenant_id)
+            .bind(receipt.idempotency_key);
+        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
+
+    async fn complete(&self, conn: &mut SqliteConnection, completion: &Completion<'_>) -> Result<()> {
+        // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
+        // nothing else is sent.
+        sqlx::query(sql!("complete"))
+            .bind(completion.consumer)
+            .bind(completion.event_id)
+            .bind(completion.delivery.number)
+            .bind(completion.token.0)
+            .bind(completion.result)
+            .fetch_optional(&mut *conn)
+            .await
+            .map_err(enlisted)?
+            .ok_or(Error::LeaseLost)?;
+        let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
+            .bind(completion.delivery.number)
+            .bind(completion.token.0)
+            .fetch_optional(&mut *conn)
+            .await
+            .map_err(enlisted)?
+            .ok_or(Error::LeaseLost)?;
+        match completion.history {
+            History::Omit => Ok(()),
+            History::Keep => append_successes(conn, &[(seq, completion.consumer.into())]).await?.map_err(enlisted),
+        }
+    }
+
+    async fn begin_key(
+        &self,
+        conn: &mut SqliteConnection,
+        key: &Key<'_>,
+        fingerprint: &[u8],
+        lease: Duration,
+    ) -> Result<KeyState> {
+        let token = Token::fresh();
+        loop {
+            for (sql, state) in
+                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
+            {
+                let query =
+                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
+                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
+                    return Ok(state);
+                }
+            }
+            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
+            // None: outside a transaction, the key may have been pruned in between, and is free again.
+            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
+                return rows::key_state(&row, fingerprint);
+            }
+        }
+    }
+
+    async fn complete_key(
+        &self,
+        conn: &mut SqliteConnection,
+        key: &Key<'_>,
+        token: Token,
+        result: &str,
+    ) -> Result<bool> {
+        end_key(conn, sql!("complete_key"), key, token, result).await
+    }
+
+    async fn fail_key(&self, conn: &mut SqliteConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
+        end_key(conn, sql!("fail_key"), key, token, &limits::error_text(error)).await
+    }
+}
+
+async fn end_key(
+    conn: &mut SqliteConnection,
+    sql: &'static str,
+    key: &Key<'_>,
+    token: Token,
+    text: &str,
+) -> Result<bool> {
+    let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(token.0).bind(text);
+    Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+}
+
+/// Cuts a batch into parts of [`STATEMENT_BYTES`] of payload; nearly always there is one.
+fn parts<'a, 'b>(mut batch: &'b [&'a NewEvent]) -> impl Iterator<Item = &'b [&'a NewEvent]> {
+    std::iter::from_fn(move || {
+        let mut bytes = 0;
+        let fitting = batch.iter().take_while(|new| {
+            bytes += new.envelope.payload.len();
+            bytes <= STATEMENT_BYTES
+        });
+        let (part, rest) = batch.split_at(fitting.count().max(1).min(batch.len()));
+        batch = rest;
+        (!part.is_empty()).then_some(part)
+    })
+}
