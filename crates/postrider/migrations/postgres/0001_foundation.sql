@@ -66,7 +66,7 @@ CREATE TABLE postrider_delivery (
 
 -- The claim's index: in the order in which it takes deliveries, so that it never sorts. Not partial: a predicate is
 -- prepared again for every INSERT too, and the place does as well.
-CREATE INDEX postrider_delivery_due ON postrider_delivery (lane, place, due_at, event_seq);
+CREATE INDEX postrider_delivery_due ON postrider_delivery (lane, place, due_at, id);
 -- A key's deliveries in order.
 CREATE INDEX postrider_delivery_key ON postrider_delivery (lane, event_key, event_seq) WHERE event_key IS NOT NULL;
 

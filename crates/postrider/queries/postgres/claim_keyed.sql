@@ -9,7 +9,7 @@ WITH freed AS (
     WHERE lane = $1 AND place = 1
       AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
       AND ($2::smallint[] IS NULL OR shard = ANY ($2))
-    ORDER BY lane, place, due_at, event_seq
+    ORDER BY lane, place, due_at, id
     LIMIT $8
 ), due_shard AS MATERIALIZED (
     SELECT shard FROM (SELECT DISTINCT shard FROM due) s ORDER BY random()
@@ -18,7 +18,7 @@ WITH freed AS (
     SELECT shard FROM due_shard WHERE pg_try_advisory_xact_lock($9, shard) LIMIT $10
 ), wanted AS MATERIALIZED (
     SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine)
-    GROUP BY event_key ORDER BY min(due_at), min(event_seq)
+    GROUP BY event_key ORDER BY min(due_at), min(id)
 ), run AS MATERIALIZED (
     -- Of each key the stretch that is free, or the one in front that is not.
     SELECT r.id, r.event_key, r.event_seq, r.address, r.reachable
@@ -63,13 +63,17 @@ WITH freed AS (
     WHERE d.lane = $1 AND d.event_key = f.event_key AND d.event_seq > f.event_seq
       -- IS TRUE: a hash of the window, not a loop over it for each row.
       AND (d.id IN (SELECT id FROM due)) IS TRUE AND d.token IS NULL AND d.place <> 3
+), leased AS (
+    UPDATE postrider_delivery d
+    SET token = $4, lock_owner = $5, lock_time = now(), lock_until = now() + $6 * interval '1 ms',
+        attempts = d.attempts + 1, place = 1
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
+    RETURNING d.id, d.event_seq, d.target, d.attempts
 )
-UPDATE postrider_delivery d
-SET token = $4, lock_owner = $5, lock_time = now(), lock_until = now() + $6 * interval '1 ms',
-    attempts = d.attempts + 1, place = 1
-FROM postrider_event e
-WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole)) AND e.seq = d.event_seq
-RETURNING d.id, d.target, d.attempts, e.expire_at IS NOT NULL AND e.expire_at <= now(),
+SELECT l.id, l.target, l.attempts, e.expire_at IS NOT NULL AND e.expire_at <= now(),
     e.seq, e.event_id, e.topic, e.event_key, e.payload, e.payload_type, e.payload_encoding, e.trace_id, e.span_id,
     e.parent_event_id, e.aggregate_type, e.aggregate_id, e.tenant_id, e.store_id, e.initiator, e.metadata,
     e.occurred_at, e.expire_at, e.deliver_at, e.max_attempts, e.exchange, e.routing_key
+FROM leased l
+-- OFFSET 0: from each delivery to its event, never the other way round, whatever was known of the tables when this was planned.
+CROSS JOIN LATERAL (SELECT * FROM postrider_event WHERE seq = l.event_seq OFFSET 0) e

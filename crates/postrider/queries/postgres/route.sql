@@ -4,7 +4,7 @@ WITH input AS (
            EXISTS (SELECT 1 FROM postrider_subscription s
                    WHERE s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed) AS heard
     FROM json_to_recordset($1::json) AS i (seq bigint, shard smallint)
-    JOIN postrider_event e ON e.seq = i.seq
+    CROSS JOIN LATERAL (SELECT * FROM postrider_event WHERE seq = i.seq OFFSET 0) e
 ), delivered AS (
     INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, max_attempts)
     SELECT DISTINCT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, e.shard,

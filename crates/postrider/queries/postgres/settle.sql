@@ -9,7 +9,8 @@ WHERE d.event_seq = ANY ($1) AND (d.id IN (SELECT unnest($2::bigint[]))) IS TRUE
           SELECT m.lane, m.event_key, count(*) AS rows
           FROM postrider_delivery m
           WHERE m.event_seq = ANY ($1) AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND m.token = $3
-            AND m.event_key IS NOT NULL
+            -- Not IS NOT NULL, which would offer the index of all keys.
+            AND coalesce(m.event_key, '') <> ''
           GROUP BY m.lane, m.event_key
       ) k
       CROSS JOIN LATERAL (

@@ -10,7 +10,8 @@ WITH settled AS (
               SELECT m.lane, m.event_key, count(*) AS rows
               FROM postrider_delivery m
               WHERE m.event_seq = ANY ($1) AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND m.token = $3
-                AND m.event_key IS NOT NULL
+                -- Not IS NOT NULL, which would offer the index of all keys.
+                AND coalesce(m.event_key, '') <> ''
               GROUP BY m.lane, m.event_key
           ) k
           CROSS JOIN LATERAL (

@@ -36,8 +36,11 @@ use crate::subscription::{StoredSubscription, Subscription};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
-/// How our own sessions are set up.
-const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET enable_seqscan = off; SET jit = off";
+/// How our own sessions are set up. A plan that is cached while the tables are empty stays when they have grown, so it may
+/// only be what is right then: from row to row by an index. Compiling a query takes longer than running any of ours, and
+/// a claim looks again at what others have committed, which a stricter isolation would call an error.
+const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET jit = off; \
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
 /// How many shards one keyed claim looks at: half, so that two claimers find work side by side at any moment.
@@ -79,9 +82,6 @@ impl PostgresStore {
         let work = pools
             .clone()
             .after_connect(|session, _| {
-                // Claims look again at what others have committed; a stricter default would make them fail instead.
-                // A plan that is cached while a table is empty stays a sequential scan when the table has grown; with
-                // the penalty on it, the cost looks high enough to compile the query, which takes longer than running it.
                 Box::pin(async move {
                     sqlx::raw_sql(SESSION).execute(session).await?;
                     Ok(())
