@@ -8,7 +8,7 @@ use sqlx::{Decode, Row, Sqlite, Type};
 use time::OffsetDateTime;
 
 use crate::entry::DeliveryStatus;
-use crate::envelope::{Encoding, Envelope};
+use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::shard;
@@ -59,17 +59,10 @@ fn envelope(row: &SqliteRow) -> Result<Envelope> {
         trace_id: text(row, 7)?,
         span_id: text(row, 8)?,
         parent_event_id: text(row, 9)?.map(EventId::stored),
-        aggregate: match (text(row, 10)?, text(row, 11)?) {
-            (Some(kind), Some(id)) => Some(Aggregate { kind, id }),
-            _ => None,
-        },
+        aggregate: aggregate(row, 10)?,
         tenant_id: text(row, 12)?,
         store_id: text(row, 13)?,
-        // Plain SQL may have written anything; what cannot be read is not worth losing the event for.
-        initiator: match required(row, 14)? {
-            empty if empty.is_empty() => Default::default(),
-            json => serde_json::from_str(&json).unwrap_or_default(),
-        },
+        initiator: initiator(row, 14)?,
         metadata: text(row, 15)?.map(Into::into),
         occurred_at: time(get(row, 16)?),
         expire_at: maybe_time(row, 17)?,
@@ -107,16 +100,19 @@ pub(super) fn success(row: &SqliteRow) -> Result<(i64, String)> {
 }
 
 /// Rows of `claim.sql` or `claim_keyed.sql` with their events.
-pub(super) fn lease(token: Token, leased: &[SqliteRow], events: &[SqliteRow]) -> Result<Lease> {
-    let events: HashMap<i64, &SqliteRow> =
-        events.iter().map(|event| Ok((seq(event)?, event))).collect::<Result<_>>()?;
-    let mut deliveries = leased
-        .iter()
+pub(super) fn lease(token: Token, leased: &[SqliteRow], mut events: Events) -> Result<Lease> {
+    let mut rows = leased.iter().map(|row| Ok((id(row)?, row))).collect::<Result<Vec<_>>>()?;
+    rows.sort_unstable_by_key(|(id, _)| *id);
+    let mut deliveries = Vec::with_capacity(rows.len());
+    let mut rows = rows.into_iter().peekable();
+    while let Some((id, row)) = rows.next() {
+        // One claim may hold two deliveries of an event: for a broker, and for one of its consumers.
+        let shared = rows.peek().is_some_and(|(next, _)| next.sequence == id.sequence);
+        let event = if shared { events.get(&id.sequence).cloned() } else { events.remove(&id.sequence) };
         // An event without a row was removed by hand; there is nothing to deliver.
-        .filter_map(|row| seq(row).map(|seq| events.get(&seq).map(|event| claimed(row, event))).transpose())
-        .map(|claimed| claimed?)
-        .collect::<Result<Vec<_>>>()?;
-    deliveries.sort_unstable_by_key(|delivery| delivery.id);
+        let Some((envelope, expired)) = event else { continue };
+        deliveries.push(Claimed { id, target: get(row, 2)?, attempt: get(row, 3)?, expired, envelope });
+    }
     Ok(Lease { token, deliveries })
 }
 
@@ -131,13 +127,48 @@ pub(super) fn held(leased: &[SqliteRow]) -> Result<Vec<i64>> {
     Ok(ids)
 }
 
-fn claimed(row: &SqliteRow, event: &SqliteRow) -> Result<Claimed> {
-    Ok(Claimed {
-        id: id(row)?,
-        target: get(row, 2)?,
-        attempt: get(row, 3)?,
-        expired: get(event, EVENT_COLUMNS)?,
-        envelope: envelope(event)?,
+/// Events by seq, and whether each has expired.
+pub(super) type Events = HashMap<i64, (Envelope, bool)>;
+
+/// The rows of `claim_events.sql`, and the seqs of those that say more.
+pub(super) fn brief(rows: &[SqliteRow]) -> Result<(Events, Vec<i64>)> {
+    let (mut events, mut say_more) = (Events::with_capacity(rows.len()), Vec::new());
+    for row in rows {
+        let seq = seq(row)?;
+        if get(row, 12)? {
+            say_more.push(seq);
+            continue;
+        }
+        let id = EventId::stored(required(row, 1)?);
+        let mut envelope = Envelope::new(id, required(row, 2)?, required(row, 4)?, time(get(row, 11)?));
+        envelope.key = text(row, 3)?;
+        envelope.payload_type = required(row, 5)?;
+        envelope.trace_id = text(row, 6)?;
+        envelope.span_id = text(row, 7)?;
+        envelope.aggregate = aggregate(row, 8)?;
+        envelope.initiator = initiator(row, 10)?;
+        events.insert(seq, (envelope, false));
+    }
+    Ok((events, say_more))
+}
+
+/// A row of `claim_events_whole.sql`.
+pub(super) fn whole(row: &SqliteRow) -> Result<(Envelope, bool)> {
+    Ok((envelope(row)?, get(row, EVENT_COLUMNS)?))
+}
+
+fn aggregate(row: &SqliteRow, at: usize) -> Result<Option<Aggregate>> {
+    Ok(match (text(row, at)?, text(row, at + 1)?) {
+        (Some(kind), Some(id)) => Some(Aggregate { kind, id }),
+        _ => None,
+    })
+}
+
+fn initiator(row: &SqliteRow, at: usize) -> Result<Initiator> {
+    Ok(match required(row, at)? {
+        empty if empty.is_empty() => Initiator::default(),
+        // Plain SQL may have written anything; what cannot be read is not worth losing the event for.
+        json => serde_json::from_str(&json).unwrap_or_default(),
     })
 }
 
