@@ -58,7 +58,7 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 
 /// Events in a SQLite file.
 ///
-/// Transactions from [`Enlist::begin`] and the store's own writes share one connection: calling a writing method
+/// Transactions from [`Enlist::begin`](super::Enlist::begin) and the store's own writes share one connection: calling a writing method
 /// of the store while holding such a transaction waits for itself, and ends in [`Error::Unavailable`].
 #[derive(Debug, Clone)]
 pub struct SqliteStore {
