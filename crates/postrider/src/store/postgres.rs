@@ -43,10 +43,10 @@ const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
-/// How many shards one keyed claim looks at: half, so that two claimers find work side by side at any moment.
-const CLAIM_SHARDS: i64 = SHARDS as i64 / 2;
+/// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
+const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
 /// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
-const WINDOW_FACTOR: u32 = 2;
+const WINDOW_FACTOR: u32 = 4;
 const WINDOW_FLOOR: u32 = 256;
 
 /// Events in PostgreSQL 12 or later.
