@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postrider::entry::DeliveryStatus;
 use postrider::store::{Claim, DeadHead, History, LaneCounts};
-use postrider::{Store, Via};
+use postrider::{Enlist, Outbox, Store, Via};
 
 use crate::Harness;
 use crate::steps::*;
@@ -104,7 +104,7 @@ pub async fn oldest_pending_is_the_wait_of_the_oldest_due<H: Harness>(h: H) {
 /// Now, when a delay or a retry is over, or when a lease runs out; of one lane.
 pub async fn next_due_is_the_time_until_something_can_be_claimed<H: Harness>(h: H) {
     somebody_listens(&h).await;
-    let next = async || h.store().next_due(LANE).await.unwrap();
+    let next = async || h.store().next_due(&[LANE]).await.unwrap()[0];
     assert_eq!(next().await, None);
     enqueue_one(&h, draft("late").delay(5 * HOUR)).await;
     let wait = next().await.unwrap();
@@ -118,7 +118,8 @@ pub async fn next_due_is_the_time_until_something_can_be_claimed<H: Harness>(h: 
     let lease = claim(&h, 1).await;
     let wait = next().await.unwrap();
     assert!(is_about(wait, LEASE), "{wait:?}");
-    assert_eq!(h.store().next_due("other").await.unwrap(), None);
+    let waits = h.store().next_due(&["other", LANE, "another"]).await.unwrap();
+    assert!(matches!(waits[..], [None, Some(_), None]), "{waits:?}");
     h.store().bury(lease.token, &[buried(lease.ids()[0])], History::Omit).await.unwrap();
     let wait = next().await.unwrap();
     assert!(is_about(wait, 2 * HOUR - MINUTE), "{wait:?}");
@@ -137,4 +138,29 @@ pub async fn times_are_the_databases<H: Harness>(h: H) {
     assert!(before - grain <= found.deliveries[0].due_at && found.deliveries[0].due_at <= after + grain);
     assert!(is_about((time::OffsetDateTime::now_utc() - after).unsigned_abs(), Duration::ZERO));
     assert!(found.created_at.offset().is_utc() && after.offset().is_utc());
+}
+
+/// An event is seen by those outside once its transaction has committed.
+pub async fn sight_tells_what_is_committed<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("there")).await;
+    let mut tx = h.store().begin().await.unwrap();
+    Outbox::new(h.store().clone()).enqueue(&mut *tx, draft("open")).await.unwrap();
+    assert_eq!(h.store().sight(&["open", "there", "never"]).await.unwrap(), ["there"]);
+    h.store().commit(tx).await.unwrap();
+    let mut sighted = h.store().sight(&["open", "there", "never"]).await.unwrap();
+    sighted.sort();
+    assert_eq!(sighted, ["open", "there"]);
+}
+
+/// Kept in the store, so for every instance and after a restart.
+pub async fn a_lane_is_paused_until_it_is_resumed<H: Harness>(h: H) {
+    assert!(h.store().paused().await.unwrap().is_empty());
+    for lane in ["points", "Points", "points"] {
+        h.store().set_paused(lane, true).await.unwrap();
+    }
+    assert_eq!(h.store().paused().await.unwrap().into_iter().collect::<Vec<_>>(), ["Points", "points"]);
+    h.store().set_paused("Points", false).await.unwrap();
+    h.store().set_paused("unknown", false).await.unwrap();
+    assert_eq!(h.store().paused().await.unwrap().into_iter().collect::<Vec<_>>(), ["points"]);
 }

@@ -1,7 +1,7 @@
 //! `receive` and `complete`: the effect happens once, with the inbox row, in one transaction.
 
 use postrider::entry::DeliveryStatus;
-use postrider::store::{Completion, DeliveryId, History, Receipt, Token};
+use postrider::store::{Completed, Completion, DeliveryId, History, Receipt, Token};
 use postrider::{Enlist, Error, Store, Via};
 
 use crate::steps::*;
@@ -11,8 +11,16 @@ fn receipt<'a>(consumer: &'a str, event_id: &'a str) -> Receipt<'a> {
     Receipt { consumer, event_id, topic: TOPIC, tenant_id: Some("tenant"), idempotency_key: Some("key") }
 }
 
-fn completion(delivery: DeliveryId, token: Token, history: History) -> Completion<'static> {
-    Completion { consumer: LANE, event_id: "e", delivery, token, result: Some("42 points"), history }
+/// The end of event `e`.
+struct Done(Completed<'static>, Token, History);
+
+fn completion(delivery: DeliveryId, token: Token, history: History) -> Done {
+    Done(Completed { event_id: "e", delivery, result: Some("42 points") }, token, history)
+}
+
+async fn complete<H: Harness>(h: &H, conn: &mut Conn<H>, Done(completed, token, history): &Done) -> Result<(), Error> {
+    let completed = std::slice::from_ref(completed);
+    h.store().complete(conn, &Completion { consumer: LANE, token: *token, history: *history, completed }).await
 }
 
 /// What a consumer does: the inbox row, then the effect.
@@ -88,11 +96,11 @@ pub async fn complete_ends_the_delivery_with_its_effect<H: Harness>(h: H) {
     // Rolled back, it never was.
     let mut tx = h.store().begin().await.unwrap();
     receive_and_add(&h, &mut *tx, LANE).await;
-    h.store().complete(&mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
+    complete(&h, &mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
     drop(tx);
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await);
-    h.store().complete(&mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
+    complete(&h, &mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
     h.store().commit(tx).await.unwrap();
 
     let found = find(&h, "e").await;
@@ -111,7 +119,7 @@ pub async fn complete_without_history_leaves_no_trace<H: Harness>(h: H) {
     let mut tx = h.store().begin().await.unwrap();
     receive_and_add(&h, &mut *tx, LANE).await;
     let done = completion(lease.deliveries[0].id, lease.token, History::Omit);
-    h.store().complete(&mut *tx, &done).await.unwrap();
+    complete(&h, &mut *tx, &done).await.unwrap();
     h.store().commit(tx).await.unwrap();
     let found = find(&h, "e").await;
     assert!(found.deliveries.is_empty() && found.consumptions.is_empty());
@@ -124,13 +132,13 @@ pub async fn complete_with_a_lost_lease_is_refused_and_rolls_back<H: Harness>(h:
     let id = zombie.deliveries[0].id;
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await);
-    let refused = h.store().complete(&mut *tx, &completion(id, zombie.token, History::Keep)).await.unwrap_err();
+    let refused = complete(&h, &mut *tx, &completion(id, zombie.token, History::Keep)).await.unwrap_err();
     assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
     drop(tx);
 
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await, "the zombie's row is gone");
-    h.store().complete(&mut *tx, &completion(id, heir.token, History::Keep)).await.unwrap();
+    complete(&h, &mut *tx, &completion(id, heir.token, History::Keep)).await.unwrap();
     h.store().commit(tx).await.unwrap();
     assert_eq!(h.counter("effect").await, 1);
     assert_eq!(find(&h, "e").await.consumptions.len(), 1);
@@ -149,7 +157,7 @@ pub async fn complete_without_an_inbox_row_is_refused<H: Harness>(h: H) {
     // Another consumer's row does not count.
     assert!(h.store().receive(&mut *tx, &receipt("other", "e")).await.unwrap());
     let done = completion(lease.deliveries[0].id, lease.token, History::Keep);
-    let refused = h.store().complete(&mut *tx, &done).await.unwrap_err();
+    let refused = complete(&h, &mut *tx, &done).await.unwrap_err();
     assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
     drop(tx);
     enqueue_one(&h, draft("after")).await;
@@ -165,14 +173,14 @@ pub async fn complete_out_of_order_is_refused<H: Harness>(h: H) {
     let done = completion(lease.deliveries[1].id, lease.token, History::Keep);
     let mut tx = h.store().begin().await.unwrap();
     h.store().receive(&mut *tx, &receipt(LANE, "e")).await.unwrap();
-    let refused = h.store().complete(&mut *tx, &done).await.unwrap_err();
+    let refused = complete(&h, &mut *tx, &done).await.unwrap_err();
     assert!(matches!(refused, Error::LeaseLost), "{refused:?}");
     drop(tx);
     let settled = h.store().settle(lease.token, &lease.ids()[..1], History::Omit).await.unwrap();
     assert_eq!(settled.len(), 1);
     let mut tx = h.store().begin().await.unwrap();
     h.store().receive(&mut *tx, &receipt(LANE, "e")).await.unwrap();
-    h.store().complete(&mut *tx, &done).await.unwrap();
+    complete(&h, &mut *tx, &done).await.unwrap();
     h.store().commit(tx).await.unwrap();
     assert!(find(&h, "e").await.deliveries.is_empty());
 }
@@ -191,7 +199,7 @@ pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
     h.swallow_a_database_error(&mut *tx).await;
     // The careless consumer goes on.
     let _ = h.add(&mut *tx, "late effect").await;
-    let completed = h.store().complete(&mut *tx, &done).await;
+    let completed = complete(&h, &mut *tx, &done).await;
     let done_at_all = match completed {
         Ok(()) => h.store().commit(tx).await.is_ok(),
         Err(_) => {
@@ -213,8 +221,73 @@ pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
         assert!(found.consumptions.is_empty());
         let mut tx = h.store().begin().await.unwrap();
         assert!(receive_and_add(&h, &mut *tx, LANE).await, "the next try finds no trace of it");
-        h.store().complete(&mut *tx, &done).await.unwrap();
+        complete(&h, &mut *tx, &done).await.unwrap();
         h.store().commit(tx).await.unwrap();
         assert_eq!(h.counter("effect").await, 1);
+    }
+}
+
+/// E.2: what is new and what is not, in the order of the batch; of an event that is told twice, once.
+pub async fn receive_many_answers_for_each<H: Harness>(h: H) {
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(h.store().receive(&mut *tx, &receipt(LANE, "b")).await.unwrap());
+    let receipts =
+        [receipt(LANE, "c"), receipt(LANE, "b"), receipt("other", "b"), receipt(LANE, "a"), receipt(LANE, "c")];
+    assert_eq!(h.store().receive_many(&mut *tx, &receipts).await.unwrap(), [true, false, true, true, false]);
+    assert_eq!(h.store().receive_many(&mut *tx, &receipts).await.unwrap(), [false; 5]);
+    assert_eq!(h.store().receive_many(&mut *tx, &[]).await.unwrap(), [] as [bool; 0]);
+    h.store().commit(tx).await.unwrap();
+}
+
+/// A batch ends whole, keys and all, with its history.
+pub async fn complete_ends_a_batch<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, (0..20).map(|n| draft(format!("e{n}")).key(format!("k{}", n % 3)))).await;
+    let lease = claim_keyed(&h, 20).await;
+    let ids: Vec<_> = lease.deliveries.iter().map(|claimed| claimed.envelope.event_id.to_string()).collect();
+    let mut completed: Vec<_> = (lease.deliveries.iter().zip(&ids))
+        .map(|(claimed, id)| Completed { event_id: id, delivery: claimed.id, result: None })
+        .collect();
+    completed[7].result = Some("kept");
+    let mut tx = h.store().begin().await.unwrap();
+    let receipts: Vec<_> = ids.iter().map(|id| receipt(LANE, id)).collect();
+    h.store().receive_many(&mut *tx, &receipts).await.unwrap();
+    let end = Completion { consumer: LANE, token: lease.token, history: History::Keep, completed: &completed };
+    h.store().complete(&mut *tx, &end).await.unwrap();
+    h.store().commit(tx).await.unwrap();
+    for id in &ids {
+        let found = find(&h, id).await;
+        assert!(found.deliveries.is_empty(), "{id}");
+        assert_eq!(found.consumptions.len(), 1, "{id}");
+    }
+}
+
+/// F01, F55: one lost lease, or one inbox row that is not there, refuses the whole batch.
+pub async fn complete_of_a_batch_is_all_or_nothing<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, ["a", "b", "c"].map(draft)).await;
+    let lease = claim(&h, 3).await;
+    let ids: Vec<_> = lease.deliveries.iter().map(|claimed| claimed.envelope.event_id.to_string()).collect();
+    let completed: Vec<_> = (lease.deliveries.iter().zip(&ids))
+        .map(|(claimed, id)| Completed { event_id: id, delivery: claimed.id, result: None })
+        .collect();
+    let end = Completion { consumer: LANE, token: lease.token, history: History::Keep, completed: &completed };
+
+    let mut tx = h.store().begin().await.unwrap();
+    h.store().receive_many(&mut *tx, &[receipt(LANE, &ids[0]), receipt(LANE, &ids[2])]).await.unwrap();
+    let refused = h.store().complete(&mut *tx, &end).await.unwrap_err();
+    assert!(matches!(refused, Error::LeaseLost), "an inbox row is missing: {refused:?}");
+    drop(tx);
+
+    h.store().release(lease.token, &lease.ids()[1..2]).await.unwrap();
+    let mut tx = h.store().begin().await.unwrap();
+    let receipts: Vec<_> = ids.iter().map(|id| receipt(LANE, id)).collect();
+    assert_eq!(h.store().receive_many(&mut *tx, &receipts).await.unwrap(), [true; 3], "nothing was left behind");
+    let refused = h.store().complete(&mut *tx, &end).await.unwrap_err();
+    assert!(matches!(refused, Error::LeaseLost), "one is not ours any more: {refused:?}");
+    drop(tx);
+    enqueue_one(&h, draft("after")).await;
+    for id in &ids {
+        assert_eq!(find(&h, id).await.deliveries.len(), 1, "{id} is still there");
     }
 }

@@ -32,6 +32,7 @@ pub mod lease;
 pub mod migrate;
 pub mod prune;
 pub mod redrive;
+pub mod relay;
 pub mod release;
 pub mod retry;
 pub mod route;
@@ -204,6 +205,9 @@ macro_rules! suite {
                 complete_without_an_inbox_row_is_refused
                 complete_out_of_order_is_refused
                 a_swallowed_database_error_loses_nothing
+                receive_many_answers_for_each
+                complete_ends_a_batch
+                complete_of_a_batch_is_all_or_nothing
             }
             idempotency {
                 the_first_begins_and_the_next_waits
@@ -233,6 +237,8 @@ macro_rules! suite {
                 counts_say_where_deliveries_stand
                 oldest_pending_is_the_wait_of_the_oldest_due
                 next_due_is_the_time_until_something_can_be_claimed
+                sight_tells_what_is_committed
+                a_lane_is_paused_until_it_is_resumed
                 times_are_the_databases
             }
             prune {
@@ -244,6 +250,36 @@ macro_rules! suite {
                 old_keys_go_unless_somebody_holds_them
                 a_redrive_beside_the_pruner_is_not_lost
                 pruning_beside_producers_and_claimers_loses_nothing
+            }
+            relay {
+                every_event_has_its_effect_once
+                two_relays_share_the_work
+                a_failing_consumer_delays_no_other
+                a_failure_is_tried_again_when_it_is_due
+                the_tenth_failure_is_the_last
+                a_policy_may_depend_on_the_code
+                what_kills_its_workers_ends_dead
+                a_bad_event_harms_only_itself
+                a_consumer_that_swallows_a_database_error_is_tried_again
+                a_duplicate_is_settled_without_an_effect
+                events_of_a_key_are_consumed_in_order
+                a_dead_head_holds_or_is_skipped
+                a_batch_is_one_transaction
+                a_bad_event_takes_nothing_from_its_batch
+                a_child_inherits_trace_and_parent
+                a_commit_wakes_the_relay
+                a_due_time_wakes_the_relay
+                plain_inserts_and_unheard_events_reach_a_running_relay
+                an_operators_choice_survives_a_restart
+                a_paused_lane_is_left_alone
+                an_expired_event_goes_without_a_try
+                a_relay_serves_the_lanes_and_shards_it_is_told_to
+                shutdown_finishes_what_was_begun_and_releases_the_rest
+                what_outlasts_the_grace_is_left_to_its_lease
+                slow_work_keeps_its_lease
+                a_timeout_is_a_failure
+                many_relays_follow_one_backoff
+                one_lane_has_one_transport
             }
             migrate {
                 five_at_once_on_an_empty_database
@@ -299,6 +335,7 @@ mod tests {
             ("migrate", include_str!("migrate.rs")),
             ("prune", include_str!("prune.rs")),
             ("redrive", include_str!("redrive.rs")),
+            ("relay", include_str!("relay.rs")),
             ("release", include_str!("release.rs")),
             ("retry", include_str!("retry.rs")),
             ("route", include_str!("route.rs")),

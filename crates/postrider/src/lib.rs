@@ -59,13 +59,19 @@
 //!    as a pure function, [`retry`] the waiting in between.
 //! 5. [`status`]: what all of it amounts to, for people.
 
+pub mod alert;
 pub mod clock;
+pub mod consumer;
 pub mod entry;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod inbox;
 pub mod limits;
+pub mod observe;
 pub mod outbox;
+mod registry;
+pub mod relay;
 pub mod retry;
 pub mod shard;
 pub mod status;
@@ -73,11 +79,18 @@ pub mod store;
 pub mod subscription;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod transport;
+pub mod wake;
 
+pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};
 pub use event::{Aggregate, Event, EventId};
+pub use inbox::Inbox;
 pub use outbox::{Draft, Outbox};
+pub use relay::{Relay, RelayOptions};
+pub use retry::RetryPolicy;
 pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};
 pub use subscription::{Subscription, Via};
+pub use transport::{LaneOptions, Transport};

@@ -8,11 +8,13 @@ use time::OffsetDateTime;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::clock::{Clock, SystemClock};
+use crate::consumer::Handling;
 use crate::envelope::trace::{TraceContext, fresh_span_id};
 use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, Event, EventId};
 use crate::limits;
+use crate::observe;
 use crate::store::{Enlist, Enqueued, NewEvent, Unheard};
 
 /// Writes events in transactions of the store `S`.
@@ -77,21 +79,39 @@ impl<S: Enlist> Outbox<S> {
             return Ok(Vec::new());
         }
         let enqueued = self.store.enqueue(conn, &batch, self.unheard).await?;
-        for (new, enqueued) in batch.iter().zip(&enqueued) {
-            let (event_id, topic) = (new.envelope.event_id.as_str(), new.envelope.topic.as_str());
+        self.tell(&batch, &enqueued);
+        Ok(enqueued)
+    }
+
+    /// Tells the log, the metrics and the relay of this process what was enqueued.
+    fn tell(&self, batch: &[NewEvent], enqueued: &[Enqueued]) {
+        let (mut created, mut unheard) = (0, 0);
+        for (NewEvent { envelope, .. }, enqueued) in batch.iter().zip(enqueued) {
+            let (event_id, topic, trace_id) =
+                (envelope.event_id.as_str(), envelope.topic.as_str(), envelope.trace_id.as_deref());
             match enqueued {
+                Enqueued::Accepted(_) => {
+                    created += 1;
+                    tracing::info!(event_id, topic, trace_id, "{}", observe::ENQUEUED);
+                }
+                Enqueued::Duplicate(_) => tracing::info!(event_id, topic, trace_id, "duplicate, written before"),
                 Enqueued::Unheard(_) => {
-                    tracing::warn!(event_id, topic, "outbox: kept unheard, nobody subscribes")
+                    (created, unheard) = (created + 1, unheard + 1);
+                    tracing::warn!(event_id, topic, trace_id, "kept unheard: nobody subscribes to its topic");
                 }
                 Enqueued::Skipped(_) => {
-                    tracing::error!(event_id, topic, "outbox: skipped, nobody subscribes")
-                }
-                Enqueued::Accepted(_) | Enqueued::Duplicate(_) => {
-                    tracing::debug!(event_id, topic, ?enqueued, "outbox: enqueued")
+                    unheard += 1;
+                    tracing::error!(event_id, topic, trace_id, "not stored: nobody subscribes to its topic");
                 }
             }
         }
-        Ok(enqueued)
+        observe::created(created);
+        observe::unheard(unheard);
+        // One is enough: they commit together.
+        let accepted = enqueued.iter().zip(batch).rfind(|(enqueued, _)| matches!(enqueued, Enqueued::Accepted(_)));
+        if let Some((_, new)) = accepted {
+            self.store.wake().poke(new.envelope.event_id.as_str(), &new.envelope.topic);
+        }
     }
 
     /// Fills in what the draft leaves open, and checks every limit.
@@ -110,8 +130,15 @@ impl<S: Enlist> Outbox<S> {
         envelope.aggregate = draft.aggregate;
         envelope.tenant_id = draft.tenant_id;
         envelope.store_id = draft.store_id;
-        envelope.parent_event_id = draft.parent_event_id.map(EventId::new).transpose()?;
-        (envelope.trace_id, envelope.span_id) = match (draft.trace_id, draft.span_id) {
+        // What is written while another event is consumed is that event's child, and of its trace.
+        let consumed = Handling::current();
+        let consumed = consumed.as_ref().map(|handling| &handling.envelope);
+        envelope.parent_event_id = match draft.parent_event_id {
+            Some(id) => Some(EventId::new(id)?),
+            None => consumed.map(|parent| parent.event_id.clone()),
+        };
+        let trace_id = draft.trace_id.or_else(|| consumed.and_then(|parent| parent.trace_id.clone()));
+        (envelope.trace_id, envelope.span_id) = match (trace_id, draft.span_id) {
             (Some(trace), span) => (Some(trace), Some(span.unwrap_or_else(fresh_span_id))),
             (None, span) => {
                 let fresh = TraceContext::fresh();
@@ -268,6 +295,16 @@ impl Draft {
     pub fn trace(mut self, trace_id: impl Into<String>, span_id: Option<String>) -> Self {
         self.trace_id = Some(trace_id.into());
         self.span_id = span_id;
+        self
+    }
+
+    /// Continues the trace of a W3C `traceparent` header; one that cannot be read begins a new trace.
+    #[must_use]
+    pub fn traceparent(mut self, header: &str) -> Self {
+        if let Some(context) = TraceContext::parse(header) {
+            self.trace_id = Some(context.trace_id);
+            self.span_id = Some(context.span_id);
+        }
         self
     }
 

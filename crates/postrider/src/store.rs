@@ -15,7 +15,7 @@ mod delivery;
 mod event;
 mod schema;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::ops::DerefMut;
 use std::sync::Arc;
@@ -24,8 +24,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
+use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::subscription::{StoredSubscription, Subscription};
+use crate::wake::Wake;
 
 pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Delivery, DeliveryId, Failed, History, LaneCounts, Lease, Redriven, Token,
@@ -149,12 +151,41 @@ pub trait Store: Send + Sync + 'static {
     /// How long the oldest delivery that is due has been waiting; None: nothing is.
     async fn oldest_pending(&self) -> Result<Option<Duration>>;
 
-    /// When the next delivery of a lane is due, as time from now; None: nothing waits.
-    async fn next_due(&self, lane: &str) -> Result<Option<Duration>>;
+    /// When the next delivery of each lane is due or its lease over, as time from now, in the order of the lanes; None:
+    /// nothing waits there.
+    async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>>;
+
+    /// Which of these events are there for all to see: their transactions have committed.
+    async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>>;
+
+    /// Stops or resumes the claims of a lane, on every instance, also after a restart. Relays obey within a second or two;
+    /// what they have claimed is finished.
+    async fn set_paused(&self, lane: &str, paused: bool) -> Result<()>;
+
+    /// The lanes that are paused.
+    async fn paused(&self) -> Result<BTreeSet<String>>;
 
     /// Removes what is finished and older than `older_than`, at most `limit` rows looked at in one short
     /// transaction. An event with a delivery, or that nobody has heard, is kept.
     async fn prune(&self, prune: &Prune) -> Result<Pruned>;
+
+    /// Where this process's enqueuers and relays meet; the same for all clones of a store.
+    fn wake(&self) -> &Wake;
+
+    /// Tells the relays of other processes, as `from`, that there is something to claim. Stores that cannot are polled.
+    async fn announce(&self, _from: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Hears announcements, and who made them, until that fails.
+    async fn listen(&self, _heard: &(dyn for<'a> Fn(&'a str) + Send + Sync)) -> Result<()> {
+        std::future::pending().await
+    }
+
+    /// Who has kept a snapshot open for longer than `older_than`, where that slows claims.
+    async fn snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
+        Ok(Vec::new())
+    }
 }
 
 /// A store whose writes can join a transaction of the caller's.
@@ -181,8 +212,15 @@ pub trait Enlist: Store + Clone {
     /// Writes the inbox row. False: this consumer has had this event before, and nothing was written.
     fn receive(&self, conn: &mut Self::Conn, receipt: &Receipt<'_>) -> impl Future<Output = Result<bool>> + Send;
 
-    /// The last statement of a consumer's transaction: keeps the result, appends the success and removes the
-    /// delivery, if the token still holds **and** the inbox row is there. Anything else is
+    /// The same for many events. One answer per receipt, in order.
+    fn receive_many(
+        &self,
+        conn: &mut Self::Conn,
+        receipts: &[Receipt<'_>],
+    ) -> impl Future<Output = Result<Vec<bool>>> + Send;
+
+    /// The last statement of a consumer's transaction: keeps the results, appends the successes and removes the
+    /// deliveries, if the token still holds **and** every inbox row is there. Anything else is
     /// [`Error::LeaseLost`] or [`Error::TransactionLost`], and the transaction must be rolled back: the lease is gone, or
     /// a database error that the consumer swallowed has ended the transaction behind its back.
     fn complete(&self, conn: &mut Self::Conn, completion: &Completion<'_>) -> impl Future<Output = Result<()>> + Send;
@@ -235,16 +273,23 @@ pub struct Receipt<'a> {
 pub struct Completion<'a> {
     /// Who.
     pub consumer: &'a str,
+    /// The claim under which all of them were handled.
+    pub token: Token,
+    /// Whether the successes are appended.
+    pub history: History,
+    /// What was handled.
+    pub completed: &'a [Completed<'a>],
+}
+
+/// One event that a consumer has handled.
+#[derive(Debug, Clone)]
+pub struct Completed<'a> {
     /// Which event.
     pub event_id: &'a str,
     /// Its delivery.
     pub delivery: DeliveryId,
-    /// The claim under which it was handled.
-    pub token: Token,
-    /// What the consumer has to say, kept in the inbox.
+    /// What the consumer has to say, kept in the inbox; None leaves what is there.
     pub result: Option<&'a str>,
-    /// Whether the success is appended.
-    pub history: History,
 }
 
 /// A business idempotency key within its scope.

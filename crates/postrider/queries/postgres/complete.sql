@@ -1,7 +1,7 @@
 -- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 event seq, $4 delivery, $5 token, $6 result, $7 keep history.
 -- Answers with a row only if the lease holds and the inbox row of this transaction is really there.
 WITH kept AS (
-    UPDATE postrider_inbox SET result = $6 WHERE consumer = $1 AND event_id = $2
+    UPDATE postrider_inbox SET result = coalesce($6, result) WHERE consumer = $1 AND event_id = $2
     RETURNING 1
 ), done AS (
     DELETE FROM postrider_delivery d

@@ -9,7 +9,7 @@ mod events;
 mod keys;
 mod state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ pub struct MemoryStore {
     /// Whoever holds it may write.
     writer: Arc<Mutex<()>>,
     clock: Arc<dyn Clock>,
+    wake: Wake,
 }
 
 /// The right to write, and the state as the transaction sees it.
@@ -79,7 +80,7 @@ impl MemoryStore {
 
     /// An empty store whose database's clock is `clock`.
     pub fn with_clock(clock: impl Clock) -> Self {
-        Self { committed: Arc::default(), writer: Arc::default(), clock: Arc::new(clock) }
+        Self { committed: Arc::default(), writer: Arc::default(), clock: Arc::new(clock), wake: Wake::default() }
     }
 
     /// Makes a counter that stands at 0; see [`Conn::add`].
@@ -209,12 +210,34 @@ impl Store for MemoryStore {
         Ok(self.read(|state, now| state.oldest_pending(now)))
     }
 
-    async fn next_due(&self, lane: &str) -> Result<Option<Duration>> {
-        Ok(self.read(|state, now| state.next_due(lane, now)))
+    async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        Ok(self.read(|state, now| lanes.iter().map(|lane| state.next_due(lane, now)).collect()))
+    }
+
+    async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>> {
+        let there = |state: &State, id: &&str| state.sequences.contains_key(*id).then(|| (*id).to_owned());
+        Ok(self.read(|state, _| event_ids.iter().filter_map(|id| there(state, id)).collect()))
+    }
+
+    async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
+        self.write(|state, _| match paused {
+            true => state.paused.insert(lane.into()),
+            false => state.paused.remove(lane),
+        })
+        .await;
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<BTreeSet<String>> {
+        Ok(self.read(|state, _| state.paused.clone()))
     }
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
         Ok(self.write(|state, now| state.prune(prune, now)).await)
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.wake
     }
 }
 
@@ -245,6 +268,11 @@ impl Enlist for MemoryStore {
     async fn receive(&self, conn: &mut Conn, receipt: &Receipt<'_>) -> Result<bool> {
         let now = conn.now();
         Ok(conn.state.receive(receipt, now))
+    }
+
+    async fn receive_many(&self, conn: &mut Conn, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
+        let now = conn.now();
+        Ok(receipts.iter().map(|receipt| conn.state.receive(receipt, now)).collect())
     }
 
     async fn complete(&self, conn: &mut Conn, completion: &Completion<'_>) -> Result<()> {

@@ -13,14 +13,15 @@ macro_rules! sql {
 mod enlist;
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, Row};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, Connection, Executor, Row};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
@@ -29,10 +30,12 @@ use super::{
     Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, LaneCounts, Lease, Prunable, Prune, Pruned,
     Redriven, Report, Routed, Store, Token,
 };
+use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard::{self, SHARDS, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
+use crate::wake::Wake;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -43,6 +46,9 @@ const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
+/// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
+/// so.
+const LISTENER_PATIENCE: Duration = Duration::from_secs(5);
 /// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
 const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
 /// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
@@ -54,7 +60,9 @@ const WINDOW_FLOOR: u32 = 256;
 pub struct PostgresStore {
     work: PgPool,
     pool: PgPool,
+    options: Arc<PgConnectOptions>,
     url: String,
+    wake: Wake,
 }
 
 /// The schema as a script, for people who apply it with a tool of their own.
@@ -90,7 +98,8 @@ impl PostgresStore {
             .connect_with(options.clone())
             .await
             .map_err(own)?;
-        let store = Self { work, pool: pools.connect_lazy_with(options), url: printable.into() };
+        let pool = pools.connect_lazy_with(options.clone());
+        let store = Self { work, pool, options: Arc::new(options), url: printable.into(), wake: Wake::default() };
         store.refuse_transaction_pooling().await?;
         Ok(store)
     }
@@ -212,11 +221,8 @@ impl Store for PostgresStore {
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(match history {
-            History::Keep => sql!("settle_keep"),
-            History::Omit => sql!("settle"),
-        });
-        ids(query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(&self.work).await)
+        let mut session = self.work.acquire().await.map_err(own)?;
+        ids(settle(&mut session, token, deliveries, history).await)
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
@@ -364,10 +370,25 @@ impl Store for PostgresStore {
         Ok(waited.map(duration))
     }
 
-    async fn next_due(&self, lane: &str) -> Result<Option<Duration>> {
-        let wait: Option<i64> =
-            sqlx::query_scalar(sql!("next_due")).bind(lane).fetch_one(&self.work).await.map_err(own)?;
-        Ok(wait.map(duration))
+    async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let waits: Vec<Option<i64>> =
+            sqlx::query_scalar(sql!("next_due")).bind(lanes).fetch_all(&self.work).await.map_err(own)?;
+        Ok(waits.into_iter().map(|wait| wait.map(duration)).collect())
+    }
+
+    async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>> {
+        sqlx::query_scalar(sql!("sight")).bind(event_ids).fetch_all(&self.work).await.map_err(own)
+    }
+
+    async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
+        let sql = if paused { sql!("pause") } else { sql!("resume") };
+        sqlx::query(sql).bind(lane).execute(&self.work).await.map_err(own)?;
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<BTreeSet<String>> {
+        let lanes: Vec<String> = sqlx::query_scalar(sql!("paused")).fetch_all(&self.work).await.map_err(own)?;
+        Ok(lanes.into_iter().collect())
     }
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
@@ -381,6 +402,44 @@ impl Store for PostgresStore {
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.work).await.map_err(own)?.rows_affected();
         Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.wake
+    }
+
+    async fn announce(&self, from: &str) -> Result<()> {
+        sqlx::query(sql!("announce")).bind(from).execute(&self.work).await.map_err(own)?;
+        Ok(())
+    }
+
+    async fn listen(&self, heard: &(dyn for<'a> Fn(&'a str) + Send + Sync)) -> Result<()> {
+        // A connection of its own, outside the pools: it is never given back.
+        let own_pool = PgPoolOptions::new().max_connections(1).acquire_timeout(LISTENER_PATIENCE);
+        let mut listener =
+            PgListener::connect_with(&own_pool.connect_lazy_with((*self.options).clone())).await.map_err(own)?;
+        listener.listen("postrider").await.map_err(own)?;
+        loop {
+            match tokio::time::timeout(LISTENER_PATIENCE, listener.try_recv()).await {
+                Ok(Ok(Some(notification))) => heard(notification.payload()),
+                Ok(Ok(None)) => return Err(Error::Unavailable("the listening connection was closed".into())),
+                Ok(Err(e)) => return Err(own(e)),
+                // Silence may be peace, or a connection that is gone without a word: only an answer tells.
+                Err(_) => {
+                    let asked = tokio::time::timeout(LISTENER_PATIENCE, listener.execute("SELECT 1")).await;
+                    asked.map_err(|e| Error::Unavailable(e.into()))?.map_err(own)?;
+                }
+            }
+        }
+    }
+
+    async fn snapshot_holders(&self, older_than: Duration) -> Result<Vec<SnapshotHolder>> {
+        let held: Vec<(String, i64)> = sqlx::query_as(sql!("snapshot_holders"))
+            .bind(millis(older_than))
+            .fetch_all(&self.work)
+            .await
+            .map_err(own)?;
+        Ok(held.into_iter().map(|(holder, age)| SnapshotHolder { holder, age: duration(age) }).collect())
     }
 }
 
@@ -426,6 +485,20 @@ impl crate::testing::Age for PostgresStore {
         sqlx::query(sql!("age")).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         Ok(())
     }
+}
+
+/// On a session of ours, or as the end of a consumer's transaction.
+async fn settle(
+    conn: &mut PgConnection,
+    token: Token,
+    deliveries: &[DeliveryId],
+    history: History,
+) -> sqlx::Result<Vec<PgRow>> {
+    let query = sqlx::query(match history {
+        History::Keep => sql!("settle_keep"),
+        History::Omit => sql!("settle"),
+    });
+    query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(conn).await
 }
 
 /// NULL for all: the statement then asks nothing about the shard.

@@ -16,7 +16,7 @@ macro_rules! sql {
 mod enlist;
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard::{self, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
+use crate::wake::Wake;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
 
@@ -65,6 +66,7 @@ pub struct SqliteStore {
     writer: SqlitePool,
     reader: SqlitePool,
     url: Arc<str>,
+    wake: Wake,
 }
 
 /// The schema as a script, for people who apply it with a tool of their own.
@@ -113,7 +115,7 @@ impl SqliteStore {
             .await
             .map_err(own)?;
         let reader = pools.max_connections(READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        let store = Self { writer, reader, url: url.into() };
+        let store = Self { writer, reader, url: url.into(), wake: Wake::default() };
         store.log_ahead().await?;
         Ok(store)
     }
@@ -431,10 +433,29 @@ impl Store for SqliteStore {
         Ok(waited.map(duration))
     }
 
-    async fn next_due(&self, lane: &str) -> Result<Option<Duration>> {
-        let wait: Option<i64> =
-            sqlx::query_scalar(sql!("next_due")).bind(lane).fetch_one(&self.reader).await.map_err(own)?;
-        Ok(wait.map(duration))
+    async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let wait: Option<i64> =
+                sqlx::query_scalar(sql!("next_due")).bind(lane).fetch_one(&self.reader).await.map_err(own)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
+    }
+
+    async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>> {
+        sqlx::query_scalar(sql!("sight")).bind(json(event_ids)?).fetch_all(&self.reader).await.map_err(own)
+    }
+
+    async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
+        let sql = if paused { sql!("pause") } else { sql!("resume") };
+        sqlx::query(sql).bind(lane).execute(&self.writer).await.map_err(own)?;
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<BTreeSet<String>> {
+        let lanes: Vec<String> = sqlx::query_scalar(sql!("paused")).fetch_all(&self.reader).await.map_err(own)?;
+        Ok(lanes.into_iter().collect())
     }
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
@@ -448,6 +469,10 @@ impl Store for SqliteStore {
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
         Ok(Pruned { removed, next: (removed == u64::from(limit)).then_some(0) })
+    }
+
+    fn wake(&self) -> &Wake {
+        &self.wake
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use postrider::store::sqlite::SqliteStore;
 use postrider::store::{
-    Appended, Buried, Claim, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt, Redriven,
-    Report, Routing,
+    Appended, Buried, Claim, Completed, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt,
+    Redriven, Report, Routing,
 };
 use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Unheard, Via};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -96,7 +96,7 @@ async fn sqlite_carries_an_event_from_enqueue_to_settle() {
     assert_eq!(retried, [lease.deliveries[1].id]);
     let settled = store.settle(lease.token, &lease.ids(), History::Keep).await.expect("settles");
     assert_eq!(settled, [lease.deliveries[0].id]);
-    let due = store.next_due("points").await.expect("asks").expect("waits");
+    let due = store.next_due(&["points"]).await.expect("asks")[0].expect("waits");
     assert!(due > Duration::from_secs(50) && due <= Duration::from_secs(60), "{due:?}");
 
     let report = Report {
@@ -267,11 +267,9 @@ async fn sqlite_completes_nothing_in_a_transaction_that_has_ended() {
     let lease = store.claim(&Claim::new("c", 1)).await.expect("claims");
     let completion = Completion {
         consumer: "c",
-        event_id: "a",
-        delivery: lease.deliveries[0].id,
         token: lease.token,
-        result: None,
         history: History::Keep,
+        completed: &[Completed { event_id: "a", delivery: lease.deliveries[0].id, result: None }],
     };
     let receipt = Receipt { consumer: "c", event_id: "a", topic: "t", tenant_id: None, idempotency_key: None };
 

@@ -22,13 +22,18 @@ impl State {
     }
 
     pub(super) fn complete(&mut self, completion: &Completion<'_>, now: OffsetDateTime) -> Result<()> {
-        let id = (completion.consumer.to_owned(), completion.event_id.to_owned());
-        let received = self.inbox.get_mut(&id).ok_or(Error::LeaseLost)?;
-        received.result = completion.result.map(Into::into);
-        let settled = self.settle(completion.token, &[completion.delivery], completion.history, now)?;
-        match settled.is_empty() {
-            true => Err(Error::LeaseLost),
-            false => Ok(()),
+        for completed in completion.completed {
+            let id = (completion.consumer.to_owned(), completed.event_id.to_owned());
+            let received = self.inbox.get_mut(&id).ok_or(Error::LeaseLost)?;
+            if let Some(result) = completed.result {
+                received.result = Some(result.into());
+            }
+        }
+        let deliveries: Vec<_> = completion.completed.iter().map(|completed| completed.delivery).collect();
+        let settled = self.settle(completion.token, &deliveries, completion.history, now)?;
+        match settled.len() == deliveries.len() {
+            true => Ok(()),
+            false => Err(Error::LeaseLost),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The tables, as maps. Their names and columns are those of the SQL schema.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use time::OffsetDateTime;
@@ -29,6 +29,7 @@ pub(super) struct State {
     /// By topic and consumer.
     pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
+    pub(super) paused: BTreeSet<String>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,

@@ -1,6 +1,6 @@
 //! What happens on the caller's connection, inside the caller's transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnection};
@@ -59,18 +59,58 @@ impl Enlist for PostgresStore {
         Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
     }
 
+    async fn receive_many(&self, conn: &mut PgConnection, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
+        let of = |text: fn(&Receipt<'_>) -> Option<String>| receipts.iter().map(text).collect::<Vec<_>>();
+        let received: HashSet<(String, String)> = sqlx::query_as(sql!("receive_many"))
+            .bind(of(|receipt| Some(receipt.consumer.into())))
+            .bind(of(|receipt| Some(receipt.event_id.into())))
+            .bind(of(|receipt| Some(receipt.topic.into())))
+            .bind(of(|receipt| receipt.tenant_id.map(Into::into)))
+            .bind(of(|receipt| receipt.idempotency_key.map(Into::into)))
+            .fetch_all(conn)
+            .await
+            .map_err(enlisted)?
+            .into_iter()
+            .collect();
+        let mut received = received;
+        // Told twice in this very batch, it was received once.
+        Ok(receipts.iter().map(|one| received.remove(&(one.consumer.into(), one.event_id.into()))).collect())
+    }
+
     async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
-        let query = sqlx::query(sql!("complete"))
+        if let [one] = completion.completed {
+            let query = sqlx::query(sql!("complete"))
+                .bind(completion.consumer)
+                .bind(one.event_id)
+                .bind(one.delivery.sequence)
+                .bind(one.delivery.number)
+                .bind(completion.token.0)
+                .bind(one.result)
+                .bind(completion.history == History::Keep);
+            let done = query.fetch_optional(conn).await.map_err(enlisted)?;
+            return done.map(|_| ()).ok_or(Error::LeaseLost);
+        }
+        let (with_result, results): (Vec<_>, Vec<_>) =
+            completion.completed.iter().filter_map(|one| Some((one.event_id, one.result?))).unzip();
+        if !with_result.is_empty() {
+            let query = sqlx::query(sql!("keep_results")).bind(completion.consumer).bind(with_result).bind(results);
+            query.execute(&mut *conn).await.map_err(enlisted)?;
+        }
+        let event_ids: Vec<_> = completion.completed.iter().map(|one| one.event_id).collect();
+        let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
+        let received: i64 = sqlx::query_scalar(sql!("count_received"))
             .bind(completion.consumer)
-            .bind(completion.event_id)
-            .bind(completion.delivery.sequence)
-            .bind(completion.delivery.number)
-            .bind(completion.token.0)
-            .bind(completion.result)
-            .bind(completion.history == History::Keep);
-        match query.fetch_optional(conn).await.map_err(enlisted)? {
-            Some(_) => Ok(()),
-            None => Err(Error::LeaseLost),
+            .bind(&event_ids)
+            .fetch_one(&mut *conn)
+            .await
+            .map_err(enlisted)?;
+        if received.unsigned_abs() != event_ids.len() as u64 {
+            return Err(Error::LeaseLost);
+        }
+        let settled = super::settle(conn, completion.token, &deliveries, completion.history).await.map_err(enlisted)?;
+        match settled.len() == deliveries.len() {
+            true => Ok(()),
+            false => Err(Error::LeaseLost),
         }
     }
 

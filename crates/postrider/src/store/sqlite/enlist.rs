@@ -71,29 +71,42 @@ impl Enlist for SqliteStore {
         Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
     }
 
+    async fn receive_many(&self, conn: &mut SqliteConnection, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
+        // There is no network in between that a set would save.
+        let mut received = Vec::with_capacity(receipts.len());
+        for receipt in receipts {
+            received.push(self.receive(&mut *conn, receipt).await?);
+        }
+        Ok(received)
+    }
+
     async fn complete(&self, conn: &mut SqliteConnection, completion: &Completion<'_>) -> Result<()> {
-        // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
-        // nothing else is sent.
-        sqlx::query(sql!("complete"))
-            .bind(completion.consumer)
-            .bind(completion.event_id)
-            .bind(completion.delivery.number)
-            .bind(completion.token.0)
-            .bind(completion.result)
-            .fetch_optional(&mut *conn)
-            .await
-            .map_err(enlisted)?
-            .ok_or(Error::LeaseLost)?;
-        let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
-            .bind(completion.delivery.number)
-            .bind(completion.token.0)
-            .fetch_optional(&mut *conn)
-            .await
-            .map_err(enlisted)?
-            .ok_or(Error::LeaseLost)?;
+        let mut successes = Vec::with_capacity(completion.completed.len());
+        for completed in completion.completed {
+            // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
+            // nothing else is sent.
+            sqlx::query(sql!("complete"))
+                .bind(completion.consumer)
+                .bind(completed.event_id)
+                .bind(completed.delivery.number)
+                .bind(completion.token.0)
+                .bind(completed.result)
+                .fetch_optional(&mut *conn)
+                .await
+                .map_err(enlisted)?
+                .ok_or(Error::LeaseLost)?;
+            let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
+                .bind(completed.delivery.number)
+                .bind(completion.token.0)
+                .fetch_optional(&mut *conn)
+                .await
+                .map_err(enlisted)?
+                .ok_or(Error::LeaseLost)?;
+            successes.push((seq, completion.consumer.into()));
+        }
         match completion.history {
             History::Omit => Ok(()),
-            History::Keep => append_successes(conn, &[(seq, completion.consumer.into())]).await?.map_err(enlisted),
+            History::Keep => append_successes(conn, &successes).await?.map_err(enlisted),
         }
     }
 

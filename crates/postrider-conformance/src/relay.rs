@@ -1,0 +1,815 @@
+//! The relay and the consumers it serves: what is committed has its effect, once, in order, whoever fails.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider::alert::{Alarm, Alert};
+use postrider::entry::DeliveryStatus;
+use postrider::store::{Claim, DeadHead};
+use postrider::{
+    BatchConsumer, Consumer, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received, Relay,
+    RelayOptions, RetryPolicy, Store, Subscription, Via,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::steps::*;
+use crate::{Conn, Harness};
+
+/// What [`draft`] writes.
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    n: String,
+}
+
+impl Event for Paid {
+    const TOPIC: &'static str = TOPIC;
+}
+
+#[derive(Serialize, Deserialize)]
+struct Refunded {
+    n: String,
+}
+
+impl Event for Refunded {
+    const TOPIC: &'static str = "order.refunded";
+}
+
+/// Adds one to the event's own counter, writes its name down under its key, and does what the case wants beside.
+struct Count<H> {
+    h: H,
+    /// Called before the effect commits; which try it is comes with it.
+    then: Then,
+}
+
+type Then = Arc<dyn Fn(&Received<Paid>) -> Result<(), Failure> + Send + Sync>;
+
+impl<H: Harness> Count<H> {
+    fn new(h: &H) -> Self {
+        Self::then(h, |_| Ok(()))
+    }
+
+    fn then(h: &H, then: impl Fn(&Received<Paid>) -> Result<(), Failure> + Send + Sync + 'static) -> Self {
+        Self { h: h.clone(), then: Arc::new(then) }
+    }
+}
+
+impl<H: Harness> Consumer<H::Store> for Count<H> {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+        self.h.add(tx, &paid.n).await?;
+        if let Some(key) = &paid.envelope().key {
+            self.h.write_down(tx, key, number(&paid.n)).await;
+        }
+        (self.then)(&paid)
+    }
+}
+
+/// The number in an event's name.
+fn number(name: &str) -> i64 {
+    name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
+}
+
+/// Enqueues events, each with a counter of its own.
+async fn enqueue_counted<H: Harness>(h: &H, names: impl IntoIterator<Item = String>) {
+    let names: Vec<_> = names.into_iter().collect();
+    for name in &names {
+        h.make_counter(name).await;
+    }
+    enqueue(h, names.into_iter().map(draft)).await;
+}
+
+/// Counts, in order of the names.
+async fn counted<H: Harness>(h: &H, names: impl IntoIterator<Item = String>) -> Vec<i64> {
+    let mut counts = Vec::new();
+    for name in names {
+        counts.push(h.counter(&name).await);
+    }
+    counts
+}
+
+fn names(n: usize) -> impl Iterator<Item = String> + Clone {
+    (0..n).map(|n| format!("e{n:05}"))
+}
+
+/// The subscription is there before the events, as it is once a service has run.
+fn inbox<H: Harness>(h: &H) -> Inbox<H::Store> {
+    Inbox::new(h.store().clone())
+}
+
+fn relay<H: Harness>(h: &H, inbox: Inbox<H::Store>) -> Relay {
+    Relay::new(h.store().clone(), inbox)
+}
+
+async fn drain<H: Harness>(h: &H, inbox: Inbox<H::Store>) {
+    relay(h, inbox).drain().await.unwrap();
+}
+
+/// A relay that runs beside the case until it is told to stop.
+struct Running {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<postrider::Result<()>>,
+}
+
+impl Running {
+    fn start(relay: Relay) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let ended = tokio::spawn(relay.run(async { stopped.await.unwrap_or_default() }));
+        Self { stop, ended }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.ended.await.unwrap().unwrap();
+    }
+}
+
+/// Polls so rarely that whatever arrives was woken by something else.
+fn never_polls() -> RelayOptions {
+    RelayOptions { poll: HOUR, ..RelayOptions::default() }
+}
+
+/// A.4, A.6: what is committed is consumed, once.
+pub async fn every_event_has_its_effect_once<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(250)).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(counted(&h, names(250)).await, [1; 250]);
+    assert!(h.store().counts().await.unwrap().is_empty(), "nothing waits");
+    let told = find(&h, "e00007").await.consumptions;
+    assert!(matches!(&told[..], [one] if one.success == Some(true) && one.attempt == 1), "{told:?}");
+    // Nothing more happens when it runs again.
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(counted(&h, names(250)).await, [1; 250]);
+}
+
+/// B.2: relays share the work and no effect.
+pub async fn two_relays_share_the_work<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(400)).await;
+    let drains = (0..2).map(|_| {
+        let h = h.clone();
+        async move { drain(&h, inbox(&h).consumer(Count::new(&h))).await }
+    });
+    together(drains).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(counted(&h, names(400)).await, [1; 400]);
+}
+
+struct Fails;
+
+impl OutsideConsumer for Fails {
+    const NAME: &'static str = "fails";
+    type Event = Paid;
+
+    async fn handle(&self, _: Received<Paid>) -> Result<(), Failure> {
+        Err(Failure::retry("the mail server is down").code("mail"))
+    }
+}
+
+struct Other<H>(H);
+
+impl<H: Harness> Consumer<H::Store> for Other<H> {
+    const NAME: &'static str = "other";
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, _: Received<Paid>) -> Result<(), Failure> {
+        Ok(self.0.add(tx, "other").await?)
+    }
+}
+
+/// A.6: one consumer's failure never makes another run twice or wait.
+pub async fn a_failing_consumer_delays_no_other<H: Harness>(h: H) {
+    for lane in [LANE, "other", "fails"] {
+        subscribe(&h, TOPIC, lane, Via::Local).await;
+    }
+    h.make_counter("other").await;
+    enqueue_counted(&h, names(30)).await;
+    for _ in 0..3 {
+        drain(&h, inbox(&h).consumer(Count::new(&h)).outside(Fails).consumer(Other(h.clone()))).await;
+        assert_eq!(counted(&h, names(30)).await, [1; 30]);
+        assert_eq!(h.counter("other").await, 30);
+        age(&h, HOUR).await;
+    }
+    let counts = h.store().counts().await.unwrap();
+    assert_eq!(counts.keys().collect::<Vec<_>>(), ["fails"]);
+    assert_eq!(counts["fails"].failed, 30);
+    let failures = find(&h, "e00000").await.consumptions;
+    let failures: Vec<_> = failures.iter().filter(|attempt| attempt.consumer == "fails").collect();
+    assert_eq!(failures.iter().map(|attempt| attempt.attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(failures[0].error.as_deref(), Some("the mail server is down"));
+    assert_eq!(failures[0].code.as_deref(), Some("mail"));
+}
+
+/// A.5: fails twice, then succeeds; what the failed tries did is taken back.
+pub async fn a_failure_is_tried_again_when_it_is_due<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    let tries = Arc::new(AtomicU32::new(0));
+    for due in [true, false, true, true] {
+        let tried = Arc::clone(&tries);
+        let twice = move |_: &Received<Paid>| match tried.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Err(Failure::retry("not yet")),
+            _ => Ok(()),
+        };
+        if due {
+            age(&h, MINUTE).await;
+        }
+        drain(&h, inbox(&h).consumer(Count::then(&h, twice))).await;
+    }
+    assert_eq!(tries.load(Ordering::Relaxed), 3, "and not while it was waiting");
+    assert_eq!(h.counter("e00000").await, 1);
+    let told = find(&h, "e00000").await.consumptions;
+    let told: Vec<_> = told.iter().map(|one| (one.attempt, one.success, one.will_retry)).collect();
+    assert_eq!(told, [(1, Some(false), true), (2, Some(false), true), (3, Some(true), false)]);
+}
+
+/// Keeps alarms for the case to look at.
+#[derive(Clone, Default)]
+struct Alarms(Arc<Mutex<Vec<Alarm>>>, Arc<Notify>);
+
+#[async_trait]
+impl Alert for Alarms {
+    async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.0.lock().unwrap().push(alarm.clone());
+        self.1.notify_one();
+        Ok(())
+    }
+}
+
+/// A.5: ten attempts in all, then DEAD, and a person hears of it.
+pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
+    subscribe(&h, TOPIC, "fails", Via::Local).await;
+    enqueue_one(&h, draft("e")).await;
+    let alarms = Alarms::default();
+    for attempt in 1..=11 {
+        relay(&h, inbox(&h).outside(Fails)).alert(alarms.clone()).drain().await.unwrap();
+        let found = find(&h, "e").await;
+        let expected = if attempt < 10 { DeliveryStatus::Failed } else { DeliveryStatus::Dead };
+        assert_eq!(found.deliveries[0].status, expected, "after attempt {attempt}");
+        assert_eq!(found.deliveries[0].attempts, attempt.min(10));
+        age(&h, 2 * HOUR).await;
+    }
+    alarms.1.notified().await;
+    let alarms = alarms.0.lock().unwrap().clone();
+    let dead = Alarm::Dead {
+        event_id: "e".into(),
+        topic: TOPIC.into(),
+        lane: "fails".into(),
+        attempts: 10,
+        error: "the mail server is down".into(),
+    };
+    assert_eq!(alarms, [dead]);
+    assert_eq!(find(&h, "e").await.consumptions.len(), 10);
+}
+
+/// Another class of errors, another policy.
+pub async fn a_policy_may_depend_on_the_code<H: Harness>(h: H) {
+    subscribe(&h, TOPIC, "fails", Via::Local).await;
+    enqueue_one(&h, draft("e")).await;
+    let twice = RetryPolicy { max_attempts: 2, ..RetryPolicy::default() };
+    let options = LaneOptions { retry_by_code: [("mail".to_owned(), twice)].into(), ..LaneOptions::default() };
+    for expected in [DeliveryStatus::Failed, DeliveryStatus::Dead] {
+        drain(&h, inbox(&h).outside(Fails).options("fails", options.clone())).await;
+        assert_eq!(find(&h, "e").await.deliveries[0].status, expected);
+        age(&h, HOUR).await;
+    }
+}
+
+/// F03, F09: whatever kills its worker each time ends DEAD too.
+pub async fn what_kills_its_workers_ends_dead<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    for _ in 0..10 {
+        assert_eq!(claim(&h, 1).await.deliveries.len(), 1);
+        age(&h, 2 * LEASE).await;
+    }
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(h.counter("e00000").await, 0, "it was not tried once more");
+    let found = find(&h, "e00000").await;
+    assert_eq!(found.deliveries[0].status, DeliveryStatus::Dead);
+    assert_eq!(found.deliveries[0].last_error.as_deref(), Some("given up: its worker died in each of 10 attempts"));
+}
+
+/// F19: a payload that cannot be decoded is given up by itself, and so is what the consumer rejects; a panic harms only
+/// its own event.
+pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(10)).await;
+    let broken = postrider::Draft::json(TOPIC, &serde_json::json!({ "secret": "hunter2" })).unwrap();
+    enqueue(&h, [broken.event_id("undecodable")]).await;
+    let picky = |paid: &Received<Paid>| match paid.n.as_str() {
+        "e00003" => Err(Failure::reject("not mine").code("foreign")),
+        "e00004" => panic!("out of cheese"),
+        _ => Ok(()),
+    };
+    drain(&h, inbox(&h).consumer(Count::then(&h, picky))).await;
+    assert_eq!(counted(&h, names(10)).await, [1, 1, 1, 0, 0, 1, 1, 1, 1, 1]);
+    for (event, code, expected) in [
+        ("undecodable", "undecodable", DeliveryStatus::Dead),
+        ("e00003", "foreign", DeliveryStatus::Dead),
+        ("e00004", "panic", DeliveryStatus::Failed),
+    ] {
+        let found = find(&h, event).await;
+        assert_eq!(found.deliveries[0].status, expected, "{event}");
+        assert_eq!(found.consumptions[0].code.as_deref(), Some(code), "{event}");
+        let error = found.consumptions[0].error.clone().unwrap();
+        assert!(!error.contains("hunter2"), "payloads are not repeated: {error}");
+    }
+}
+
+/// F55: a consumer that ignores a database error and says that all is well.
+pub async fn a_consumer_that_swallows_a_database_error_is_tried_again<H: Harness>(h: H) {
+    struct Careless<H>(H, AtomicBool);
+    impl<H: Harness> Consumer<H::Store> for Careless<H> {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+            self.0.add(tx, &paid.n).await?;
+            if !self.1.swap(true, Ordering::Relaxed) {
+                self.0.swallow_a_database_error(tx).await;
+            }
+            Ok(())
+        }
+    }
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    for _ in 0..2 {
+        let careless = Careless(h.clone(), AtomicBool::new(false));
+        drain(&h, inbox(&h).consumer(careless)).await;
+        age(&h, HOUR).await;
+    }
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(h.counter("e00000").await, 1, "one effect, not half of one and not two");
+    assert!(find(&h, "e00000").await.deliveries.is_empty());
+}
+
+/// A.7: delivered again, an event has no second effect.
+pub async fn a_duplicate_is_settled_without_an_effect<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    for _ in 0..3 {
+        drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+        assert!(find(&h, "e00000").await.deliveries.is_empty());
+        h.store().redrive("e00000", LANE, "").await.unwrap();
+    }
+    assert_eq!(h.counter("e00000").await, 1);
+}
+
+/// G.1, F17: in the order of their key whatever fails, and across the topics of one consumer.
+pub async fn events_of_a_key_are_consumed_in_order<H: Harness>(h: H) {
+    struct Refunds<H>(H);
+    impl<H: Harness> Consumer<H::Store> for Refunds<H> {
+        const NAME: &'static str = LANE;
+        type Event = Refunded;
+
+        async fn handle(&self, tx: &mut Conn<H>, refunded: Received<Refunded>) -> Result<(), Failure> {
+            let key = refunded.envelope().key.clone().unwrap();
+            self.0.write_down(tx, &key, number(&refunded.n)).await;
+            Ok(())
+        }
+    }
+    somebody_listens(&h).await;
+    subscribe(&h, Refunded::TOPIC, LANE, Via::Local).await;
+    let keys = ["a", "b", "c", "d"];
+    for n in 1..=25 {
+        for key in keys {
+            let name = format!("{key}{n}");
+            h.make_counter(&name).await;
+            let topic = if n % 3 == 0 { Refunded::TOPIC } else { TOPIC };
+            let draft = postrider::Draft::json(topic, &serde_json::json!({ "n": name })).unwrap();
+            enqueue_one(&h, draft.event_id(&name).key(key)).await;
+        }
+    }
+    let dice = Arc::new(Mutex::new(0_u32));
+    for _ in 0..200 {
+        let dice = Arc::clone(&dice);
+        let unlucky = move |_: &Received<Paid>| {
+            let mut thrown = dice.lock().unwrap();
+            *thrown += 1;
+            if thrown.is_multiple_of(7) { Err(Failure::retry("unlucky")) } else { Ok(()) }
+        };
+        drain(&h, inbox(&h).consumer(Count::then(&h, unlucky)).consumer(Refunds(h.clone()))).await;
+        if h.store().counts().await.unwrap().is_empty() {
+            break;
+        }
+        age(&h, HOUR).await;
+    }
+    for key in keys {
+        let log = h.written_down().await;
+        let order: Vec<_> = log.iter().filter(|(of, _)| of == key).map(|(_, n)| *n).collect();
+        assert_eq!(order, (1..=25).collect::<Vec<_>>(), "key {key}");
+    }
+}
+
+/// F18: what a DEAD event does to the later ones of its key is configured.
+pub async fn a_dead_head_holds_or_is_skipped<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    for n in 1..=3 {
+        h.make_counter(&format!("a{n}")).await;
+    }
+    enqueue(&h, keyed("a", 3)).await;
+    let first_is_bad = |paid: &Received<Paid>| if paid.n == "a1" { Err(Failure::reject("never")) } else { Ok(()) };
+    drain(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).await;
+    assert!(h.written_down().await.is_empty(), "held");
+    let skip = RelayOptions { dead_head: DeadHead::Skip, ..RelayOptions::default() };
+    relay(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).options(skip).drain().await.unwrap();
+    assert_eq!(h.written_down().await, [("a".to_owned(), 2), ("a".to_owned(), 3)]);
+}
+
+/// Many in one transaction.
+struct Batched<H> {
+    h: H,
+    sizes: mpsc::UnboundedSender<usize>,
+}
+
+impl<H: Harness> BatchConsumer<H::Store> for Batched<H> {
+    const NAME: &'static str = LANE;
+    const SIZE: usize = 20;
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<Paid>>) -> Result<Vec<Result<(), Failure>>, Failure> {
+        self.sizes.send(events.len())?;
+        let mut results = Vec::new();
+        for paid in &events {
+            self.h.add(tx, &paid.n).await?;
+            if let Some(key) = &paid.envelope().key {
+                self.h.write_down(tx, key, number(&paid.n)).await;
+            }
+            results.push(if paid.n.ends_with("bad1") { Err(Failure::retry("bad")) } else { Ok(()) });
+        }
+        Ok(results)
+    }
+}
+
+/// Batches of the size asked for, each effect once.
+pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(100)).await;
+    let (sizes, mut told) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;
+    assert_eq!(counted(&h, names(100)).await, [1; 100]);
+    assert_eq!(told.recv().await, Some(20));
+    let mut batches = 1;
+    while told.recv().await.is_some() {
+        batches += 1;
+    }
+    assert_eq!(batches, 5);
+    // Delivered again, none has a second effect.
+    for name in names(100) {
+        h.store().redrive(&name, LANE, "").await.unwrap();
+    }
+    let (sizes, mut told) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;
+    assert_eq!(counted(&h, names(100)).await, [1; 100]);
+    assert_eq!(told.recv().await, None, "nobody was called");
+    assert!(h.store().counts().await.unwrap().is_empty());
+}
+
+/// One bad event is tried again by itself; the others of its batch have their effect, once, and those of its key wait.
+pub async fn a_bad_event_takes_nothing_from_its_batch<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let all: Vec<_> = names(10).chain(["bad1".to_owned(), "bad2".to_owned(), "bad3".to_owned()]).collect();
+    for name in &all {
+        h.make_counter(name).await;
+    }
+    let of_one_key = |name: &String| if name.starts_with("bad") { draft(name).key("k") } else { draft(name) };
+    enqueue(&h, all.iter().map(of_one_key)).await;
+    let (sizes, _told) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes: sizes.clone() })).await;
+    assert_eq!(counted(&h, all.clone()).await, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0]);
+    let waiting = find(&h, "bad2").await.deliveries;
+    assert_eq!((waiting[0].status, waiting[0].attempts), (DeliveryStatus::New, 0), "it was not its turn");
+    age(&h, HOUR).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(counted(&h, all).await, [1; 13]);
+    assert_eq!(h.written_down().await.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [1, 2, 3]);
+}
+
+/// D.10: an event that is written while another is consumed is its child, of the same trace, without anybody's help.
+pub async fn a_child_inherits_trace_and_parent<H: Harness>(h: H) {
+    struct Parent<H: Harness>(H, Outbox<H::Store>);
+    impl<H: Harness> Consumer<H::Store> for Parent<H> {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+            let header = paid.traceparent().unwrap();
+            assert!(header.contains(paid.envelope().trace_id.as_deref().unwrap()), "{header}");
+            let child = format!("{}:child", paid.n);
+            self.1.enqueue(tx, &Refunded { n: child }).await?;
+            self.1
+                .enqueue(tx, postrider::Draft::of(&Refunded { n: "x".into() })?.event_id("fixed").parent("adopted"))
+                .await?;
+            match paid.n.as_str() {
+                "fails" => Err(Failure::reject("and its children never were")),
+                _ => Ok(()),
+            }
+        }
+    }
+    let (seen, mut children) = mpsc::unbounded_channel();
+    struct Child(mpsc::UnboundedSender<postrider::Envelope>);
+    impl OutsideConsumer for Child {
+        const NAME: &'static str = "child";
+        type Event = Refunded;
+
+        async fn handle(&self, refunded: Received<Refunded>) -> Result<(), Failure> {
+            assert_eq!(refunded.idempotency_key(), format!("child:{}", refunded.envelope().event_id));
+            Ok(self.0.send(refunded.envelope().clone())?)
+        }
+    }
+    somebody_listens(&h).await;
+    subscribe(&h, Refunded::TOPIC, "child", Via::Local).await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    enqueue(&h, [draft("e").trace(trace, None)]).await;
+    let outbox = Outbox::new(h.store().clone());
+    drain(&h, inbox(&h).consumer(Parent(h.clone(), outbox.clone())).outside(Child(seen))).await;
+    let first = children.recv().await.unwrap();
+    let second = children.recv().await.unwrap();
+    let (child, adopted) = if first.event_id.as_str() == "fixed" { (second, first) } else { (first, second) };
+    assert_eq!(child.parent_event_id.unwrap().as_str(), "e");
+    assert_eq!(child.trace_id.as_deref(), Some(trace));
+    assert_ne!(child.span_id, None);
+    assert_eq!(adopted.parent_event_id.unwrap().as_str(), "adopted", "what the author says counts");
+    assert_eq!(adopted.trace_id.as_deref(), Some(trace));
+
+    enqueue(&h, [draft("fails")]).await;
+    let (seen, mut children) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).consumer(Parent(h.clone(), outbox)).outside(Child(seen))).await;
+    assert!(children.recv().await.is_none(), "rolled back with its parent's effect");
+}
+
+/// Tells the case what it gets.
+struct Tells(mpsc::UnboundedSender<String>);
+
+impl OutsideConsumer for Tells {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+        Ok(self.0.send(paid.n.clone())?)
+    }
+}
+
+/// A.4: at once when something is committed, however long the transaction was open; nobody polls for an hour.
+pub async fn a_commit_wakes_the_relay<H: Harness>(h: H) {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let running = Running::start(relay(&h, inbox(&h).outside(Tells(tell))).options(never_polls()));
+    enqueue_until_heard(&h, "first", &mut told).await;
+    enqueue_one(&h, draft("second")).await;
+    assert_eq!(told.recv().await.as_deref(), Some("second"));
+    let outbox = Outbox::new(h.store().clone());
+    let mut tx = h.store().begin().await.unwrap();
+    outbox.enqueue(&mut tx, draft("third")).await.unwrap();
+    // Long enough for the relay to have looked in vain.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(told.try_recv().is_err());
+    h.store().commit(tx).await.unwrap();
+    assert_eq!(told.recv().await.as_deref(), Some("third"));
+    running.stop().await;
+}
+
+/// The relay registers its consumers as it starts; the first event may come before that, and is then found by its router.
+async fn enqueue_until_heard<H: Harness>(h: &H, name: &str, told: &mut mpsc::UnboundedReceiver<String>) {
+    while h.store().subscriptions(Some(TOPIC)).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    enqueue_one(h, draft(name)).await;
+    assert_eq!(told.recv().await.as_deref(), Some(name));
+}
+
+/// G.2: a delayed event is delivered when it is due, also if nobody polls.
+pub async fn a_due_time_wakes_the_relay<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let running = Running::start(relay(&h, inbox(&h).outside(Tells(tell))).options(never_polls()));
+    enqueue(&h, [draft("later").delay(Duration::from_millis(300))]).await;
+    enqueue(&h, [draft("now")]).await;
+    assert_eq!(told.recv().await.as_deref(), Some("now"));
+    assert_eq!(told.recv().await.as_deref(), Some("later"));
+    running.stop().await;
+}
+
+/// A.19: what a person inserts is delivered like any other; and so is what nobody heard before.
+pub async fn plain_inserts_and_unheard_events_reach_a_running_relay<H: Harness>(h: H) {
+    enqueue_one(&h, draft("unheard")).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    struct Lenient(mpsc::UnboundedSender<String>);
+    #[derive(Serialize, Deserialize)]
+    struct Any {}
+    impl Event for Any {
+        const TOPIC: &'static str = TOPIC;
+    }
+    impl OutsideConsumer for Lenient {
+        const NAME: &'static str = LANE;
+        type Event = Any;
+
+        async fn handle(&self, any: Received<Any>) -> Result<(), Failure> {
+            Ok(self.0.send(any.envelope().event_id.to_string())?)
+        }
+    }
+    let running = Running::start(relay(&h, inbox(&h).outside(Lenient(tell))));
+    assert_eq!(told.recv().await.as_deref(), Some("unheard"));
+    insert_plainly(&h, "by-hand").await;
+    assert_eq!(told.recv().await.as_deref(), Some("by-hand"));
+    running.stop().await;
+}
+
+/// D.2: what an operator disabled or removed stays so when the consumer starts again.
+pub async fn an_operators_choice_survives_a_restart<H: Harness>(h: H) {
+    let mut disabled = Subscription::new(TOPIC, LANE, Via::Local);
+    disabled.enabled = false;
+    h.store().set_subscription(&disabled).await.unwrap();
+    enqueue_counted(&h, names(1)).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(h.counter("e00000").await, 0);
+    assert!(!h.store().subscriptions(Some(TOPIC)).await.unwrap()[0].subscription.enabled);
+}
+
+/// An operator pauses a lane and resumes it while the relay runs.
+pub async fn a_paused_lane_is_left_alone<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    h.store().set_paused(LANE, true).await.unwrap();
+    enqueue_counted(&h, names(5)).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!(counted(&h, names(5)).await, [0; 5]);
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let running = Running::start(relay(&h, inbox(&h).outside(Tells(tell))));
+    h.store().set_paused(LANE, false).await.unwrap();
+    assert!(told.recv().await.is_some());
+    running.stop().await;
+}
+
+/// D.9: an event past its expiry is not delivered, and does not stand in anybody's way.
+pub async fn an_expired_event_goes_without_a_try<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    h.make_counter("a1").await;
+    h.make_counter("a2").await;
+    enqueue(&h, [draft("a1").key("a").expire_after(MINUTE), draft("a2").key("a")]).await;
+    age(&h, HOUR).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    assert_eq!((h.counter("a1").await, h.counter("a2").await), (0, 1));
+    let found = find(&h, "a1").await;
+    assert!(found.deliveries.is_empty() && found.consumptions.is_empty());
+}
+
+/// B.4: any subset of lanes and shards.
+pub async fn a_relay_serves_the_lanes_and_shards_it_is_told_to<H: Harness>(h: H) {
+    for lane in [LANE, "other"] {
+        subscribe(&h, TOPIC, lane, Via::Local).await;
+    }
+    h.make_counter("other").await;
+    enqueue_counted(&h, names(64)).await;
+    let both = || inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone()));
+    let only = RelayOptions { lanes: Some(BTreeSet::from(["other".to_owned()])), ..RelayOptions::default() };
+    relay(&h, both()).options(only).drain().await.unwrap();
+    assert_eq!(h.counter("other").await, 64);
+    assert_eq!(counted(&h, names(64)).await, [0; 64]);
+    let half = RelayOptions { shards: "0-31".parse().unwrap(), ..RelayOptions::default() };
+    relay(&h, both()).options(half).drain().await.unwrap();
+    let consumed: i64 = counted(&h, names(64)).await.iter().sum();
+    assert!((10..54).contains(&consumed), "{consumed}");
+    let rest = RelayOptions { shards: "32-63".parse().unwrap(), ..RelayOptions::default() };
+    relay(&h, both()).options(rest).drain().await.unwrap();
+    assert_eq!(counted(&h, names(64)).await, [1; 64]);
+}
+
+/// Waits inside the handler until the case lets it go.
+struct Gated {
+    entered: mpsc::UnboundedSender<String>,
+    gate: Arc<Semaphore>,
+}
+
+impl OutsideConsumer for Gated {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+        self.entered.send(paid.n.clone())?;
+        self.gate.acquire().await?.forget();
+        Ok(())
+    }
+}
+
+/// F12, G.4: at shutdown what was begun is finished, and what was not is given back uncounted.
+pub async fn shutdown_finishes_what_was_begun_and_releases_the_rest<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(100)).await;
+    let (entered, mut begun) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let gated = Gated { entered, gate: Arc::clone(&gate) };
+    let options = LaneOptions { concurrency: 4, ..LaneOptions::default() };
+    let running = Running::start(relay(&h, inbox(&h).outside(gated).options(LANE, options)));
+    let mut names = BTreeSet::new();
+    for _ in 0..4 {
+        names.insert(begun.recv().await.unwrap());
+    }
+    running.stop.send(()).unwrap();
+    gate.add_permits(1000);
+    running.ended.await.unwrap().unwrap();
+    while let Ok(name) = begun.try_recv() {
+        names.insert(name);
+    }
+    for n in 0..100 {
+        let name = format!("e{n:05}");
+        let found = find(&h, &name).await;
+        match names.contains(&name) {
+            true => assert!(found.deliveries.is_empty(), "{name} was begun, and is done"),
+            false => {
+                let waiting = &found.deliveries[0];
+                assert_eq!((waiting.status, waiting.attempts), (DeliveryStatus::New, 0), "{name} is as it was");
+            }
+        }
+    }
+}
+
+/// F11: what does not finish inside the grace is left to its lease: whether it had its effect is not known.
+pub async fn what_outlasts_the_grace_is_left_to_its_lease<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("e")).await;
+    let (entered, mut begun) = mpsc::unbounded_channel();
+    let gated = Gated { entered, gate: Arc::new(Semaphore::new(0)) };
+    let options = RelayOptions { grace: Duration::from_millis(100), ..RelayOptions::default() };
+    let running = Running::start(relay(&h, inbox(&h).outside(gated)).options(options));
+    begun.recv().await.unwrap();
+    running.stop().await;
+    let left = delivery(&h, "e").await;
+    assert_eq!((left.status, left.attempts), (DeliveryStatus::Processing, 1));
+    age(&h, HOUR).await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).outside(Tells(tell))).await;
+    assert_eq!(told.recv().await.as_deref(), Some("e"));
+}
+
+/// F07: a live handler that takes longer than its lease keeps it, and nobody else gets the event.
+pub async fn slow_work_keeps_its_lease<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("e")).await;
+    let (entered, mut begun) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let gated = Gated { entered, gate: Arc::clone(&gate) };
+    let options = RelayOptions { lease: Duration::from_secs(1), ..RelayOptions::default() };
+    let running = Running::start(relay(&h, inbox(&h).outside(gated)).options(options));
+    begun.recv().await.unwrap();
+    let first = delivery(&h, "e").await.lock_until.unwrap();
+    // Two leases later, as the store tells.
+    while delivery(&h, "e").await.lock_until.unwrap() < first + Duration::from_secs(2) {
+        let stolen = h.store().claim(&Claim::new(LANE, 1)).await.unwrap();
+        assert!(stolen.deliveries.is_empty());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    gate.add_permits(1);
+    running.stop().await;
+    assert!(find(&h, "e").await.deliveries.is_empty());
+    assert!(begun.recv().await.is_none(), "it ran once");
+}
+
+/// A try that takes too long is a failure, and its transaction is rolled back.
+pub async fn a_timeout_is_a_failure<H: Harness>(h: H) {
+    struct Hangs<H>(H);
+    impl<H: Harness> Consumer<H::Store> for Hangs<H> {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+            self.0.add(tx, &paid.n).await?;
+            std::future::pending().await
+        }
+    }
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    let options = LaneOptions { timeout: Duration::from_millis(50), ..LaneOptions::default() };
+    drain(&h, inbox(&h).consumer(Hangs(h.clone())).options(LANE, options)).await;
+    assert_eq!(h.counter("e00000").await, 0);
+    let found = find(&h, "e00000").await;
+    assert_eq!(found.consumptions[0].code.as_deref(), Some("timeout"));
+    assert_eq!(found.deliveries[0].status, DeliveryStatus::Failed);
+}
+
+/// F10: a failing event follows one backoff, however many relays there are.
+pub async fn many_relays_follow_one_backoff<H: Harness>(h: H) {
+    subscribe(&h, TOPIC, "fails", Via::Local).await;
+    enqueue_one(&h, draft("e")).await;
+    for attempt in 1..=4 {
+        let drains = (0..3).map(|_| {
+            let h = h.clone();
+            async move { drain(&h, inbox(&h).outside(Fails)).await }
+        });
+        together(drains).await;
+        assert_eq!(find(&h, "e").await.deliveries[0].attempts, attempt);
+        age(&h, MINUTE).await;
+    }
+}
+
+/// Two transports of one relay must not fight over a lane.
+pub async fn one_lane_has_one_transport<H: Harness>(h: H) {
+    let twice = relay(&h, inbox(&h).outside(Fails)).transport(inbox(&h).outside(Fails));
+    assert!(twice.drain().await.is_err());
+}

@@ -1,0 +1,1 @@
+INSERT INTO postrider_pause (lane) VALUES ($1) ON CONFLICT (lane) DO NOTHING

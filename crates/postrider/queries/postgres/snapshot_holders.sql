@@ -1,0 +1,14 @@
+-- Who has kept a snapshot of this database open for longer than $1 ms: dead rows stay as long as they do.
+SELECT holder, (extract(epoch FROM now() - since) * 1000)::bigint
+FROM (
+    SELECT format('session %s of %s (%s, %s)', pid, usename, coalesce(nullif(application_name, ''), 'no application name'), state) AS holder,
+           xact_start AS since
+    FROM pg_stat_activity
+    WHERE backend_xmin IS NOT NULL AND datname = current_database() AND pid <> pg_backend_pid()
+    UNION ALL
+    -- Forgotten by whoever prepared it; it survives restarts.
+    SELECT format('prepared transaction %s of %s', gid, owner), prepared
+    FROM pg_prepared_xacts
+    WHERE database = current_database()
+) held
+WHERE since < now() - $1 * interval '1 ms'

@@ -1,0 +1,265 @@
+//! Consumers: what happens when an event arrives. Which of the three kinds to write follows from where the effect is:
+//!
+//! - in the store's own database: [`Consumer`]. It gets a transaction, and its effect happens exactly once;
+//! - there too, but many events are cheaper together: [`BatchConsumer`];
+//! - anywhere else (HTTP, mail): [`OutsideConsumer`]. No transaction is held over a network call, so its effect may
+//!   happen again after a crash; it gets an idempotency key to send along.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::envelope::Envelope;
+use crate::envelope::trace::{TraceContext, fresh_span_id};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::limits;
+use crate::store::Enlist;
+
+/// Has its effect in the transaction that also remembers the event: both happen, once, or neither.
+pub trait Consumer<S: Enlist>: Send + Sync + 'static {
+    /// The consumer's name, which is also its lane's. Several consumers may share one: each hears a topic of its own, and
+    /// events of one key stay in order across those topics.
+    const NAME: &'static str;
+    /// What it hears.
+    type Event: Event;
+
+    /// The effect. What is written on `tx`, and every event enqueued on it, commits together with the inbox row.
+    fn handle(
+        &self,
+        tx: &mut S::Conn,
+        event: Received<Self::Event>,
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Has the effects of many events in one transaction. If one of them fails, the transaction is rolled back and each is
+/// handled by itself, so one bad event takes nothing from the others.
+pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
+    /// The consumer's name, which is also its lane's.
+    const NAME: &'static str;
+    /// How many events it takes at once, at most.
+    const SIZE: usize = 100;
+    /// What it hears.
+    type Event: Event;
+
+    /// The effects, in the order of the events. One result per event, or one failure for all.
+    fn handle(
+        &self,
+        tx: &mut S::Conn,
+        events: Vec<Received<Self::Event>>,
+    ) -> impl Future<Output = Result<Vec<Result<(), Failure>>, Failure>> + Send;
+}
+
+/// Has its effect somewhere else. It may be called again for an event that it has handled, if its process dies before
+/// that is written down: send [`Received::idempotency_key`] along.
+pub trait OutsideConsumer: Send + Sync + 'static {
+    /// The consumer's name, which is also its lane's.
+    const NAME: &'static str;
+    /// What it hears.
+    type Event: Event;
+
+    /// The effect.
+    fn handle(&self, event: Received<Self::Event>) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+/// Why an event was not consumed, by what is to be done about it. Any error becomes a [`Failure::Retry`] with `?`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Failure {
+    /// Try again when the lane's retry policy says so.
+    Retry(Cause),
+    /// Try again after this long: whoever refused it said when.
+    RetryAfter(Duration, Cause),
+    /// No try can succeed: give it up now, for a person to look at.
+    Reject(Cause),
+}
+
+/// What went wrong, for people; and a code for it, for programs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// The text that is kept with the attempt.
+    pub message: String,
+    /// A class of errors: retry policies and the console's groups go by it.
+    pub code: Option<String>,
+}
+
+impl Failure {
+    /// Try again later.
+    pub fn retry(message: impl fmt::Display) -> Self {
+        Self::Retry(Cause { message: message.to_string(), code: None })
+    }
+
+    /// Try again after `wait`.
+    pub fn retry_after(wait: Duration, message: impl fmt::Display) -> Self {
+        Self::RetryAfter(wait, Cause { message: message.to_string(), code: None })
+    }
+
+    /// Never try again.
+    pub fn reject(message: impl fmt::Display) -> Self {
+        Self::Reject(Cause { message: message.to_string(), code: None })
+    }
+
+    /// Gives it a code.
+    #[must_use]
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        let (Self::Retry(cause) | Self::RetryAfter(_, cause) | Self::Reject(cause)) = &mut self;
+        cause.code = Some(code.into());
+        self
+    }
+
+    /// What went wrong.
+    pub fn cause(&self) -> &Cause {
+        let (Self::Retry(cause) | Self::RetryAfter(_, cause) | Self::Reject(cause)) = self;
+        cause
+    }
+}
+
+/// Also from texts and boxed errors. It is no [`std::error::Error`] itself: then it could not be made from every one.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::from_error(&*error.into())
+    }
+}
+
+impl Failure {
+    /// The same, for an error that is still needed.
+    pub(crate) fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let text = cause.to_string();
+            // Some errors repeat their source in their own text.
+            if !message.ends_with(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = cause.source();
+        }
+        Self::Retry(Cause { message, code: None })
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.cause().message)
+    }
+}
+
+/// An event on its way through a consumer: it derefs to the event itself.
+#[derive(Debug)]
+pub struct Received<E> {
+    event: E,
+    handling: Arc<Handling>,
+}
+
+impl<E> Received<E> {
+    pub(crate) fn new(event: E, handling: Arc<Handling>) -> Self {
+        Self { event, handling }
+    }
+
+    /// The event alone.
+    pub fn into_inner(self) -> E {
+        self.event
+    }
+
+    /// What is known about it beside its payload.
+    pub fn envelope(&self) -> &Envelope {
+        &self.handling.envelope
+    }
+
+    /// Which try this is; the first is 1.
+    pub fn attempt(&self) -> u32 {
+        self.handling.attempt
+    }
+
+    /// The same for every try of this consumer with this event, and for no other: send it to whatever has the effect.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}:{}", self.handling.consumer, self.handling.envelope.event_id)
+    }
+
+    /// The `traceparent` header for calls that this consumer makes: the event's trace, and a span of this try's own.
+    /// None: the event's trace id is no W3C one.
+    pub fn traceparent(&self) -> Option<String> {
+        let trace = self.handling.envelope.trace_id.as_deref()?;
+        TraceContext::of(trace, &fresh_span_id()).map(|context| context.header())
+    }
+
+    /// Runs `work` on behalf of this event: what it enqueues has this event's trace, and is its child. Only a
+    /// [`BatchConsumer`] has to say so, since it has many events in hand.
+    pub async fn within<T>(&self, work: impl Future<Output = T>) -> T {
+        Arc::clone(&self.handling).run(work).await
+    }
+
+    /// Keeps a result with the inbox row, where `postrider_consume_log` shows it. The last one counts.
+    pub fn keep(&self, result: &impl Serialize) -> Result<()> {
+        let text = serde_json::to_string(result).map_err(Error::Encode)?;
+        limits::bytes("result", &text, limits::METADATA_BYTES)?;
+        *self.handling.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        Ok(())
+    }
+}
+
+impl<E> Deref for Received<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.event
+    }
+}
+
+/// One try of one consumer with one event.
+#[derive(Debug)]
+pub(crate) struct Handling {
+    pub(crate) consumer: Arc<str>,
+    pub(crate) envelope: Arc<Envelope>,
+    pub(crate) attempt: u32,
+    result: Mutex<Option<String>>,
+}
+
+tokio::task_local! {
+    /// What this task is consuming: events that it writes are that event's children.
+    static CURRENT: Arc<Handling>;
+}
+
+impl Handling {
+    pub(crate) fn new(consumer: Arc<str>, envelope: Arc<Envelope>, attempt: u32) -> Self {
+        Self { consumer, envelope, attempt, result: Mutex::new(None) }
+    }
+
+    /// Runs a consumer: whatever it enqueues inherits trace and parent.
+    pub(crate) async fn run<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
+        CURRENT.scope(self, work).await
+    }
+
+    /// What this task is consuming, if anything.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.try_with(Arc::clone).ok()
+    }
+
+    /// The result to keep; the next try begins without one.
+    pub(crate) fn take_result(&self) -> Option<String> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the wallet did not answer")]
+    struct Outer(#[source] std::io::Error);
+
+    #[test]
+    fn any_error_is_a_retry_that_names_its_sources() {
+        fn handle() -> Result<(), Failure> {
+            Err(Outer(std::io::Error::other("connection reset")))?;
+            Err("texts do too")?
+        }
+        let failure = handle().expect_err("it failed");
+        assert_eq!(failure, Failure::retry("the wallet did not answer: connection reset"));
+        assert_eq!(failure.code("wallet").cause().code.as_deref(), Some("wallet"));
+    }
+}

@@ -1,0 +1,351 @@
+//! The inbox: the transport inside this process, and what makes an effect happen once. Consumers are registered here;
+//! a relay brings them their events.
+//!
+//! For a [`Consumer`] one transaction holds the inbox row, the effect, the events it enqueues, the attempt and, as the last
+//! statement, the end of the delivery. If any of them is not there, none is.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use tracing::Instrument;
+
+use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::limits;
+use crate::observe;
+use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
+use crate::store::{Completed, Completion, Enlist, Receipt, Store};
+use crate::subscription::{Subscription, Via};
+use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
+
+/// The consumers of this process. As a transport it is the in-process bus.
+pub struct Inbox<S: Enlist> {
+    store: S,
+    lanes: BTreeMap<&'static str, Consumers<S>>,
+}
+
+/// What shares a name: one lane.
+struct Consumers<S: Enlist> {
+    by_topic: BTreeMap<&'static str, Registered<S>>,
+    options: LaneOptions,
+}
+
+impl<S: Enlist> Inbox<S> {
+    /// An inbox without consumers, whose transactions are those of `store`.
+    pub fn new(store: S) -> Self {
+        Self { store, lanes: BTreeMap::new() }
+    }
+
+    /// Adds a consumer with the usual options.
+    #[must_use]
+    pub fn consumer<C: Consumer<S>>(self, consumer: C) -> Self {
+        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))))
+    }
+
+    /// Adds a consumer whose effect is elsewhere.
+    #[must_use]
+    pub fn outside<C: OutsideConsumer>(self, consumer: C) -> Self {
+        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))))
+    }
+
+    /// Adds a consumer that takes many events at once.
+    #[must_use]
+    pub fn batch<C: BatchConsumer<S>>(self, consumer: C) -> Self {
+        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))))
+    }
+
+    /// Says how a lane is to be served; its consumers must have been added.
+    #[must_use]
+    pub fn options(mut self, consumer: &str, options: LaneOptions) -> Self {
+        match self.lanes.get_mut(consumer) {
+            Some(lane) => lane.options = options,
+            None => debug_assert!(false, "options for {consumer}, which is no consumer of this inbox"),
+        }
+        self
+    }
+
+    fn add(mut self, name: &'static str, topic: &'static str, registered: Registered<S>) -> Self {
+        let lane = self
+            .lanes
+            .entry(name)
+            .or_insert_with(|| Consumers { by_topic: BTreeMap::new(), options: LaneOptions::default() });
+        lane.by_topic.insert(topic, registered);
+        self
+    }
+
+    /// A consumer in its transaction.
+    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, parcel: Parcel) -> Delivered {
+        let handling = handling(lane, &parcel);
+        let tried = async {
+            let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
+            let new = self.store.receive(&mut tx, &receipt(&handling)).await?;
+            if new {
+                let work = Arc::clone(&handling).run(consumer.handle(&mut tx, &handling));
+                guarded(work, lane.options.timeout).await?;
+            }
+            let result = handling.take_result();
+            let completion = Completion {
+                consumer: &lane.name,
+                token: parcel.lease.token,
+                history: lane.options.history,
+                completed: &[Completed {
+                    event_id: handling.envelope.event_id.as_str(),
+                    delivery: parcel.id,
+                    result: result.as_deref(),
+                }],
+            };
+            self.store.complete(&mut tx, &completion).await?;
+            self.store.commit(tx).await?;
+            Ok(match new {
+                true => {
+                    tracing::info!("{}", observe::CONSUMED_LINE);
+                    Delivered::Completed
+                }
+                false => Delivered::Duplicate,
+            })
+        };
+        Trouble::delivered(tried.instrument(span(&handling)).await)
+    }
+
+    /// Many events in one transaction; one by one where that fails.
+    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, parcels: Vec<Parcel>) -> Vec<Delivered> {
+        if parcels.len() > 1 {
+            let together: Vec<_> = parcels.iter().collect();
+            match self.in_one_transaction(lane, consumer, &together).await {
+                Ok(delivered) => return delivered,
+                // The database is not there, or the lease is gone: no single step would fare better.
+                Err(trouble @ (Trouble::BeforeTheTry(_) | Trouble::LeaseLost)) => {
+                    return vec![Trouble::delivered(Err(trouble)); parcels.len()];
+                }
+                Err(Trouble::Failed(failure)) => {
+                    tracing::debug!(consumer = %lane.name, events = parcels.len(), error = %failure, "a batch failed: each by itself");
+                }
+            }
+        }
+        let mut delivered = Vec::with_capacity(parcels.len());
+        let mut stopped: Vec<String> = Vec::new();
+        for parcel in &parcels {
+            // What comes after a failure waits for it, in the order of its key.
+            if parcel.envelope.key.as_ref().is_some_and(|key| stopped.contains(key)) {
+                delivered.push(Delivered::NotTried);
+                continue;
+            }
+            let one = match self.in_one_transaction(lane, consumer, &[parcel]).await {
+                Ok(mut one) => one.pop().unwrap_or(Delivered::NotTried),
+                Err(trouble) => Trouble::delivered(Err(trouble)),
+            };
+            if !matches!(one, Delivered::Completed | Delivered::Duplicate) {
+                stopped.extend(parcel.envelope.key.clone());
+            }
+            delivered.push(one);
+        }
+        delivered
+    }
+
+    async fn in_one_transaction(
+        &self,
+        lane: &Lane,
+        consumer: &dyn InBatches<S>,
+        parcels: &[&Parcel],
+    ) -> Result<Vec<Delivered>, Trouble> {
+        let Some(first) = parcels.first() else {
+            return Ok(Vec::new());
+        };
+        let handlings: Vec<_> = parcels.iter().map(|parcel| handling(lane, parcel)).collect();
+        let receipts: Vec<_> = handlings.iter().map(|handling| receipt(handling)).collect();
+        let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
+        let new = self.store.receive_many(&mut tx, &receipts).await?;
+        let fresh: Vec<_> = handlings.iter().zip(&new).filter(|(_, new)| **new).map(|(h, _)| Arc::clone(h)).collect();
+        if !fresh.is_empty() {
+            let work = async {
+                match &fresh[..] {
+                    // By itself, an event is the parent of what is enqueued.
+                    [one] => Arc::clone(one).run(consumer.handle(&mut tx, &fresh)).await,
+                    _ => consumer.handle(&mut tx, &fresh).await,
+                }
+            };
+            let span = tracing::info_span!("consume", consumer = %lane.name, events = fresh.len());
+            for result in guarded(work, lane.options.timeout).instrument(span).await? {
+                result?;
+            }
+        }
+        let results: Vec<_> = handlings.iter().map(|handling| handling.take_result()).collect();
+        let completed: Vec<_> = (parcels.iter().zip(&results))
+            .map(|(parcel, result)| Completed {
+                event_id: parcel.envelope.event_id.as_str(),
+                delivery: parcel.id,
+                result: result.as_deref(),
+            })
+            .collect();
+        let completion = Completion {
+            consumer: &lane.name,
+            token: first.lease.token,
+            history: lane.options.history,
+            completed: &completed,
+        };
+        self.store.complete(&mut tx, &completion).await?;
+        self.store.commit(tx).await?;
+        Ok(new.into_iter().map(|new| if new { Delivered::Completed } else { Delivered::Duplicate }).collect())
+    }
+}
+
+#[async_trait]
+impl<S: Enlist> Transport for Inbox<S> {
+    fn lanes(&self) -> Vec<Lane> {
+        self.lanes
+            .iter()
+            .map(|(name, consumers)| Lane {
+                name: (*name).into(),
+                topics: consumers.by_topic.keys().map(ToString::to_string).collect(),
+                at_once: match consumers.by_topic.len() {
+                    // A batch is of one topic.
+                    1 => consumers.by_topic.values().map(at_once).max().unwrap_or(1),
+                    _ => 1,
+                },
+                options: consumers.options.clone(),
+            })
+            .collect()
+    }
+
+    /// Registers what its consumers hear; an operator's choice stays.
+    async fn prepare(&self, store: &dyn Store) -> Result<()> {
+        for (name, consumers) in &self.lanes {
+            limits::consumer(name)?;
+            for topic in consumers.by_topic.keys() {
+                store.register(&Subscription::new(*topic, *name, Via::Local)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn deliver(&self, lane: &Lane, mut parcels: Vec<Parcel>) -> Vec<Delivered> {
+        let consumers = self.lanes.get(&*lane.name);
+        let topic = parcels.first().map(|parcel| parcel.envelope.topic.clone()).unwrap_or_default();
+        match consumers.and_then(|consumers| consumers.by_topic.get(topic.as_str())) {
+            None => {
+                let failure = Failure::retry(format!(
+                    "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
+                    lane.name
+                ));
+                vec![Delivered::Failed(failure.code("noConsumer")); parcels.len()]
+            }
+            Some(Registered::InBatches(consumer)) => self.in_batches(lane, &**consumer, parcels).await,
+            Some(Registered::InTransaction(consumer)) => match parcels.pop() {
+                Some(parcel) => vec![self.in_transaction(lane, &**consumer, parcel).await],
+                None => Vec::new(),
+            },
+            Some(Registered::Outside(consumer)) => match parcels.pop() {
+                Some(parcel) => vec![outside(lane, &**consumer, parcel).await],
+                None => Vec::new(),
+            },
+        }
+    }
+}
+
+fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
+    match registered {
+        Registered::InTransaction(_) | Registered::Outside(_) => 1,
+        Registered::InBatches(consumer) => consumer.size(),
+    }
+}
+
+/// A consumer without a transaction.
+async fn outside(lane: &Lane, consumer: &dyn Outside, parcel: Parcel) -> Delivered {
+    let handling = handling(lane, &parcel);
+    let span = span(&handling);
+    let work = Arc::clone(&handling).run(consumer.handle(&handling));
+    let tried = async {
+        match guarded(work, lane.options.timeout).await {
+            Ok(()) => {
+                tracing::info!("{}", observe::CONSUMED_LINE);
+                Delivered::Done
+            }
+            Err(failure) => Delivered::Failed(failure),
+        }
+    };
+    tried.instrument(span).await
+}
+
+/// Runs a consumer's code: a panic and a timeout are failures of this event alone.
+async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Duration) -> Result<T, Failure> {
+    match tokio::time::timeout(timeout, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => {
+            let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
+            Err(Failure::retry(format!("the consumer panicked: {}", text.unwrap_or("no message"))).code("panic"))
+        }
+        Err(_) => Err(Failure::retry(format!("the consumer took longer than {timeout:?}")).code("timeout")),
+    }
+}
+
+/// Why there is no effect.
+enum Trouble {
+    /// No transaction was to be had: nothing was tried.
+    BeforeTheTry(Error),
+    LeaseLost,
+    Failed(Failure),
+}
+
+impl Trouble {
+    fn delivered(tried: Result<Delivered, Self>) -> Delivered {
+        match tried {
+            Ok(delivered) => delivered,
+            Err(Self::BeforeTheTry(error)) => {
+                tracing::warn!(error = %Failure::from(error), "no transaction to consume in: given back");
+                Delivered::NotTried
+            }
+            Err(Self::LeaseLost) => Delivered::LeaseLost,
+            Err(Self::Failed(failure)) => Delivered::Failed(failure),
+        }
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::LeaseLost => Self::LeaseLost,
+            // F55: a consumer that ignores a database error ends up here.
+            Error::TransactionLost(_) => Self::Failed(Failure::from(error).code("transactionLost")),
+            other => Self::Failed(Failure::from(other).code("store")),
+        }
+    }
+}
+
+fn handling(lane: &Lane, parcel: &Parcel) -> Arc<Handling> {
+    Arc::new(Handling::new(Arc::clone(&lane.name), Arc::clone(&parcel.envelope), parcel.attempt))
+}
+
+fn receipt(handling: &Handling) -> Receipt<'_> {
+    Receipt {
+        consumer: &handling.consumer,
+        event_id: handling.envelope.event_id.as_str(),
+        topic: &handling.envelope.topic,
+        tenant_id: handling.envelope.tenant_id.as_deref(),
+        idempotency_key: None,
+    }
+}
+
+/// One try, by which its story can be followed: the event, the trace it belongs to, and what wrote it.
+fn span(handling: &Handling) -> tracing::Span {
+    let envelope = &handling.envelope;
+    tracing::info_span!(
+        "consume",
+        consumer = %handling.consumer,
+        event_id = %envelope.event_id,
+        topic = %envelope.topic,
+        trace_id = envelope.trace_id.as_deref(),
+        parent_span_id = envelope.span_id.as_deref(),
+        attempt = handling.attempt,
+    )
+}

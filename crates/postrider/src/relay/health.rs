@@ -1,0 +1,69 @@
+//! Whether the store answers. While it does not, one task asks it now and then, and all others wait: an outage must not
+//! become a storm of connections.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::error::Error;
+use crate::observe;
+use crate::retry::{RetryPolicy, chance};
+
+/// How often to ask a store that is away: 1, 2, 4 … 30 seconds, spread so that many relays do not ask together.
+const ASKING: RetryPolicy = RetryPolicy {
+    base: Duration::from_secs(1),
+    factor: 2.0,
+    cap: Duration::from_secs(30),
+    jitter: 0.3,
+    max_attempts: u32::MAX,
+};
+
+/// Up, or down since so many questions.
+pub(super) struct Health {
+    up: watch::Sender<bool>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { up: watch::Sender::new(true) }
+    }
+}
+
+impl Health {
+    pub(super) fn is_up(&self) -> bool {
+        *self.up.borrow()
+    }
+
+    /// Takes note of an error. True: it means that the store is away, and what failed may be done again later.
+    pub(super) fn note(&self, error: &Error) -> bool {
+        let away = matches!(error, Error::Unavailable(_));
+        if away && self.up.send_replace(false) {
+            observe::store_unavailable();
+            tracing::error!(error = %crate::consumer::Failure::from_error(error), "the store does not answer: the relay waits for it");
+        }
+        away
+    }
+
+    /// The store has answered.
+    pub(super) fn recovered(&self) {
+        if !self.up.send_replace(true) {
+            tracing::info!("the store answers again");
+        }
+    }
+
+    /// Waits until the store answers.
+    pub(super) async fn up(&self) {
+        // Fails only if the sender is gone, and we hold it.
+        let _ = self.up.subscribe().wait_for(|up| *up).await;
+    }
+
+    /// Waits until it does not.
+    pub(super) async fn down(&self) {
+        let _ = self.up.subscribe().wait_for(|up| !*up).await;
+    }
+
+    /// How long to wait before question number `asked`.
+    pub(super) fn pause(asked: u32) -> Duration {
+        ASKING.delay(asked, chance())
+    }
+}

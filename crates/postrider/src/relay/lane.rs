@@ -1,0 +1,585 @@
+//! One lane: claim → deliver → settle, all three at the same time and each in batches.
+//!
+//! The task owns everything the lane has in hand, so there are no locks. Deliveries run as tasks of their own; the three
+//! kinds of statements (claim, write, extend) run beside them, each at most once at a time. What arrives while one runs is
+//! gathered for the next.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::Shared;
+use super::outcomes::{How, Outcomes, Tried, Written};
+use super::rate::Rate;
+use super::watch::Bell;
+use crate::consumer::Failure;
+use crate::entry::{self, Verdict};
+use crate::error::Result;
+use crate::limits;
+use crate::observe;
+use crate::store::{Claim, Claimed, DeliveryId, Lease, Token};
+use crate::transport::{Delivered, HeldLease, Lane, Parcel, Transport};
+
+/// Work that one task does before others get a turn: long enough to be worth a task, short enough that nobody waits.
+const PORTION: Duration = Duration::from_millis(2);
+/// Parcels in one portion, at most.
+const PORTION_PARCELS: usize = 64;
+/// How long a result may wait for others to be written with it.
+const LINGER: Duration = Duration::from_millis(5);
+/// Batches that a lane has in hand, at most: one being delivered, one waiting, one being written.
+const BATCHES_IN_HAND: usize = 3;
+
+pub(super) struct LaneTask {
+    shared: Arc<Shared>,
+    lane: Lane,
+    transport: Arc<dyn Transport>,
+    bell: Bell,
+    rate: Rate,
+
+    /// Whether there may be more to claim: without a key, with one.
+    hungry: (bool, bool),
+    /// What was claimed and not begun: single deliveries, and runs of a key.
+    waiting: VecDeque<Vec<Parcel>>,
+    delivering: JoinSet<Portion>,
+    outcomes: Outcomes,
+    oldest_outcome: Option<Instant>,
+    /// Every delivery whose lease is ours to keep, by claim.
+    held: HashMap<Token, Held>,
+    /// How long a delivery takes, in seconds, lately.
+    pace: f64,
+
+    steps: FuturesUnordered<BoxFuture<'static, Step>>,
+    claiming: bool,
+    writing: usize,
+    extending: bool,
+}
+
+struct Held {
+    lease: Arc<HeldLease>,
+    deliveries: HashSet<DeliveryId>,
+}
+
+/// A statement that has ended.
+enum Step {
+    Claimed(Result<Vec<Taken>>),
+    Written(Written),
+    Extended { asked: Instant, kept: Vec<Extension> },
+}
+
+/// What one claim took.
+struct Taken {
+    lease: Arc<HeldLease>,
+    deliveries: Vec<Claimed>,
+    kind: Kind,
+}
+
+/// What became of a heartbeat.
+struct Extension {
+    token: Token,
+    deliveries: Vec<DeliveryId>,
+    kept: Result<Vec<DeliveryId>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unkeyed,
+    Keyed,
+}
+
+/// Deliveries that were tried one after the other.
+struct Portion {
+    tried: Vec<(Token, Tried)>,
+    took: Duration,
+}
+
+impl LaneTask {
+    pub(super) fn new(shared: Arc<Shared>, lane: Lane, transport: Arc<dyn Transport>, bell: Bell) -> Self {
+        let rate = Rate::new(lane.options.per_second);
+        Self {
+            shared,
+            lane,
+            transport,
+            bell,
+            rate,
+            hungry: (true, true),
+            waiting: VecDeque::new(),
+            delivering: JoinSet::new(),
+            outcomes: Outcomes::default(),
+            oldest_outcome: None,
+            held: HashMap::new(),
+            pace: 0.0,
+            steps: FuturesUnordered::new(),
+            claiming: false,
+            writing: 0,
+            extending: false,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let stop = self.shared.stop.clone();
+        let mut heartbeat = tokio::time::interval(self.shared.options.lease / 3);
+        heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            let stopping = stop.is_cancelled();
+            if stopping {
+                self.give_back_what_was_not_begun();
+            } else {
+                self.claim();
+            }
+            self.deliver();
+            self.write();
+            if stopping && self.delivering.is_empty() && self.outcomes.is_empty() && self.writing == 0 && !self.claiming
+            {
+                return;
+            }
+            let hungry = self.is_hungry() && !self.shared.is_paused(&self.lane.name);
+            self.bell.set_busy(hungry || self.claiming || self.in_hand() > 0);
+            let wait = self.wait();
+            tokio::select! {
+                Some(step) = self.steps.next() => self.apply(step),
+                // Ends in no other way: panics are caught inside.
+                Some(Ok(portion)) = self.delivering.join_next() => self.gather(portion),
+                () = self.bell.rung() => self.hungry = (true, true),
+                _ = heartbeat.tick() => self.extend(),
+                () = sleep_at_most(wait) => {}
+                () = stop.cancelled(), if !stopping => {}
+                () = self.shared.health.up(), if !self.shared.health.is_up() => {}
+            }
+        }
+    }
+
+    /// Until when nothing happens by itself.
+    fn wait(&self) -> Option<Duration> {
+        let linger = self.oldest_outcome.map(|at| LINGER.saturating_sub(at.elapsed()));
+        let rate = Some(self.rate.wait()).filter(|wait| !wait.is_zero() && self.is_hungry());
+        [linger.filter(|_| self.writing == 0 && self.shared.health.is_up()), rate].into_iter().flatten().min()
+    }
+
+    fn is_hungry(&self) -> bool {
+        self.hungry.0 || self.hungry.1
+    }
+
+    fn in_hand(&self) -> usize {
+        self.held.values().map(|held| held.deliveries.len()).sum::<usize>() + self.outcomes.len() + self.writing
+    }
+
+    // --- claim
+
+    fn claim(&mut self) {
+        let batch = self.lane.options.batch.clamp(1, limits::CLAIM_DELIVERIES);
+        let waiting: usize = self.waiting.iter().map(Vec::len).sum();
+        let room = (batch as usize * BATCHES_IN_HAND).saturating_sub(self.in_hand());
+        if self.claiming
+            || !self.is_hungry()
+            || waiting > batch as usize / 2
+            || room < (batch as usize).min(self.enough())
+            || !self.shared.health.is_up()
+            || self.shared.is_paused(&self.lane.name)
+        {
+            return;
+        }
+        let limit = self.rate.allow(batch.min(u32::try_from(self.enough()).unwrap_or(u32::MAX)));
+        if limit == 0 {
+            return;
+        }
+        self.claiming = true;
+        let (shared, hungry) = (Arc::clone(&self.shared), self.hungry);
+        let claim = Claim {
+            lane: self.lane.name.to_string(),
+            shards: shared.options.shards,
+            limit,
+            lease: shared.options.lease,
+            owner: shared.owner.clone(),
+        };
+        self.steps.push(Box::pin(async move { Step::Claimed(claim_both(&shared, claim, hungry).await) }));
+    }
+
+    /// A quarter of a lease's worth of work, by the pace of late: slow work is left for others to claim.
+    fn enough(&self) -> usize {
+        let seconds = self.shared.options.lease.as_secs_f64() / 4.0;
+        let parcels = self.lane.options.concurrency.max(1) as f64 * seconds / self.pace.max(1e-9);
+        (parcels.min(f64::from(u32::MAX)) as usize).max(self.lane.options.concurrency.max(self.lane.at_once))
+    }
+
+    fn claimed(&mut self, claims: Vec<Taken>) {
+        let asked = self.hungry;
+        let anything = claims.iter().any(|taken| !taken.deliveries.is_empty());
+        for Taken { lease, deliveries, kind } in claims {
+            self.rate.spend(deliveries.len());
+            match kind {
+                Kind::Unkeyed => self.hungry.0 = asked.0 && !deliveries.is_empty(),
+                Kind::Keyed => self.hungry.1 = asked.1 && !deliveries.is_empty(),
+            }
+            if deliveries.is_empty() {
+                continue;
+            }
+            let held =
+                Held { lease: Arc::clone(&lease), deliveries: deliveries.iter().map(|claimed| claimed.id).collect() };
+            self.held.insert(lease.token, held);
+            self.sort_out(&lease, deliveries);
+        }
+        self.bell.fed(anything);
+    }
+
+    /// Puts in line what may be tried, as runs of a key where it has one.
+    fn sort_out(&mut self, lease: &Arc<HeldLease>, deliveries: Vec<Claimed>) {
+        let mut runs: HashMap<String, usize> = HashMap::new();
+        let mut broken: HashMap<String, Broken> = HashMap::new();
+        for claimed in deliveries {
+            let max_attempts = claimed.envelope.max_attempts.unwrap_or(self.lane.options.retry.max_attempts);
+            let how = match entry::before(claimed.attempt, max_attempts, claimed.expired) {
+                Verdict::Deliver => None,
+                Verdict::Expire => Some(How::Expired),
+                Verdict::Exhausted => Some(How::Exhausted),
+            };
+            let parcel = Parcel {
+                id: claimed.id,
+                target: claimed.target,
+                attempt: claimed.attempt,
+                envelope: Arc::new(claimed.envelope),
+                lease: Arc::clone(lease),
+            };
+            // Nothing may come before what is in front of it is out of the way.
+            let how = match parcel.envelope.key.as_ref().and_then(|key| broken.get(key)) {
+                Some(broken) => Some(broken.rest()),
+                None => how,
+            };
+            if let Some(how) = how {
+                if let (Some(key), Some(reason)) = (&parcel.envelope.key, Broken::of(&how)) {
+                    broken.entry(key.clone()).or_insert(reason);
+                }
+                let (id, attempt, envelope) = (parcel.id, parcel.attempt, parcel.envelope);
+                self.note(lease.token, Tried { id, attempt, envelope, how });
+                continue;
+            }
+            match parcel.envelope.key.clone() {
+                None => self.waiting.push_back(vec![parcel]),
+                Some(key) => {
+                    let place = *runs.entry(key).or_insert_with(|| {
+                        self.waiting.push_back(Vec::new());
+                        self.waiting.len() - 1
+                    });
+                    self.waiting[place].push(parcel);
+                }
+            }
+        }
+    }
+
+    // --- deliver
+
+    fn deliver(&mut self) {
+        while self.delivering.len() < self.lane.options.concurrency.max(1) && !self.waiting.is_empty() {
+            let runs = self.portion();
+            let (lane, transport, shared) = (self.lane.clone(), Arc::clone(&self.transport), Arc::clone(&self.shared));
+            self.delivering.spawn(async move { deliver(&shared, &lane, &*transport, runs).await });
+        }
+    }
+
+    /// The next portion: as much as is done in [`PORTION`], shared out among those who are free.
+    fn portion(&mut self) -> Vec<Vec<Parcel>> {
+        let free = self.lane.options.concurrency.max(1) - self.delivering.len();
+        let share = self.waiting.len().div_ceil(free);
+        let quick = (PORTION.as_secs_f64() / self.pace.max(1e-9)) as usize;
+        let parcels = match self.lane.at_once {
+            1 => quick.min(share).clamp(1, PORTION_PARCELS),
+            at_once => at_once,
+        };
+        let mut portion = Vec::new();
+        let (mut count, mut token) = (0, None);
+        while let Some(run) = self.waiting.front() {
+            let of = run.first().map(|parcel| parcel.lease.token);
+            // A batch has one transaction, and its completion one token.
+            let fits =
+                self.lane.at_once == 1 || (token.is_none_or(|token| of == Some(token)) && count + run.len() <= parcels);
+            if count > 0 && (count >= parcels || !fits) {
+                break;
+            }
+            token = of;
+            count += run.len();
+            portion.extend(self.waiting.pop_front());
+        }
+        portion
+    }
+
+    fn gather(&mut self, portion: Portion) {
+        let parcels = portion.tried.len().max(1);
+        let each = portion.took.as_secs_f64() / parcels as f64;
+        self.pace = if self.pace == 0.0 { each } else { self.pace * 0.8 + each * 0.2 };
+        for (token, tried) in portion.tried {
+            self.note(token, tried);
+        }
+    }
+
+    /// Takes note of a result: from now on the lease is not extended for it, unless it waits to be written.
+    fn note(&mut self, token: Token, tried: Tried) {
+        if let Some(held) = self.held.get_mut(&token) {
+            held.deliveries.remove(&tried.id);
+            if held.deliveries.is_empty() {
+                self.held.remove(&token);
+            }
+        }
+        if self.outcomes.add(&self.lane, token, tried) {
+            self.oldest_outcome.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn give_back_what_was_not_begun(&mut self) {
+        for parcel in std::mem::take(&mut self.waiting).into_iter().flatten() {
+            self.note(parcel.lease.token, tried(parcel.id, parcel.attempt, parcel.envelope, Delivered::NotTried));
+        }
+    }
+
+    // --- settle
+
+    fn write(&mut self) {
+        let more_is_coming = !self.delivering.is_empty() || !self.waiting.is_empty();
+        let lingered = self.oldest_outcome.is_some_and(|at| at.elapsed() >= LINGER);
+        let enough = self.outcomes.len() >= self.lane.options.batch as usize;
+        if self.outcomes.is_empty()
+            || self.writing > 0
+            || !self.shared.health.is_up()
+            || (more_is_coming && !enough && !lingered)
+        {
+            return;
+        }
+        let outcomes = std::mem::take(&mut self.outcomes);
+        self.oldest_outcome = None;
+        self.writing = outcomes.len();
+        let (shared, history) = (Arc::clone(&self.shared), self.lane.options.history);
+        self.steps.push(Box::pin(async move { Step::Written(outcomes.write(&shared, history).await) }));
+    }
+
+    // --- heartbeat
+
+    /// Lengthens the leases of what is waiting or being worked on.
+    fn extend(&mut self) {
+        let length = self.shared.options.lease;
+        let due = self.held.values().filter(|held| held.lease.remaining() < length * 3 / 4);
+        let due: Vec<_> =
+            due.map(|held| (held.lease.token, held.deliveries.iter().copied().collect::<Vec<_>>())).collect();
+        if due.is_empty() || self.extending || !self.shared.health.is_up() {
+            return;
+        }
+        self.extending = true;
+        let shared = Arc::clone(&self.shared);
+        self.steps.push(Box::pin(async move {
+            let asked = Instant::now();
+            let mut kept = Vec::with_capacity(due.len());
+            for (token, deliveries) in due {
+                let answer = shared.store.extend(token, &deliveries, length).await;
+                kept.push(Extension { token, deliveries, kept: answer });
+            }
+            Step::Extended { asked, kept }
+        }));
+    }
+
+    fn extended(&mut self, asked: Instant, extensions: Vec<Extension>) {
+        let length = self.shared.options.lease;
+        for Extension { token, deliveries, kept } in extensions {
+            let ours: HashSet<_> = match kept {
+                Ok(ours) => ours.into_iter().collect(),
+                Err(error) => {
+                    self.shared.health.note(&error);
+                    continue;
+                }
+            };
+            let Some(held) = self.held.get_mut(&token) else { continue };
+            held.lease.extend(asked, length);
+            // Gone: taken by somebody else, or completed a moment ago. What waits must not be begun.
+            let gone: HashSet<_> = deliveries.into_iter().filter(|id| !ours.contains(id)).collect();
+            if gone.is_empty() {
+                continue;
+            }
+            held.deliveries.retain(|id| !gone.contains(id));
+            if held.deliveries.is_empty() {
+                held.lease.lose();
+                self.held.remove(&token);
+            }
+            let before: usize = self.waiting.iter().map(Vec::len).sum();
+            for run in &mut self.waiting {
+                run.retain(|parcel| parcel.lease.token != token || !gone.contains(&parcel.id));
+            }
+            self.waiting.retain(|run| !run.is_empty());
+            observe::lease_lost(before - self.waiting.iter().map(Vec::len).sum::<usize>());
+        }
+    }
+
+    fn apply(&mut self, step: Step) {
+        match step {
+            Step::Claimed(claimed) => {
+                self.claiming = false;
+                match claimed {
+                    Ok(claims) => self.claimed(claims),
+                    Err(error) => {
+                        if !self.shared.health.note(&error) {
+                            // Not an outage, so nobody else waits for it: the next poll tries again.
+                            self.hungry = (false, false);
+                            self.bell.fed(false);
+                            let error = Failure::from(error);
+                            tracing::error!(lane = %self.lane.name, %error, "a claim was refused");
+                        }
+                    }
+                }
+            }
+            Step::Written(written) => {
+                self.writing = 0;
+                // What was settled or released may have been what others of its key waited for.
+                self.hungry.1 |= written.freed;
+                if !written.left.is_empty() {
+                    self.outcomes.join(written.left);
+                    self.oldest_outcome.get_or_insert_with(Instant::now);
+                }
+            }
+            Step::Extended { asked, kept } => {
+                self.extending = false;
+                self.extended(asked, kept);
+            }
+        }
+    }
+}
+
+/// Claims what has no key, then what has one, where there may be any.
+async fn claim_both(shared: &Shared, claim: Claim, hungry: (bool, bool)) -> Result<Vec<Taken>> {
+    let mut claims = Vec::with_capacity(2);
+    let held = |asked, lease: Lease, kind| Taken {
+        lease: Arc::new(HeldLease::new(lease.token, asked, claim.lease)),
+        deliveries: lease.deliveries,
+        kind,
+    };
+    if hungry.0 {
+        let asked = Instant::now();
+        claims.push(held(asked, shared.store.claim(&claim).await?, Kind::Unkeyed));
+    }
+    if hungry.1 {
+        let asked = Instant::now();
+        match shared.store.claim_keyed(&claim, shared.options.dead_head).await {
+            Ok(lease) => claims.push(held(asked, lease, Kind::Keyed)),
+            // What the first claim took is ours whatever became of the second.
+            Err(error) if claims.iter().any(|taken| !taken.deliveries.is_empty()) => {
+                shared.health.note(&error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(claims)
+}
+
+/// Tries a portion, one after the other. What its lease will not outlast is shed, and so is everything once the relay
+/// stops.
+async fn deliver(shared: &Shared, lane: &Lane, transport: &dyn Transport, runs: Vec<Vec<Parcel>>) -> Portion {
+    let started = Instant::now();
+    let mut all = Vec::new();
+    if lane.at_once > 1 {
+        deliver_chunk(shared, lane, transport, runs.into_iter().flatten().collect(), &mut all).await;
+    } else {
+        for run in runs {
+            let mut broken = None;
+            for parcel in run {
+                let (token, id, attempt) = (parcel.lease.token, parcel.id, parcel.attempt);
+                if let Some(broken) = &broken {
+                    all.push((token, Tried { id, attempt, envelope: parcel.envelope, how: Broken::rest(broken) }));
+                    continue;
+                }
+                deliver_chunk(shared, lane, transport, vec![parcel], &mut all).await;
+                broken = all.last().and_then(|(_, tried)| Broken::of(&tried.how));
+            }
+        }
+    }
+    Portion { tried: all, took: started.elapsed() }
+}
+
+/// Why the rest of a run is not tried.
+enum Broken {
+    /// Its failure releases the rest.
+    Failed,
+    /// The rest is given back.
+    NotTried,
+}
+
+impl Broken {
+    fn of(how: &How) -> Option<Self> {
+        match how {
+            How::Delivered(Delivered::Failed(_)) | How::Exhausted | How::Behind => Some(Self::Failed),
+            How::Delivered(Delivered::NotTried | Delivered::LeaseLost) | How::Expired => Some(Self::NotTried),
+            How::Delivered(Delivered::Completed | Delivered::Done | Delivered::Duplicate) => None,
+        }
+    }
+
+    /// What becomes of the rest.
+    fn rest(&self) -> How {
+        match self {
+            Self::Failed => How::Behind,
+            Self::NotTried => How::Delivered(Delivered::NotTried),
+        }
+    }
+}
+
+async fn deliver_chunk(
+    shared: &Shared,
+    lane: &Lane,
+    transport: &dyn Transport,
+    parcels: Vec<Parcel>,
+    all: &mut Vec<(Token, Tried)>,
+) {
+    let labels: Vec<_> = parcels
+        .iter()
+        .map(|parcel| (parcel.lease.token, parcel.id, parcel.attempt, Arc::clone(&parcel.envelope)))
+        .collect();
+    // A tenth of the lease is kept in hand: a try that begins must be able to end.
+    let spare = shared.options.lease / 10;
+    let shed = parcels.iter().any(|parcel| parcel.lease.remaining() < spare);
+    let delivered = match shed || shared.stop.is_cancelled() {
+        true => {
+            if shed {
+                observe::shed(parcels.len());
+            }
+            vec![Delivered::NotTried; parcels.len()]
+        }
+        false => {
+            // Consumers are guarded each by itself; this is for transports.
+            let count = parcels.len();
+            let delivering = AssertUnwindSafe(transport.deliver(lane, parcels)).catch_unwind();
+            delivering.await.unwrap_or_else(|_| {
+                vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); count]
+            })
+        }
+    };
+    debug_assert_eq!(labels.len(), delivered.len(), "one answer per parcel");
+    // A transport that answers for too few has not tried the others, as far as anybody knows.
+    let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
+    let mut failed_keys: Vec<String> = Vec::new();
+    for ((token, id, attempt, envelope), delivered) in labels.into_iter().zip(delivered) {
+        let behind = envelope.key.as_ref().is_some_and(|key| failed_keys.contains(key));
+        match &delivered {
+            Delivered::Failed(_) => failed_keys.extend(envelope.key.clone()),
+            Delivered::Completed | Delivered::Done => tracing::info!(
+                lane = %lane.name, event_id = %envelope.event_id, topic = %envelope.topic,
+                trace_id = envelope.trace_id.as_deref(), attempt, "{}", observe::PUBLISHED
+            ),
+            _ => {}
+        }
+        let how = match delivered {
+            Delivered::NotTried if behind => How::Behind,
+            delivered => How::Delivered(delivered),
+        };
+        all.push((token, Tried { id, attempt, envelope, how }));
+    }
+}
+
+fn tried(id: DeliveryId, attempt: u32, envelope: Arc<crate::Envelope>, delivered: Delivered) -> Tried {
+    Tried { id, attempt, envelope, how: How::Delivered(delivered) }
+}
+
+async fn sleep_at_most(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,284 @@
+//! What became of deliveries, gathered by claim until it is written down, a batch at a time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Shared;
+use crate::alert::Alarm;
+use crate::consumer::Failure;
+use crate::entry::{self, Decision, Outcome};
+use crate::envelope::Envelope;
+use crate::error::{Error, Result};
+use crate::observe;
+use crate::retry::chance;
+use crate::store::{Buried, DeliveryId, Failed, History, Token};
+use crate::transport::{Delivered, Lane};
+
+/// A delivery that was tried, or not, as the lane remembers it.
+pub(super) struct Tried {
+    pub(super) id: DeliveryId,
+    pub(super) attempt: u32,
+    pub(super) envelope: Arc<Envelope>,
+    pub(super) how: How,
+}
+
+/// How it went.
+pub(super) enum How {
+    Delivered(Delivered),
+    /// Past its expiry: it goes without a try.
+    Expired,
+    /// Its attempts were used up by workers that died.
+    Exhausted,
+    /// Behind one of its key that failed: released together with that.
+    Behind,
+}
+
+/// Everything that is to be written under one token.
+#[derive(Default)]
+struct Ledger {
+    settle: Vec<DeliveryId>,
+    expire: Vec<DeliveryId>,
+    retry: Vec<Failed>,
+    bury: Vec<(Buried, Alarm)>,
+    release: Vec<DeliveryId>,
+}
+
+/// What waits to be written.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    ledgers: HashMap<Token, Ledger>,
+    count: usize,
+}
+
+/// What writing came to.
+#[derive(Default)]
+pub(super) struct Written {
+    /// Could not be written while the store is away; to be written when it is back.
+    pub(super) left: Outcomes,
+    /// How many deliveries are out of the lane's hands.
+    pub(super) done: usize,
+    /// Whether any of them may have let a later one of its key go.
+    pub(super) freed: bool,
+}
+
+impl Outcomes {
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Takes note of one. False: nothing is to be written for it.
+    pub(super) fn add(&mut self, lane: &Lane, token: Token, tried: Tried) -> bool {
+        let Tried { id, attempt, envelope, how } = tried;
+        let delivered = match how {
+            How::Behind => return false,
+            How::Expired => {
+                self.ledger(token).expire.push(id);
+                return true;
+            }
+            How::Exhausted => {
+                let error = format!("given up: its worker died in each of {} attempts", attempt.saturating_sub(1));
+                self.bury(
+                    lane,
+                    token,
+                    id,
+                    attempt.saturating_sub(1),
+                    &envelope,
+                    false,
+                    error,
+                    Some("exhausted".into()),
+                );
+                return true;
+            }
+            How::Delivered(delivered) => delivered,
+        };
+        match delivered {
+            Delivered::Completed => {
+                observe::sent(1);
+                observe::consumed(&lane.name, 1);
+                return false;
+            }
+            Delivered::LeaseLost => {
+                observe::lease_lost(1);
+                tracing::warn!(consumer = %lane.name, event_id = %envelope.event_id, "the lease was lost: its effect was taken back");
+                return false;
+            }
+            Delivered::Duplicate => {
+                observe::sent(1);
+                observe::idempotent(&lane.name);
+                return false;
+            }
+            Delivered::Done => {
+                observe::consumed(&lane.name, 1);
+                self.ledger(token).settle.push(id);
+            }
+            Delivered::NotTried => self.ledger(token).release.push(id),
+            Delivered::Failed(failure) => self.failed(lane, token, id, attempt, &envelope, &failure),
+        }
+        true
+    }
+
+    fn failed(
+        &mut self,
+        lane: &Lane,
+        token: Token,
+        id: DeliveryId,
+        attempt: u32,
+        envelope: &Envelope,
+        failure: &Failure,
+    ) {
+        observe::failed(&lane.name);
+        let cause = failure.cause();
+        let policy = lane.options.policy(cause.code.as_deref());
+        let outcome = match failure {
+            Failure::Retry(_) => Outcome::Failed,
+            Failure::RetryAfter(wait, _) => Outcome::FailedFor(*wait),
+            Failure::Reject(_) => Outcome::Rejected,
+        };
+        let max_attempts = envelope.max_attempts.unwrap_or(policy.max_attempts);
+        let (error, code) = (cause.message.clone(), cause.code.clone());
+        match entry::after(&outcome, attempt, max_attempts, policy, chance()) {
+            Decision::Retry(after) => {
+                tracing::warn!(
+                    consumer = %lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
+                    attempt, ?after, code, error, "failed, will be tried again"
+                );
+                self.ledger(token).retry.push(Failed { id, after, error, code });
+            }
+            // Nothing else follows from a failure.
+            Decision::Bury | Decision::Settle | Decision::Release => {
+                self.bury(lane, token, id, attempt, envelope, true, error, code);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all of it goes into one row and one alarm")]
+    fn bury(
+        &mut self,
+        lane: &Lane,
+        token: Token,
+        id: DeliveryId,
+        attempts: u32,
+        envelope: &Envelope,
+        tried: bool,
+        error: String,
+        code: Option<String>,
+    ) {
+        let alarm = Alarm::Dead {
+            event_id: envelope.event_id.to_string(),
+            topic: envelope.topic.clone(),
+            lane: lane.name.to_string(),
+            attempts,
+            error: error.clone(),
+        };
+        self.ledger(token).bury.push((Buried { id, tried, error, code }, alarm));
+    }
+
+    /// Adds what could not be written to what is to be written next.
+    pub(super) fn join(&mut self, left: Self) {
+        self.count += left.count;
+        for (token, mut ledger) in left.ledgers {
+            let mine = self.ledgers.entry(token).or_default();
+            mine.settle.append(&mut ledger.settle);
+            mine.expire.append(&mut ledger.expire);
+            mine.retry.append(&mut ledger.retry);
+            mine.bury.append(&mut ledger.bury);
+            mine.release.append(&mut ledger.release);
+        }
+    }
+
+    fn ledger(&mut self, token: Token) -> &mut Ledger {
+        self.count += 1;
+        self.ledgers.entry(token).or_default()
+    }
+
+    /// Writes everything down. What is done goes first: what failed frees the rest of its run, which must find
+    /// nothing before it that is only waiting for our pen.
+    pub(super) async fn write(self, shared: &Shared, history: History) -> Written {
+        let mut written = Written::default();
+        for (token, mut ledger) in self.ledgers {
+            if let Err(error) = ledger.write(shared, token, history, &mut written).await {
+                let rest = ledger.len();
+                match shared.health.note(&error) {
+                    true => {
+                        written.left.count += rest;
+                        written.left.ledgers.insert(token, ledger);
+                    }
+                    false => {
+                        let error = Failure::from(error);
+                        tracing::error!(%error, deliveries = rest, "results were refused by the store: left to their lease");
+                        written.done += rest;
+                    }
+                }
+            }
+        }
+        written
+    }
+}
+
+impl Ledger {
+    fn len(&self) -> usize {
+        self.settle.len() + self.expire.len() + self.retry.len() + self.bury.len() + self.release.len()
+    }
+
+    /// Each kind is one statement, and is forgotten once it is written.
+    async fn write(
+        &mut self,
+        shared: &Shared,
+        token: Token,
+        history: History,
+        written: &mut Written,
+    ) -> Result<(), Error> {
+        let store = &*shared.store;
+        if !self.settle.is_empty() {
+            let settled = store.settle(token, &self.settle, history).await?.len();
+            observe::sent(settled);
+            written.note(self.settle.len(), settled);
+            self.settle.clear();
+        }
+        if !self.expire.is_empty() {
+            let expired = store.settle(token, &self.expire, History::Omit).await?.len();
+            written.note(self.expire.len(), expired);
+            self.expire.clear();
+        }
+        if !self.retry.is_empty() {
+            let retried = store.retry(token, &self.retry, history).await?.len();
+            written.note(self.retry.len(), retried);
+            self.retry.clear();
+            shared.look.notify_one();
+        }
+        if !self.bury.is_empty() {
+            let burials: Vec<_> = self.bury.iter().map(|(buried, _)| buried.clone()).collect();
+            let buried = store.bury(token, &burials, history).await?;
+            written.note(self.bury.len(), buried.len());
+            for (_, alarm) in self.bury.drain(..).filter(|(dead, _)| buried.contains(&dead.id)) {
+                observe::dead();
+                shared.alarm(alarm);
+            }
+        }
+        if !self.release.is_empty() {
+            let released = store.release(token, &self.release).await?.len();
+            written.note(self.release.len(), released);
+            self.release.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Written {
+    /// `asked` were to be written, `counted` were still ours.
+    fn note(&mut self, asked: usize, counted: usize) {
+        self.done += asked;
+        self.freed = true;
+        if counted < asked {
+            observe::lease_lost(asked - counted);
+            tracing::warn!(
+                deliveries = asked - counted,
+                "results came after the lease was lost: somebody else decides"
+            );
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! How a relay learns that there is something to do. A store has one [`Wake`], shared by its clones: whoever enqueues pokes
+//! it, and the relays of this process listen.
+//!
+//! A poke comes before the commit, which only the caller knows of. So it names an event, and the relay looks for that
+//! event, often at first and then less and less, until it is there or has been long enough in coming that the poll
+//! will do.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Events that are looked for at the same time, at most. A process that has this many transactions open has relays
+/// that are busy anyway.
+const POKES: usize = 1_024;
+/// How long an event is looked for. Most commits come within milliseconds; whatever takes longer than this is found by
+/// the next poll.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The shortest and the longest pause between two looks.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(64));
+/// A pause is this share of the time that the event has been looked for already: so much later than the commit it is
+/// found, at worst.
+const SHARE: u32 = 200;
+
+/// Where enqueuers and relays of one process meet.
+#[derive(Debug, Clone, Default)]
+pub struct Wake(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    pokes: Mutex<Vec<Poke>>,
+    poked: Notify,
+    listeners: AtomicUsize,
+}
+
+/// An event that was enqueued in a transaction that may still be open.
+#[derive(Debug, Clone)]
+pub(crate) struct Poke {
+    pub(crate) event_id: String,
+    pub(crate) topic: String,
+    since: Instant,
+}
+
+impl Wake {
+    /// An event is being written.
+    pub(crate) fn poke(&self, event_id: &str, topic: &str) {
+        if self.0.listeners.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut pokes = self.pokes();
+        if pokes.len() < POKES {
+            pokes.push(Poke { event_id: event_id.into(), topic: topic.into(), since: Instant::now() });
+        }
+        drop(pokes);
+        self.0.poked.notify_one();
+    }
+
+    /// From now on pokes are kept; until the guard is dropped.
+    pub(crate) fn listen(&self) -> Listening {
+        self.0.listeners.fetch_add(1, Ordering::Relaxed);
+        Listening(self.clone())
+    }
+
+    /// Waits for the next poke.
+    pub(crate) async fn poked(&self) {
+        self.0.poked.notified().await;
+    }
+
+    /// What is to be looked for. Events that have been long in coming are left out, and left to the poll.
+    pub(crate) fn expected(&self) -> Vec<Poke> {
+        let mut pokes = self.pokes();
+        pokes.retain(|poke| poke.since.elapsed() < PATIENCE);
+        pokes.clone()
+    }
+
+    /// These are there.
+    pub(crate) fn sighted(&self, event_ids: &[String]) {
+        self.pokes().retain(|poke| !event_ids.contains(&poke.event_id));
+    }
+
+    fn pokes(&self) -> std::sync::MutexGuard<'_, Vec<Poke>> {
+        self.0.pokes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Poke {
+    /// How long to wait before looking for it again.
+    pub(crate) fn pause(&self) -> Duration {
+        (self.since.elapsed() / SHARE).clamp(PAUSES.0, PAUSES.1)
+    }
+}
+
+/// Keeps pokes coming.
+#[derive(Debug)]
+pub(crate) struct Listening(Wake);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.0.listeners.fetch_sub(1, Ordering::Relaxed);
+    }
+}
