@@ -45,6 +45,11 @@ const CLAIM: &str = "
 
 const SETTLE: &str = "DELETE FROM bare_work WHERE id = ANY ($1) AND token = $2";
 
+const INBOX: &str = "CREATE TABLE bare_inbox (consumer text NOT NULL, event_id text COLLATE \"C\" NOT NULL, PRIMARY KEY (consumer, event_id))";
+const RECEIVE: &str = "INSERT INTO bare_inbox VALUES ('bench', $1) ON CONFLICT DO NOTHING";
+const PAY: &str = "UPDATE balance SET cents = cents + $2 WHERE account = $1";
+const SETTLE_ONE: &str = "DELETE FROM bare_work WHERE id = $1 AND token = $2";
+
 pub(crate) struct Bare {
     pool: PgPool,
 }
@@ -53,6 +58,7 @@ impl Bare {
     pub(crate) async fn new(url: &str) -> Outcome<Self> {
         let pool = PgPoolOptions::new()
             .max_connections(4)
+            .test_before_acquire(false)
             .after_connect(|session, _| {
                 Box::pin(async move {
                     sqlx::raw_sql("SET enable_seqscan = off; SET jit = off").execute(session).await?;
@@ -62,7 +68,49 @@ impl Bare {
             .connect(url)
             .await?;
         sqlx::raw_sql(TABLES).execute(&pool).await?;
+        sqlx::raw_sql(INBOX).execute(&pool).await?;
         Ok(Self { pool })
+    }
+
+    pub(crate) async fn run(&self, sql: &'static str) -> Outcome<()> {
+        sqlx::raw_sql(sql).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// A transaction for each event: inbox row, balance, end of the work.
+    pub(crate) async fn pay(&self, workers: usize, expected: usize) -> Outcome<f64> {
+        let started = Instant::now();
+        let tasks = (0..workers).map(|worker| {
+            let pool = self.pool.clone();
+            tokio::spawn(async move {
+                let (mut token, mut paid) = (worker as i64 * 1_000_000_000, 0_u64);
+                loop {
+                    token += 1;
+                    let batch = i64::from(BATCH) / workers as i64;
+                    let rows = sqlx::query(CLAIM).bind(batch).bind(token).fetch_all(&pool).await?;
+                    if rows.is_empty() {
+                        return Ok::<_, sqlx::Error>(paid);
+                    }
+                    for row in &rows {
+                        let (id, event_id, payload): (i64, &str, &str) = (row.get(0), row.get(2), row.get(4));
+                        let mut tx = pool.begin().await?;
+                        if sqlx::query(RECEIVE).bind(event_id).execute(&mut *tx).await?.rows_affected() == 1 {
+                            let account = id % crate::engine::ACCOUNTS;
+                            let cents = if payload.is_empty() { 0_i64 } else { 9_900 };
+                            sqlx::query(PAY).bind(account).bind(cents).execute(&mut *tx).await?;
+                        }
+                        paid += sqlx::query(SETTLE_ONE).bind(id).bind(token).execute(&mut *tx).await?.rows_affected();
+                        tx.commit().await?;
+                    }
+                }
+            })
+        });
+        let mut paid = 0;
+        for worker in try_join_all(tasks).await? {
+            paid += worker?;
+        }
+        assert_eq!(paid, expected as u64);
+        Ok(expected as f64 / started.elapsed().as_secs_f64())
     }
 
     pub(crate) async fn fill(&self, events: usize) -> Outcome<()> {

@@ -38,7 +38,7 @@ impl Bare {
         let options: SqliteConnectOptions = url.parse()?;
         let options =
             options.create_if_missing(true).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
-        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
+        let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false).connect_with(options).await?;
         sqlx::raw_sql(TABLES).execute(&pool).await?;
         Ok(Self { pool })
     }

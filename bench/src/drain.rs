@@ -13,7 +13,7 @@ use crate::{Outcome, Size, bare_postgres, bare_sqlite};
 
 pub(crate) const BATCH: u32 = 500;
 /// On two cores a third worker adds nothing.
-const WORKERS: usize = 2;
+pub(crate) const WORKERS: usize = 2;
 
 /// Drains with `workers`; the rate per second. Every event's payload is looked at, as a consumer would.
 pub(crate) async fn drain(store: Arc<dyn Store>, workers: usize, expected: usize, history: History) -> Outcome<f64> {

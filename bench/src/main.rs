@@ -7,12 +7,14 @@
 mod bare_postgres;
 mod bare_sqlite;
 mod drain;
+mod engine;
 mod ordered;
 mod producer;
 mod report;
 mod setup;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -33,6 +35,11 @@ struct Args {
     /// Rounds of each scenario; the median counts
     #[arg(long)]
     rounds: Option<usize>,
+    /// Drain this store and print the memory it took: what a run starts as a process of its own
+    #[arg(long, hide = true, requires = "events")]
+    drain: Option<String>,
+    #[arg(long, hide = true)]
+    events: Option<usize>,
 }
 
 /// How large a run is.
@@ -46,13 +53,31 @@ struct Size {
     keyed: (usize, usize),
     /// Business transactions in one round.
     transactions: usize,
+    /// Events drained to see how much memory it takes.
+    memory: usize,
+    /// Idle latencies measured, with transactions that commit at once and with ones that stay open.
+    latencies: (usize, usize),
     rounds: usize,
 }
 
-const FULL: Size =
-    Size { pending: 100_000, finished: (10_000, 1_000_000), keyed: (1_000, 20_000), transactions: 20_000, rounds: 5 };
-const SMOKE: Size =
-    Size { pending: 20_000, finished: (1_000, 50_000), keyed: (200, 4_000), transactions: 3_000, rounds: 3 };
+const FULL: Size = Size {
+    pending: 100_000,
+    finished: (10_000, 1_000_000),
+    keyed: (1_000, 20_000),
+    transactions: 20_000,
+    memory: 1_000_000,
+    latencies: (500, 100),
+    rounds: 5,
+};
+const SMOKE: Size = Size {
+    pending: 20_000,
+    finished: (1_000, 50_000),
+    keyed: (200, 4_000),
+    transactions: 3_000,
+    memory: 20_000,
+    latencies: (50, 10),
+    rounds: 3,
+};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -69,6 +94,10 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Outcome<bool> {
+    if let (Some(url), Some(events)) = (&args.drain, args.events) {
+        engine::drain_and_tell(url, events).await?;
+        return Ok(true);
+    }
     let mut size = if args.smoke { SMOKE } else { FULL };
     size.rounds = args.rounds.unwrap_or(size.rounds).max(1);
     let server = std::env::var("POSTRIDER_TEST_POSTGRES")
@@ -97,6 +126,33 @@ async fn run(args: Args) -> Outcome<bool> {
         producer::postgres_beside_classic(&scratch, size)
     );
     scenario!("postgres: settle with history / bare loop", None, drain::postgres_with_history(&scratch, size));
+    scenario!("postgres: no-op consumer / bare loop", Some(0.8), engine::postgres_no_op(&scratch, size));
+    scenario!(
+        "postgres: no-op consumer, history / bare loop",
+        Some(0.5),
+        engine::postgres_no_op_with_history(&scratch, size)
+    );
+    scenario!("postgres: exactly once / bare transaction", Some(0.8), engine::postgres_exactly_once(&scratch, size));
+    scenario!("postgres: batches of 100 / single steps", Some(4.0), engine::postgres_batches(&scratch, size));
+    for (open, samples) in [(0, size.latencies.0), (200, size.latencies.1)] {
+        let during = if open == 0 { String::new() } else { format!(", open for {open} ms") };
+        for store in ["postgres", "sqlite"] {
+            let name = format!("{store}: idle latency{during}");
+            if wanted(&name) {
+                let (open, database) = (Duration::from_millis(open), format!("latency_{open}"));
+                let measured = match store {
+                    "postgres" => engine::latency(scratch.postgres_store(&database).await?, samples, open).await?,
+                    _ => engine::latency(scratch.sqlite_store(&database).await?, samples, open).await?,
+                };
+                report.limit(format!("{name} p50"), "ms", measured.p50, 2.0);
+                report.limit(format!("{name} p99"), "ms", measured.p99, 10.0);
+            }
+        }
+    }
+    if wanted("postgres: resident memory") {
+        let name = format!("postgres: resident memory, {} events", size.memory);
+        report.limit(name, "MiB", engine::resident_memory(&scratch, size.memory).await?, 64.0);
+    }
     scratch.remove().await?;
     report.finish()
 }

@@ -69,6 +69,7 @@ async fn business(url: &str) -> Outcome<PgPool> {
     let pool = PgPoolOptions::new()
         .max_connections(CONNECTIONS as u32)
         .min_connections(CONNECTIONS as u32)
+        .test_before_acquire(false)
         .connect(url)
         .await?;
     sqlx::raw_sql(BUSINESS_TABLE).execute(&pool).await?;

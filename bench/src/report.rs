@@ -24,6 +24,30 @@ pub(crate) struct Figure {
     pub(crate) rounds: Vec<Round>,
 }
 
+/// How long something took, of many times.
+pub(crate) struct Latencies {
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+}
+
+impl Latencies {
+    pub(crate) fn of(mut waits: Vec<std::time::Duration>) -> Self {
+        waits.sort();
+        let at = |share: f64| waits[((waits.len() - 1) as f64 * share).round() as usize].as_secs_f64() * 1_000.0;
+        Self { p50: at(0.5), p99: at(0.99) }
+    }
+}
+
+/// Something that must not be more than its limit.
+#[derive(Serialize)]
+struct Limited {
+    name: String,
+    unit: &'static str,
+    measured: f64,
+    limit: f64,
+    met: bool,
+}
+
 #[derive(Serialize)]
 struct Line {
     name: &'static str,
@@ -36,12 +60,13 @@ struct Line {
 pub(crate) struct Report {
     smoke: bool,
     lines: Vec<Line>,
+    limited: Vec<Limited>,
 }
 
 impl Report {
     pub(crate) fn new(smoke: bool) -> Self {
         println!("{:<50} {:>12} {:>12} {:>7} {:>7}", "scenario", "ours /s", "other /s", "ratio", "target");
-        Self { smoke, lines: Vec::new() }
+        Self { smoke, lines: Vec::new(), limited: Vec::new() }
     }
 
     /// The round with the median ratio stands for its scenario.
@@ -63,16 +88,29 @@ impl Report {
         self.lines.push(Line { name: figure.name, ratio: median.ratio(), target, met, rounds: figure.rounds });
     }
 
+    /// A figure with an upper limit: doubled in a smoke run, as targets are halved.
+    pub(crate) fn limit(&mut self, name: String, unit: &'static str, measured: f64, limit: f64) {
+        let limit = if self.smoke { limit * 2.0 } else { limit };
+        let met = measured <= limit;
+        let below = if met { "" } else { "  ABOVE LIMIT" };
+        println!("{name:<50} {measured:>12.2} {:>12} {:>7} {:>7} {below}", unit, "at most", limit);
+        self.limited.push(Limited { name, unit, measured, limit, met });
+    }
+
     /// Writes the JSON. False: a target was missed.
     pub(crate) fn finish(self) -> Outcome<bool> {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("out");
         std::fs::create_dir_all(&folder)?;
         let file = folder.join(if self.smoke { "smoke.json" } else { "bench.json" });
-        std::fs::write(&file, serde_json::to_string_pretty(&self.lines)?)?;
-        let missed = self.lines.iter().filter(|line| !line.met).count();
+        std::fs::write(
+            &file,
+            serde_json::to_string_pretty(&serde_json::json!({ "ratios": self.lines, "limits": self.limited }))?,
+        )?;
+        let missed = self.lines.iter().filter(|line| !line.met).count()
+            + self.limited.iter().filter(|limited| !limited.met).count();
         println!(
             "\n{} scenarios, {missed} below target; bench/out/{}",
-            self.lines.len(),
+            self.lines.len() + self.limited.len(),
             file.file_name().unwrap_or_default().display()
         );
         Ok(missed == 0)

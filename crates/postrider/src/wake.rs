@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(64));
 /// A pause is this share of the time that the event has been looked for already: so much later than the commit it is
 /// found, at worst.
-const SHARE: u32 = 200;
+const SHARE: u32 = 400;
 
 /// Where enqueuers and relays of one process meet.
 #[derive(Debug, Clone, Default)]

@@ -24,7 +24,7 @@ use crate::entry::{self, Verdict};
 use crate::error::Result;
 use crate::limits;
 use crate::observe;
-use crate::store::{Claim, Claimed, DeliveryId, Lease, Token};
+use crate::store::{Claim, Claimed, DeliveryId, Token};
 use crate::transport::{Delivered, HeldLease, Lane, Parcel, Transport};
 
 /// Work that one task does before others get a turn: long enough to be worth a task, short enough that nobody waits.
@@ -33,8 +33,11 @@ const PORTION: Duration = Duration::from_millis(2);
 const PORTION_PARCELS: usize = 64;
 /// How long a result may wait for others to be written with it.
 const LINGER: Duration = Duration::from_millis(5);
-/// Batches that a lane has in hand, at most: one being delivered, one waiting, one being written.
-const BATCHES_IN_HAND: usize = 3;
+/// Batches that a lane has in hand or has asked for, at most: so that some are claimed and some written while others are
+/// delivered.
+const BATCHES_IN_HAND: usize = 5;
+/// Claims, and writes, at the same time while there is a backlog: one is answered while the other is on its way.
+const SIDE_BY_SIDE: usize = 2;
 
 pub(super) struct LaneTask {
     shared: Arc<Shared>,
@@ -43,8 +46,10 @@ pub(super) struct LaneTask {
     bell: Bell,
     rate: Rate,
 
-    /// Whether there may be more to claim: without a key, with one.
-    hungry: (bool, bool),
+    /// Whether there may be more to claim.
+    hungry: ByKind<bool>,
+    /// Whether the last claim took all that it might: then there is a backlog, and one claim at a time is too slow.
+    full: ByKind<bool>,
     /// What was claimed and not begun: single deliveries, and runs of a key.
     waiting: VecDeque<Vec<Parcel>>,
     delivering: JoinSet<Portion>,
@@ -56,7 +61,10 @@ pub(super) struct LaneTask {
     pace: f64,
 
     steps: FuturesUnordered<BoxFuture<'static, Step>>,
-    claiming: bool,
+    /// Claims under way.
+    claiming: ByKind<usize>,
+    /// The claims whose results are being written, by write, and how many results that are.
+    writes: Vec<HashSet<Token>>,
     writing: usize,
     extending: bool,
 }
@@ -68,8 +76,8 @@ struct Held {
 
 /// A statement that has ended.
 enum Step {
-    Claimed(Result<Vec<Taken>>),
-    Written(Written),
+    Claimed(Kind, Result<Taken>),
+    Written { tokens: HashSet<Token>, count: usize, written: Written },
     Extended { asked: Instant, kept: Vec<Extension> },
 }
 
@@ -77,7 +85,7 @@ enum Step {
 struct Taken {
     lease: Arc<HeldLease>,
     deliveries: Vec<Claimed>,
-    kind: Kind,
+    limit: u32,
 }
 
 /// What became of a heartbeat.
@@ -87,10 +95,27 @@ struct Extension {
     kept: Result<Vec<DeliveryId>>,
 }
 
+/// Deliveries without a key and those with one are claimed apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Unkeyed,
     Keyed,
+}
+
+/// Something for each kind.
+#[derive(Clone, Copy, Default)]
+struct ByKind<T> {
+    unkeyed: T,
+    keyed: T,
+}
+
+impl<T> ByKind<T> {
+    fn of(&mut self, kind: Kind) -> &mut T {
+        match kind {
+            Kind::Unkeyed => &mut self.unkeyed,
+            Kind::Keyed => &mut self.keyed,
+        }
+    }
 }
 
 /// Deliveries that were tried one after the other.
@@ -108,7 +133,8 @@ impl LaneTask {
             transport,
             bell,
             rate,
-            hungry: (true, true),
+            hungry: ByKind { unkeyed: true, keyed: true },
+            full: ByKind::default(),
             waiting: VecDeque::new(),
             delivering: JoinSet::new(),
             outcomes: Outcomes::default(),
@@ -116,7 +142,8 @@ impl LaneTask {
             held: HashMap::new(),
             pace: 0.0,
             steps: FuturesUnordered::new(),
-            claiming: false,
+            claiming: ByKind::default(),
+            writes: Vec::new(),
             writing: 0,
             extending: false,
         }
@@ -135,18 +162,17 @@ impl LaneTask {
             }
             self.deliver();
             self.write();
-            if stopping && self.delivering.is_empty() && self.outcomes.is_empty() && self.writing == 0 && !self.claiming
-            {
+            if stopping && self.in_hand() == 0 && !self.is_claiming() {
                 return;
             }
             let hungry = self.is_hungry() && !self.shared.is_paused(&self.lane.name);
-            self.bell.set_busy(hungry || self.claiming || self.in_hand() > 0);
+            self.bell.set_busy(hungry || self.is_claiming() || self.in_hand() > 0);
             let wait = self.wait();
             tokio::select! {
                 Some(step) = self.steps.next() => self.apply(step),
                 // Ends in no other way: panics are caught inside.
                 Some(Ok(portion)) = self.delivering.join_next() => self.gather(portion),
-                () = self.bell.rung() => self.hungry = (true, true),
+                () = self.bell.rung() => self.hungry = ByKind { unkeyed: true, keyed: true },
                 _ = heartbeat.tick() => self.extend(),
                 () = sleep_at_most(wait) => {}
                 () = stop.cancelled(), if !stopping => {}
@@ -159,11 +185,18 @@ impl LaneTask {
     fn wait(&self) -> Option<Duration> {
         let linger = self.oldest_outcome.map(|at| LINGER.saturating_sub(at.elapsed()));
         let rate = Some(self.rate.wait()).filter(|wait| !wait.is_zero() && self.is_hungry());
-        [linger.filter(|_| self.writing == 0 && self.shared.health.is_up()), rate].into_iter().flatten().min()
+        [linger.filter(|_| self.writes.len() < SIDE_BY_SIDE && self.shared.health.is_up()), rate]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn is_hungry(&self) -> bool {
-        self.hungry.0 || self.hungry.1
+        self.hungry.unkeyed || self.hungry.keyed
+    }
+
+    fn is_claiming(&self) -> bool {
+        self.claiming.unkeyed + self.claiming.keyed > 0
     }
 
     fn in_hand(&self) -> usize {
@@ -173,24 +206,30 @@ impl LaneTask {
     // --- claim
 
     fn claim(&mut self) {
+        for kind in [Kind::Unkeyed, Kind::Keyed] {
+            let at_once = if *self.full.of(kind) { SIDE_BY_SIDE } else { 1 };
+            while *self.hungry.of(kind) && *self.claiming.of(kind) < at_once && self.claim_kind(kind) {}
+        }
+    }
+
+    /// False: not now.
+    fn claim_kind(&mut self, kind: Kind) -> bool {
         let batch = self.lane.options.batch.clamp(1, limits::CLAIM_DELIVERIES);
-        let waiting: usize = self.waiting.iter().map(Vec::len).sum();
-        let room = (batch as usize * BATCHES_IN_HAND).saturating_sub(self.in_hand());
-        if self.claiming
-            || !self.is_hungry()
-            || waiting > batch as usize / 2
-            || room < (batch as usize).min(self.enough())
+        let enough = batch.min(u32::try_from(self.enough()).unwrap_or(u32::MAX));
+        let coming = (self.claiming.unkeyed + self.claiming.keyed) * batch as usize;
+        let in_hand = self.in_hand() + coming;
+        if in_hand + enough as usize > enough as usize * BATCHES_IN_HAND
             || !self.shared.health.is_up()
             || self.shared.is_paused(&self.lane.name)
         {
-            return;
+            return false;
         }
-        let limit = self.rate.allow(batch.min(u32::try_from(self.enough()).unwrap_or(u32::MAX)));
+        let limit = self.rate.allow(enough);
         if limit == 0 {
-            return;
+            return false;
         }
-        self.claiming = true;
-        let (shared, hungry) = (Arc::clone(&self.shared), self.hungry);
+        *self.claiming.of(kind) += 1;
+        let shared = Arc::clone(&self.shared);
         let claim = Claim {
             lane: self.lane.name.to_string(),
             shards: shared.options.shards,
@@ -198,7 +237,21 @@ impl LaneTask {
             lease: shared.options.lease,
             owner: shared.owner.clone(),
         };
-        self.steps.push(Box::pin(async move { Step::Claimed(claim_both(&shared, claim, hungry).await) }));
+        self.steps.push(Box::pin(async move {
+            let asked = Instant::now();
+            let lease = match kind {
+                Kind::Unkeyed => shared.store.claim(&claim).await,
+                Kind::Keyed => shared.store.claim_keyed(&claim, shared.options.dead_head).await,
+            };
+            let taken = lease.map(|lease| Taken {
+                lease: Arc::new(HeldLease::new(lease.token, asked, claim.lease)),
+                deliveries: lease.deliveries,
+                limit: claim.limit,
+            });
+            Step::Claimed(kind, taken)
+        }));
+        self.rate.spend(limit as usize);
+        true
     }
 
     /// A quarter of a lease's worth of work, by the pace of late: slow work is left for others to claim.
@@ -208,24 +261,17 @@ impl LaneTask {
         (parcels.min(f64::from(u32::MAX)) as usize).max(self.lane.options.concurrency.max(self.lane.at_once))
     }
 
-    fn claimed(&mut self, claims: Vec<Taken>) {
-        let asked = self.hungry;
-        let anything = claims.iter().any(|taken| !taken.deliveries.is_empty());
-        for Taken { lease, deliveries, kind } in claims {
-            self.rate.spend(deliveries.len());
-            match kind {
-                Kind::Unkeyed => self.hungry.0 = asked.0 && !deliveries.is_empty(),
-                Kind::Keyed => self.hungry.1 = asked.1 && !deliveries.is_empty(),
-            }
-            if deliveries.is_empty() {
-                continue;
-            }
-            let held =
-                Held { lease: Arc::clone(&lease), deliveries: deliveries.iter().map(|claimed| claimed.id).collect() };
-            self.held.insert(lease.token, held);
-            self.sort_out(&lease, deliveries);
+    fn claimed(&mut self, kind: Kind, Taken { lease, deliveries, limit }: Taken) {
+        self.rate.unspend(limit as usize - deliveries.len().min(limit as usize));
+        *self.full.of(kind) = deliveries.len() == limit as usize;
+        *self.hungry.of(kind) &= !deliveries.is_empty();
+        self.bell.fed(!deliveries.is_empty());
+        if deliveries.is_empty() {
+            return;
         }
-        self.bell.fed(anything);
+        let ids = deliveries.iter().map(|claimed| claimed.id).collect();
+        self.held.insert(lease.token, Held { lease: Arc::clone(&lease), deliveries: ids });
+        self.sort_out(&lease, deliveries);
     }
 
     /// Puts in line what may be tried, as runs of a key where it has one.
@@ -343,17 +389,25 @@ impl LaneTask {
         let lingered = self.oldest_outcome.is_some_and(|at| at.elapsed() >= LINGER);
         let enough = self.outcomes.len() >= self.lane.options.batch as usize;
         if self.outcomes.is_empty()
-            || self.writing > 0
+            || self.writes.len() >= SIDE_BY_SIDE
             || !self.shared.health.is_up()
             || (more_is_coming && !enough && !lingered)
         {
             return;
         }
-        let outcomes = std::mem::take(&mut self.outcomes);
-        self.oldest_outcome = None;
-        self.writing = outcomes.len();
+        // The results of one claim are written one write after the other: in the order of their keys.
+        let outcomes = self.outcomes.take_except(&self.writes);
+        if outcomes.is_empty() {
+            return;
+        }
+        self.oldest_outcome = (!self.outcomes.is_empty()).then(Instant::now);
+        self.writing += outcomes.len();
+        let (tokens, count) = (outcomes.tokens(), outcomes.len());
+        self.writes.push(tokens.clone());
         let (shared, history) = (Arc::clone(&self.shared), self.lane.options.history);
-        self.steps.push(Box::pin(async move { Step::Written(outcomes.write(&shared, history).await) }));
+        self.steps.push(Box::pin(async move {
+            Step::Written { tokens, count, written: outcomes.write(&shared, history).await }
+        }));
     }
 
     // --- heartbeat
@@ -413,14 +467,14 @@ impl LaneTask {
 
     fn apply(&mut self, step: Step) {
         match step {
-            Step::Claimed(claimed) => {
-                self.claiming = false;
+            Step::Claimed(kind, claimed) => {
+                *self.claiming.of(kind) -= 1;
                 match claimed {
-                    Ok(claims) => self.claimed(claims),
+                    Ok(taken) => self.claimed(kind, taken),
                     Err(error) => {
                         if !self.shared.health.note(&error) {
                             // Not an outage, so nobody else waits for it: the next poll tries again.
-                            self.hungry = (false, false);
+                            *self.hungry.of(kind) = false;
                             self.bell.fed(false);
                             let error = Failure::from(error);
                             tracing::error!(lane = %self.lane.name, %error, "a claim was refused");
@@ -428,10 +482,11 @@ impl LaneTask {
                     }
                 }
             }
-            Step::Written(written) => {
-                self.writing = 0;
+            Step::Written { tokens, count, written } => {
+                self.writing -= count;
+                self.writes.retain(|writing| *writing != tokens);
                 // What was settled or released may have been what others of its key waited for.
-                self.hungry.1 |= written.freed;
+                self.hungry.keyed |= written.freed;
                 if !written.left.is_empty() {
                     self.outcomes.join(written.left);
                     self.oldest_outcome.get_or_insert_with(Instant::now);
@@ -443,32 +498,6 @@ impl LaneTask {
             }
         }
     }
-}
-
-/// Claims what has no key, then what has one, where there may be any.
-async fn claim_both(shared: &Shared, claim: Claim, hungry: (bool, bool)) -> Result<Vec<Taken>> {
-    let mut claims = Vec::with_capacity(2);
-    let held = |asked, lease: Lease, kind| Taken {
-        lease: Arc::new(HeldLease::new(lease.token, asked, claim.lease)),
-        deliveries: lease.deliveries,
-        kind,
-    };
-    if hungry.0 {
-        let asked = Instant::now();
-        claims.push(held(asked, shared.store.claim(&claim).await?, Kind::Unkeyed));
-    }
-    if hungry.1 {
-        let asked = Instant::now();
-        match shared.store.claim_keyed(&claim, shared.options.dead_head).await {
-            Ok(lease) => claims.push(held(asked, lease, Kind::Keyed)),
-            // What the first claim took is ours whatever became of the second.
-            Err(error) if claims.iter().any(|taken| !taken.deliveries.is_empty()) => {
-                shared.health.note(&error);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(claims)
 }
 
 /// Tries a portion, one after the other. What its lease will not outlast is shed, and so is everything once the relay

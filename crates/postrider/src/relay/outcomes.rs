@@ -1,6 +1,6 @@
 //! What became of deliveries, gathered by claim until it is written down, a batch at a time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Shared;
@@ -175,6 +175,20 @@ impl Outcomes {
             error: error.clone(),
         };
         self.ledger(token).bury.push((Buried { id, tried, error, code }, alarm));
+    }
+
+    /// The claims that these are results of.
+    pub(super) fn tokens(&self) -> HashSet<Token> {
+        self.ledgers.keys().copied().collect()
+    }
+
+    /// Takes what is to be written, but for the claims that somebody is writing about already.
+    pub(super) fn take_except(&mut self, writes: &[HashSet<Token>]) -> Self {
+        let busy = |token: &Token| writes.iter().any(|tokens| tokens.contains(token));
+        let ledgers: HashMap<_, _> = self.ledgers.extract_if(|token, _| !busy(token)).collect();
+        let count = ledgers.values().map(Ledger::len).sum();
+        self.count -= count;
+        Self { ledgers, count }
     }
 
     /// Adds what could not be written to what is to be written next.

@@ -35,6 +35,11 @@ impl Rate {
         self.allowance -= deliveries as f64;
     }
 
+    /// So many have not gone after all.
+    pub(super) fn unspend(&mut self, deliveries: usize) {
+        self.allowance += deliveries as f64;
+    }
+
     /// How long until the next one may go.
     pub(super) fn wait(&self) -> Duration {
         match self.per_second {

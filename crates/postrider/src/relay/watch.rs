@@ -29,6 +29,8 @@ const GAVE_UP: u32 = 4;
 const WHILE_BUSY: Duration = Duration::from_millis(5);
 /// Events routed in one go.
 const ROUTE: u32 = 1_000;
+/// Sleeps shorter than this are not left to the runtime's timer.
+const FINE: Duration = Duration::from_millis(3);
 /// How often the choice of paused lanes is read.
 const PAUSES: Duration = Duration::from_secs(1);
 /// How often the figures are read, at most: counting takes as long as there is to count.
@@ -133,12 +135,21 @@ pub(super) async fn watch(shared: Arc<Shared>, bells: Vec<Bell>) {
         }
         let shared = &watcher.shared;
         tokio::select! {
-            () = sleep_until(next_sight.map_or(next_look, |sight| next_look.min(sight))) => {}
+            () = sleep_finely_until(next_sight.map_or(next_look, |sight| next_look.min(sight))) => {}
             () = wake.poked() => next_sight = Some(Instant::now()),
             () = shared.look.notified() => next_look = next_look.min(last_look + BETWEEN_LOOKS),
             () = shared.stop.cancelled() => {}
             () = shared.health.down() => {}
         }
+    }
+}
+
+/// The runtime's timer counts whole milliseconds, and one is long for who waits for a commit.
+async fn sleep_finely_until(at: Instant) {
+    let left = at.saturating_duration_since(Instant::now());
+    match left < FINE {
+        true => tokio::task::spawn_blocking(move || std::thread::sleep(left)).await.unwrap_or_default(),
+        false => sleep_until(at).await,
     }
 }
 

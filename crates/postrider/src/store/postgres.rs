@@ -46,6 +46,8 @@ const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
+/// How long a connection may have been idle without being asked whether it is still there.
+const TRUSTED: Duration = Duration::from_secs(5);
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
 /// so.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(5);
@@ -86,7 +88,19 @@ impl PostgresStore {
         let _ = printable.set_password(None);
         // Asked once by itself: a pool would go on asking a server that is not there until its patience ends.
         PgConnection::connect_with(&options).await.map_err(own)?.close().await.map_err(own)?;
-        let pools = PgPoolOptions::new().max_connections(POOL_CONNECTIONS).acquire_timeout(Duration::from_secs(30));
+        let pools = PgPoolOptions::new()
+            .max_connections(POOL_CONNECTIONS)
+            .acquire_timeout(Duration::from_secs(30))
+            // A round trip for every statement otherwise: only what has been idle may have died unnoticed.
+            .test_before_acquire(false)
+            .before_acquire(|session, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > TRUSTED {
+                        session.ping().await?;
+                    }
+                    Ok(true)
+                })
+            });
         let work = pools
             .clone()
             .after_connect(|session, _| {

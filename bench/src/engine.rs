@@ -1,0 +1,275 @@
+//! The engine: relay, inbox and consumers in one process, beside the loops that one would write by hand.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use postrider::store::History;
+use postrider::store::postgres::PostgresStore;
+use postrider::{
+    BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
+    Relay,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::PgConnection;
+use tokio::sync::{Notify, mpsc};
+
+use crate::drain::{BATCH, WORKERS};
+use crate::report::{Latencies, Round};
+use crate::setup::{LANE, Scratch, TOPIC, fill, payload};
+use crate::{Outcome, Size, bare_postgres};
+
+/// Transactions at the same time, on both sides.
+pub(crate) const TRANSACTIONS: usize = 4;
+/// Accounts whose balances are updated: enough that transactions seldom wait for each other's row.
+pub(crate) const ACCOUNTS: i64 = 1_000;
+
+/// What the benchmark's events say.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Paid {
+    order_id: i64,
+    amount_cents: i64,
+    note: String,
+}
+
+impl Event for Paid {
+    const TOPIC: &'static str = TOPIC;
+}
+
+/// Tells when a number of events has been handled.
+#[derive(Clone)]
+struct Goal {
+    left: Arc<AtomicUsize>,
+    reached: Arc<Notify>,
+}
+
+impl Goal {
+    fn new(events: usize) -> Self {
+        Self { left: Arc::new(AtomicUsize::new(events)), reached: Arc::default() }
+    }
+
+    fn count(&self, events: usize) {
+        if self.left.fetch_sub(events, Ordering::AcqRel) == events {
+            self.reached.notify_one();
+        }
+    }
+}
+
+struct NoOp(Goal);
+
+impl OutsideConsumer for NoOp {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+        assert!(paid.amount_cents > 0);
+        self.0.count(1);
+        Ok(())
+    }
+}
+
+const BALANCES: &str =
+    "CREATE TABLE balance (account bigint PRIMARY KEY, cents bigint NOT NULL) WITH (fillfactor = 50);
+    INSERT INTO balance SELECT n, 0 FROM generate_series(0, 999) n";
+
+/// Which account an event pays into: spread evenly, the same for every way of doing it.
+fn account(delivery: usize) -> i64 {
+    delivery as i64 % ACCOUNTS
+}
+
+struct Pays(Goal, AtomicUsize);
+
+impl Consumer<PostgresStore> for Pays {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut PgConnection, paid: Received<Paid>) -> Result<(), Failure> {
+        sqlx::query("UPDATE balance SET cents = cents + $2 WHERE account = $1")
+            .bind(account(self.1.fetch_add(1, Ordering::Relaxed)))
+            .bind(paid.amount_cents)
+            .execute(tx)
+            .await?;
+        self.0.count(1);
+        Ok(())
+    }
+}
+
+struct PaysInBatches(Goal, AtomicUsize);
+
+impl BatchConsumer<PostgresStore> for PaysInBatches {
+    const NAME: &'static str = LANE;
+    const SIZE: usize = 100;
+    type Event = Paid;
+
+    async fn handle(
+        &self,
+        tx: &mut PgConnection,
+        events: Vec<Received<Paid>>,
+    ) -> Result<Vec<Result<(), Failure>>, Failure> {
+        let (accounts, cents): (Vec<_>, Vec<_>) =
+            events.iter().map(|paid| (account(self.1.fetch_add(1, Ordering::Relaxed)), paid.amount_cents)).unzip();
+        sqlx::query(
+            "UPDATE balance b SET cents = b.cents + p.cents
+             FROM (SELECT account, sum(cents)::bigint AS cents FROM unnest($1::bigint[], $2::bigint[]) AS p (account, cents)
+                   GROUP BY account ORDER BY account) p
+             WHERE b.account = p.account",
+        )
+        .bind(accounts)
+        .bind(cents)
+        .execute(tx)
+        .await?;
+        self.0.count(events.len());
+        Ok(events.iter().map(|_| Ok(())).collect())
+    }
+}
+
+fn options(concurrency: usize, history: History) -> LaneOptions {
+    LaneOptions { batch: BATCH, concurrency, history, ..LaneOptions::default() }
+}
+
+/// Runs a relay until the goal is reached and everything is written down; the rate per second.
+async fn relay(store: &PostgresStore, inbox: Inbox<PostgresStore>, goal: &Goal, events: usize) -> Outcome<f64> {
+    let reached = Arc::clone(&goal.reached);
+    let started = Instant::now();
+    Relay::new(store.clone(), inbox).run(async move { reached.notified().await }).await?;
+    let rate = events as f64 / started.elapsed().as_secs_f64();
+    let left = postrider::Store::counts(store).await?;
+    assert!(left.is_empty(), "every delivery is settled: {left:?}");
+    Ok(rate)
+}
+
+pub(crate) async fn postgres_no_op(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    no_op(scratch, size, "no_op", History::Omit).await
+}
+
+pub(crate) async fn postgres_no_op_with_history(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    no_op(scratch, size, "no_op_history", History::Keep).await
+}
+
+async fn no_op(scratch: &Scratch, size: Size, name: &str, history: History) -> Outcome<Vec<Round>> {
+    let store = scratch.postgres_store(name).await?;
+    let bare = bare_postgres::Bare::new(&scratch.postgres(&format!("{name}_bare")).await?).await?;
+    let mut rounds = Vec::new();
+    for _ in 0..size.rounds {
+        fill(&store, size.pending, 0).await?;
+        let goal = Goal::new(size.pending);
+        let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, history));
+        let ours_per_second = relay(&store, inbox, &goal, size.pending).await?;
+        bare.fill(size.pending).await?;
+        rounds.push(Round { ours_per_second, other_per_second: bare.drain(WORKERS, size.pending).await? });
+    }
+    Ok(rounds)
+}
+
+/// Inbox row, balance, end of the delivery: a transaction for each event, by hand and by us.
+pub(crate) async fn postgres_exactly_once(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    let store = with_balances(scratch, "once").await?;
+    let bare = bare_postgres::Bare::new(&scratch.postgres("once_bare").await?).await?;
+    bare.run(BALANCES).await?;
+    let mut rounds = Vec::new();
+    for _ in 0..size.rounds {
+        let ours_per_second = pay(&store, size.transactions).await?;
+        bare.fill(size.transactions).await?;
+        rounds.push(Round { ours_per_second, other_per_second: bare.pay(TRANSACTIONS, size.transactions).await? });
+    }
+    Ok(rounds)
+}
+
+/// A hundred in one transaction, beside one in each.
+pub(crate) async fn postgres_batches(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    let store = with_balances(scratch, "batches").await?;
+    let mut rounds = Vec::new();
+    for _ in 0..size.rounds {
+        fill(&store, size.transactions, 0).await?;
+        let goal = Goal::new(size.transactions);
+        let batches = PaysInBatches(goal.clone(), AtomicUsize::default());
+        let inbox = Inbox::new(store.clone()).batch(batches).options(LANE, options(TRANSACTIONS, History::Keep));
+        let ours_per_second = relay(&store, inbox, &goal, size.transactions).await?;
+        rounds.push(Round { ours_per_second, other_per_second: pay(&store, size.transactions).await? });
+    }
+    Ok(rounds)
+}
+
+async fn with_balances(scratch: &Scratch, name: &str) -> Outcome<PostgresStore> {
+    let store = scratch.postgres_store(name).await?;
+    let mut tx = store.begin().await?;
+    sqlx::raw_sql(BALANCES).execute(&mut *tx).await?;
+    store.commit(tx).await?;
+    Ok(store)
+}
+
+async fn pay(store: &PostgresStore, events: usize) -> Outcome<f64> {
+    fill(store, events, 0).await?;
+    let goal = Goal::new(events);
+    let pays = Pays(goal.clone(), AtomicUsize::default());
+    let inbox = Inbox::new(store.clone()).consumer(pays).options(LANE, options(TRANSACTIONS, History::Keep));
+    relay(store, inbox, &goal, events).await
+}
+
+struct Tells(mpsc::UnboundedSender<Instant>);
+
+impl OutsideConsumer for Tells {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, _: Received<Paid>) -> Result<(), Failure> {
+        Ok(self.0.send(Instant::now())?)
+    }
+}
+
+/// From the commit to the handler, with nothing else going on. `open`: how long the transaction stays open after `enqueue`.
+pub(crate) async fn latency<S: Enlist>(store: S, samples: usize, open: Duration) -> Outcome<Latencies> {
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let stop = Arc::new(Notify::new());
+    let stopped = Arc::clone(&stop);
+    let running = tokio::spawn(
+        Relay::new(store.clone(), Inbox::new(store.clone()).outside(Tells(tell)))
+            .run(async move { stopped.notified().await }),
+    );
+    let outbox = Outbox::new(store.clone()).service("bench");
+    let payload = payload();
+    let mut waits = Vec::with_capacity(samples);
+    // The first ones find cold connections.
+    for sample in 0..samples + 10 {
+        // Idle in between.
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        let mut tx = store.begin().await?;
+        outbox.enqueue(&mut tx, Draft::json(TOPIC, &payload)?).await?;
+        tokio::time::sleep(open).await;
+        store.commit(tx).await?;
+        let committed = Instant::now();
+        let handled = told.recv().await.ok_or("the relay has ended")?;
+        if sample >= 10 {
+            waits.push(handled.saturating_duration_since(committed));
+        }
+    }
+    stop.notify_one();
+    running.await??;
+    Ok(Latencies::of(waits))
+}
+
+/// What a process of its own needs at most while it drains: this program again, with `--drain`.
+pub(crate) async fn resident_memory(scratch: &Scratch, events: usize) -> Outcome<f64> {
+    let store = scratch.postgres_store("memory").await?;
+    fill(&store, events, 0).await?;
+    let child = tokio::process::Command::new(std::env::current_exe()?)
+        .args(["--drain", &scratch.url("memory")?, "--events", &events.to_string()])
+        .output()
+        .await?;
+    let text = String::from_utf8(child.stdout)?;
+    let kib: f64 = text.trim().parse().map_err(|_| format!("{text}{}", String::from_utf8_lossy(&child.stderr)))?;
+    Ok(kib / 1024.0)
+}
+
+/// The other side of [`resident_memory`]: drains, and says how much memory that took at most, in KiB.
+pub(crate) async fn drain_and_tell(url: &str, events: usize) -> Outcome<()> {
+    let store = PostgresStore::connect(url).await?;
+    let goal = Goal::new(events);
+    let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, History::Keep));
+    relay(&store, inbox, &goal, events).await?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;
+    println!("{}", peak.trim().trim_end_matches(" kB"));
+    Ok(())
+}
