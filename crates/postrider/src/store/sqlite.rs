@@ -233,10 +233,16 @@ impl Store for SqliteStore {
             .bind(token.0)
             .bind(&claim.owner)
             .bind(millis(claim.lease))
-            .fetch_all(&self.writer)
+            .execute(&self.writer)
             .await
-            .map_err(own)?;
-        self.lease(token, &leased).await
+            .map_err(own)?
+            .rows_affected();
+        if leased == 0 {
+            return rows::lease(token, &[]);
+        }
+        // By a reader, so that the writer is free again.
+        let fetch = sqlx::query(sql!("claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased as i64);
+        rows::lease(token, &fetch.fetch_all(&self.reader).await.map_err(own)?)
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -247,12 +253,16 @@ impl Store for SqliteStore {
             let mut tx = self.write().await?;
             let (leased, parked) = claim_runs(&mut tx, claim, token, hold).await?;
             tx.commit().await.map_err(own)?;
+            if !leased.is_empty() {
+                let fetch = sqlx::query(sql!("claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
+                return rows::lease(token, &fetch.fetch_all(&self.reader).await.map_err(own)?);
+            }
             // What had to be parked was in front of what can be had: look again, now that it is out of the way.
-            if !leased.is_empty() || parked == 0 {
-                return self.lease(token, &leased).await;
+            if parked == 0 {
+                break;
             }
         }
-        self.lease(token, &[]).await
+        rows::lease(token, &[])
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
@@ -414,7 +424,7 @@ impl Store for SqliteStore {
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
-        let seq = rows::seq(&event)?;
+        let seq = rows::found_seq(&event)?;
         let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&mut *tx).await;
         let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&mut *tx).await;
         rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
@@ -455,24 +465,6 @@ impl SqliteStore {
     /// A transaction of the store's own.
     async fn write(&self) -> Result<Transaction<'static, Sqlite>> {
         self.writer.begin_with(BEGIN).await.map_err(own)
-    }
-
-    /// Fetches the events of deliveries that have just been leased: by a reader, so that the writer is free again.
-    async fn lease(&self, token: Token, leased: &[SqliteRow]) -> Result<Lease> {
-        if leased.is_empty() {
-            let deliveries = Vec::new();
-            return Ok(Lease { token, deliveries });
-        }
-        let seqs = leased.iter().map(rows::seq).collect::<Result<Vec<_>>>()?;
-        let brief = sqlx::query(sql!("claim_events")).bind(json(&seqs)?).fetch_all(&self.reader).await.map_err(own)?;
-        let (mut events, say_more) = rows::brief(&brief)?;
-        if !say_more.is_empty() {
-            let whole = sqlx::query(sql!("claim_events_whole")).bind(json(&say_more)?);
-            for row in whole.fetch_all(&self.reader).await.map_err(own)? {
-                events.insert(rows::seq(&row)?, rows::whole(&row)?);
-            }
-        }
-        rows::lease(token, leased, events)
     }
 
     /// Settles all of them, or none: then some have a key, or are not the caller's.
@@ -549,13 +541,9 @@ impl SqliteStore {
     }
 }
 
-/// Leases runs and, where that did not fill the claim, parks what stands in the way. How many were parked comes second.
-async fn claim_runs(
-    tx: &mut SqliteConnection,
-    claim: &Claim,
-    token: Token,
-    hold: bool,
-) -> Result<(Vec<SqliteRow>, u64)> {
+/// Leases runs and, where that did not fill the claim, parks what stands in the way. Answers with the ids of what was
+/// leased, and how many were parked.
+async fn claim_runs(tx: &mut SqliteConnection, claim: &Claim, token: Token, hold: bool) -> Result<(Vec<i64>, u64)> {
     let window = (claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR);
     if !hold {
         let query = sqlx::query(sql!("free_held")).bind(&claim.lane);
@@ -573,11 +561,13 @@ async fn claim_runs(
         .fetch_all(&mut *tx)
         .await
         .map_err(own)?;
-    let held = rows::held(&leased)?;
+    let leased = leased.iter().map(rows::claimed).collect::<Result<Vec<_>>>()?;
+    let held: Vec<_> = leased.iter().filter(|(_, held)| *held).map(|(id, _)| id).collect();
     if !held.is_empty() {
         let query = sqlx::query(sql!("unhold")).bind(json(&held)?);
         query.execute(&mut *tx).await.map_err(own)?;
     }
+    let leased: Vec<_> = leased.into_iter().map(|(id, _)| id).collect();
     if leased.len() == claim.limit as usize {
         return Ok((leased, 0));
     }
