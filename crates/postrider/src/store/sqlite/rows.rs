@@ -9,6 +9,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row, Sqlite, Type};
 use time::OffsetDateTime;
 
+use super::error::own;
 use crate::entry::DeliveryStatus;
 use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, 
 use crate::subscription::{StoredSubscription, Subscription};
 
 fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(row: &'r SqliteRow, column: usize) -> Result<T> {
-    row.try_get(column).map_err(super::own)
+    row.try_get(column).map_err(own)
 }
 
 /// Text that plain SQL may have written. SQLite lets bytes that are no UTF-8 into any column, and one such row must not
@@ -28,7 +29,7 @@ fn text(row: &SqliteRow, column: usize) -> Result<Option<String>> {
 }
 
 fn bytes(row: &SqliteRow, column: usize) -> Result<Option<&[u8]>> {
-    row.try_get_unchecked(column).map_err(super::own)
+    row.try_get_unchecked(column).map_err(own)
 }
 
 fn readable(bytes: &[u8]) -> Cow<'_, str> {
