@@ -1,7 +1,7 @@
 -- What claim.sql has leased, with events. ?1 lane, ?2 token, ?3 how many. Found from the front of the lane, where the claim
--- found it: RETURNING would have taken as long as the rest of the claim, and this needs no writer.
+-- found it: SQLite keeps what RETURNING says until the statement is done, on the writer's time, and this needs no writer.
 SELECT e.payload,
-    -- All else in one column: the driver takes two allocations for each value, and passes it to another thread.
+    -- All else in one column: the driver copies each value, empty ones too, for another thread.
     json_array(
         json_array(d.event_seq, d.id, d.target, d.attempts,
             e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock)),
