@@ -1,5 +1,5 @@
--- Leases the oldest due deliveries without a key. ?1 lane, ?2 shards as a set of 64 bits, ?3 limit, ?4 token, ?5 owner,
--- ?6 lease in ms.
+-- Leases the oldest due deliveries without a key; claim_fetch.sql reads them. ?1 lane, ?2 shards as a set of 64 bits,
+-- ?3 limit, ?4 token, ?5 owner, ?6 lease in ms.
 UPDATE postrider_delivery
 SET token = ?4, lock_owner = ?5, lock_time = (SELECT now FROM postrider_clock),
     lock_until = (SELECT now FROM postrider_clock) + ?6, attempts = attempts + 1
@@ -11,6 +11,5 @@ WHERE id IN (
       AND (lock_until IS NULL OR lock_until <= (SELECT now FROM postrider_clock))
       AND (?2 >> shard) & 1
     ORDER BY due_at, id
-    LIMIT ?3)
--- Its event is fetched by claim_events.sql: RETURNING knows this table only.
-RETURNING event_seq, id, target, attempts
+    -- + 0, here and elsewhere: SQLite plans by the value of a bare parameter, and prepares anew each time it is bound.
+    LIMIT ?3 + 0)

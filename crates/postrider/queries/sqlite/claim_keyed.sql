@@ -1,4 +1,5 @@
--- Leases runs of keys; docs/decisions/0003-order-by-key.md tells the steps. One writer: nobody else can hold a part of a run.
+-- Leases runs of keys; docs/decisions/0003-order-by-key.md tells the steps, and claim_keyed_fetch.sql reads them. One
+-- writer: nobody else can hold a part of a run.
 -- ?1 lane, ?2 shards as a set of 64 bits, ?3 limit, ?4 token, ?5 owner, ?6 lease in ms, ?7 whether a dead delivery holds
 -- its key, ?8 window.
 UPDATE postrider_delivery
@@ -12,7 +13,7 @@ WHERE id IN (
           AND (lock_until IS NULL OR lock_until <= (SELECT now FROM postrider_clock))
           AND (?2 >> shard) & 1
         ORDER BY due_at, id
-        LIMIT ?8
+        LIMIT ?8 + 0
     ), run (id, event_key, event_seq) AS (
         -- The first delivery of each key, if it can be had …
         SELECT d.id, d.event_key, d.event_seq
@@ -33,8 +34,8 @@ WHERE id IN (
             ORDER BY n.event_seq, n.id LIMIT 1)
         WHERE NOT d.dead AND d.due_at <= (SELECT now FROM postrider_clock)
           AND (d.lock_until IS NULL OR d.lock_until <= (SELECT now FROM postrider_clock))
-        LIMIT ?3
+        LIMIT ?3 + 0
     )
     SELECT id FROM run)
 -- One that was held is let go by unhold.sql: named above, `held` would have every claim rewrite three indexes.
-RETURNING event_seq, id, target, attempts, held
+RETURNING id, held

@@ -1,6 +1,9 @@
 -- ?1 event id.
-SELECT seq, event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id,
-    parent_event_id, aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
-    occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key,
-    routing, created_at
+SELECT payload,
+    json_array(event_id, topic, event_key, CAST(payload_type AS TEXT), payload_encoding,
+        CAST(trace_id AS TEXT), CAST(span_id AS TEXT), CAST(parent_event_id AS TEXT),
+        CAST(aggregate_type AS TEXT), CAST(aggregate_id AS TEXT), CAST(tenant_id AS TEXT),
+        CAST(store_id AS TEXT), CAST(initiator AS TEXT), CAST(metadata AS TEXT), occurred_at, expire_at,
+        deliver_at, max_attempts, CAST(exchange AS TEXT), CAST(routing_key AS TEXT)),
+    seq, routing, created_at
 FROM postrider_event WHERE event_id = ?1

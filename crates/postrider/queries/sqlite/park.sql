@@ -7,7 +7,7 @@ WITH due AS MATERIALIZED (
       AND (lock_until IS NULL OR lock_until <= (SELECT now FROM postrider_clock))
       AND (?2 >> shard) & 1
     ORDER BY due_at, id
-    LIMIT ?4
+    LIMIT ?4 + 0
 ), in_front AS MATERIALIZED (
     SELECT h.event_key, h.event_seq, h.due_at, h.dead
     FROM (SELECT DISTINCT event_key FROM due) w

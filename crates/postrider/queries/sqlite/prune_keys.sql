@@ -4,4 +4,4 @@ WHERE rowid IN (
     SELECT rowid FROM postrider_idempotency
     WHERE updated_at < (SELECT now FROM postrider_clock) - ?1
       AND (status <> 'PROCESSING' OR lock_until <= (SELECT now FROM postrider_clock))
-    ORDER BY updated_at LIMIT ?2)
+    ORDER BY updated_at LIMIT ?2 + 0)

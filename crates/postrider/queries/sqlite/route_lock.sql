@@ -2,17 +2,17 @@
 SELECT * FROM (
     SELECT seq, event_id, event_key FROM postrider_event INDEXED BY postrider_event_new
     WHERE routing = 'NEW'
-    ORDER BY seq LIMIT ?1)
+    ORDER BY seq LIMIT ?1 + 0)
 UNION ALL
 -- From the subscriptions to the events: a million events that nobody hears cost nothing.
 SELECT * FROM (
     SELECT e.seq, e.event_id, e.event_key
     FROM (SELECT DISTINCT topic FROM postrider_subscription WHERE topic <> '*' AND enabled AND NOT removed) s
     CROSS JOIN postrider_event e INDEXED BY postrider_event_unheard ON e.routing = 'UNHEARD' AND e.topic = s.topic
-    LIMIT ?1)
+    LIMIT ?1 + 0)
 UNION ALL
 SELECT * FROM (
     SELECT seq, event_id, event_key FROM postrider_event INDEXED BY postrider_event_unheard
     WHERE routing = 'UNHEARD'
       AND EXISTS (SELECT 1 FROM postrider_subscription WHERE topic = '*' AND enabled AND NOT removed)
-    LIMIT ?1)
+    LIMIT ?1 + 0)

@@ -13,7 +13,9 @@ macro_rules! sql {
     };
 }
 
+mod deliveries;
 mod enlist;
+mod error;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,12 +25,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
-};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, Sqlite, Transaction};
 use time::OffsetDateTime;
 
+use self::error::own;
 use super::batch::{self, millis, unix_ms};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
@@ -37,7 +38,6 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::shard::{self, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
@@ -47,12 +47,6 @@ static MIGRATOR: Migrator = sqlx::migrate!("migrations/sqlite");
 const READERS: u32 = 4;
 /// How long to wait for another writer, in this process or another, before the store counts as not available.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
-const WINDOW_FACTOR: u32 = 4;
-const WINDOW_FLOOR: u32 = 256;
-/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
-/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
-const PARKED_WINDOWS: u32 = 16;
 /// Takes the write lock at once. A transaction that reads first and writes then would be refused if somebody else
 /// has written in between, and no waiting helps.
 const BEGIN: &str = "BEGIN IMMEDIATE";
@@ -226,103 +220,35 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Lease> {
-        claim.check()?;
-        let token = Token::fresh();
-        let leased = sqlx::query(sql!("claim"))
-            .bind(&claim.lane)
-            .bind(shards(claim.shards))
-            .bind(claim.limit)
-            .bind(token.0)
-            .bind(&claim.owner)
-            .bind(millis(claim.lease))
-            .fetch_all(&self.writer)
-            .await
-            .map_err(own)?;
-        self.lease(token, &leased).await
+        deliveries::claim(self, claim).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
-        claim.check()?;
-        let token = Token::fresh();
-        let hold = dead_head == DeadHead::Hold;
-        for _ in 0..PARKED_WINDOWS {
-            let mut tx = self.write().await?;
-            let (leased, parked) = claim_runs(&mut tx, claim, token, hold).await?;
-            tx.commit().await.map_err(own)?;
-            // What had to be parked was in front of what can be had: look again, now that it is out of the way.
-            if !leased.is_empty() || parked == 0 {
-                return self.lease(token, &leased).await;
-            }
-        }
-        self.lease(token, &[]).await
+        deliveries::claim_keyed(self, claim, dead_head).await
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("extend"));
-        ids(query.bind(numbers(deliveries)?).bind(token.0).bind(millis(lease)).fetch_all(&self.writer).await)
+        deliveries::extend(self, token, deliveries, lease).await
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        let numbers = numbers(deliveries)?;
-        if history == History::Omit && self.settle_all(token, &numbers, deliveries.len()).await? {
-            return Ok(deliveries.to_vec());
-        }
-        let query = sqlx::query(sql!("settle")).bind(numbers).bind(token.0);
-        if history == History::Omit {
-            return ids(query.fetch_all(&self.writer).await);
-        }
-        let mut tx = self.write().await?;
-        let settled = query.fetch_all(&mut *tx).await.map_err(own)?;
-        let successes = settled.iter().map(rows::success).collect::<Result<Vec<_>>>()?;
-        append_successes(&mut tx, &successes).await?.map_err(own)?;
-        tx.commit().await.map_err(own)?;
-        ids(Ok(settled))
+        deliveries::settle(self, token, deliveries, history).await
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
-        self.fail(sql!("retry"), token, batch::failures(failed)?, true, history).await
+        deliveries::retry(self, token, failed, history).await
     }
 
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
-        self.fail(sql!("bury"), token, batch::burials(buried)?, false, history).await
+        deliveries::bury(self, token, buried, history).await
     }
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("release"));
-        ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(&self.writer).await)
+        deliveries::release(self, token, deliveries).await
     }
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
-        let mut tx = self.write().await?;
-        let event: Option<(i64, Option<String>, bool, bool)> = sqlx::query_as(sql!("redrive_lock"))
-            .bind(event_id)
-            .bind(lane)
-            .bind(target)
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(own)?;
-        let Some((seq, key, expired, known)) = event else {
-            return Ok(Redriven::UnknownEvent);
-        };
-        if expired {
-            return Ok(Redriven::Expired);
-        }
-        let redriven = sqlx::query(sql!("redrive"))
-            .bind(seq)
-            .bind(lane)
-            .bind(target)
-            .bind(shard::shard_of(key.as_deref(), event_id))
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(own)?;
-        if redriven.is_none() {
-            return Ok(Redriven::InProgress);
-        }
-        if let Some(key) = key {
-            sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
-        }
-        tx.commit().await.map_err(own)?;
-        Ok(if known { Redriven::Due } else { Redriven::Made })
+        deliveries::redrive(self, event_id, lane, target).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {
@@ -416,7 +342,7 @@ impl Store for SqliteStore {
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
-        let seq = rows::seq(&event)?;
+        let seq = rows::found_seq(&event)?;
         let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&mut *tx).await;
         let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&mut *tx).await;
         rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
@@ -482,63 +408,6 @@ impl SqliteStore {
         self.writer.begin_with(BEGIN).await.map_err(own)
     }
 
-    /// Fetches the events of deliveries that have just been leased: by a reader, so that the writer is free again.
-    async fn lease(&self, token: Token, leased: &[SqliteRow]) -> Result<Lease> {
-        if leased.is_empty() {
-            let deliveries = Vec::new();
-            return Ok(Lease { token, deliveries });
-        }
-        let seqs = leased.iter().map(rows::seq).collect::<Result<Vec<_>>>()?;
-        let brief = sqlx::query(sql!("claim_events")).bind(json(&seqs)?).fetch_all(&self.reader).await.map_err(own)?;
-        let (mut events, say_more) = rows::brief(&brief)?;
-        if !say_more.is_empty() {
-            let whole = sqlx::query(sql!("claim_events_whole")).bind(json(&say_more)?);
-            for row in whole.fetch_all(&self.reader).await.map_err(own)? {
-                events.insert(rows::seq(&row)?, rows::whole(&row)?);
-            }
-        }
-        rows::lease(token, leased, events)
-    }
-
-    /// Settles all of them, or none: then some have a key, or are not the caller's.
-    async fn settle_all(&self, token: Token, numbers: &str, expected: usize) -> Result<bool> {
-        let mut tx = self.write().await?;
-        let query = sqlx::query(sql!("settle_all")).bind(numbers).bind(token.0);
-        let settled = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
-        if settled != expected as u64 {
-            tx.rollback().await.map_err(own)?;
-            return Ok(false);
-        }
-        tx.commit().await.map_err(own)?;
-        Ok(true)
-    }
-
-    /// Writes failures with `retry.sql` or `bury.sql`, after everything that needs to see the token on them.
-    async fn fail(
-        &self,
-        sql: &'static str,
-        token: Token,
-        failures: String,
-        will_retry: bool,
-        history: History,
-    ) -> Result<Vec<DeliveryId>> {
-        let mut tx = self.write().await?;
-        if history == History::Keep {
-            sqlx::query(sql!("append_failures"))
-                .bind(&failures)
-                .bind(token.0)
-                .bind(will_retry)
-                .execute(&mut *tx)
-                .await
-                .map_err(own)?;
-        }
-        sqlx::query(sql!("release_followers")).bind(&failures).bind(token.0).execute(&mut *tx).await.map_err(own)?;
-        let failed = sqlx::query(sql).bind(&failures).bind(token.0).fetch_all(&mut *tx).await;
-        let failed = ids(failed)?;
-        tx.commit().await.map_err(own)?;
-        Ok(failed)
-    }
-
     async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
         sqlx::query(sql)
             .bind(&subscription.topic)
@@ -574,49 +443,6 @@ impl SqliteStore {
     }
 }
 
-/// Leases runs and, where that did not fill the claim, parks what stands in the way. How many were parked comes second.
-async fn claim_runs(
-    tx: &mut SqliteConnection,
-    claim: &Claim,
-    token: Token,
-    hold: bool,
-) -> Result<(Vec<SqliteRow>, u64)> {
-    let window = (claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR);
-    if !hold {
-        let query = sqlx::query(sql!("free_held")).bind(&claim.lane);
-        query.execute(&mut *tx).await.map_err(own)?;
-    }
-    let leased = sqlx::query(sql!("claim_keyed"))
-        .bind(&claim.lane)
-        .bind(shards(claim.shards))
-        .bind(claim.limit)
-        .bind(token.0)
-        .bind(&claim.owner)
-        .bind(millis(claim.lease))
-        .bind(hold)
-        .bind(window)
-        .fetch_all(&mut *tx)
-        .await
-        .map_err(own)?;
-    let held = rows::held(&leased)?;
-    if !held.is_empty() {
-        let query = sqlx::query(sql!("unhold")).bind(json(&held)?);
-        query.execute(&mut *tx).await.map_err(own)?;
-    }
-    if leased.len() == claim.limit as usize {
-        return Ok((leased, 0));
-    }
-    let parked = sqlx::query(sql!("park"))
-        .bind(&claim.lane)
-        .bind(shards(claim.shards))
-        .bind(hold)
-        .bind(window)
-        .execute(&mut *tx)
-        .await
-        .map_err(own)?;
-    Ok((leased, parked.rows_affected()))
-}
-
 /// Writes deliveries and expected consumers of events that the same transaction has stored or taken.
 async fn write_routes(conn: &mut SqliteConnection, routes: &str) -> sqlx::Result<()> {
     for sql in [sql!("route_deliveries"), sql!("route_expected")] {
@@ -649,78 +475,10 @@ impl crate::testing::Age for SqliteStore {
     }
 }
 
-/// A set of shards as the 64 bits of an integer.
-fn shards(shards: Shards) -> i64 {
-    shards.iter().fold(0, |set, shard| set | 1 << shard)
-}
-
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::Encode)
 }
 
-fn numbers(deliveries: &[DeliveryId]) -> Result<String> {
-    json(&deliveries.iter().map(|delivery| delivery.number).collect::<Vec<_>>())
-}
-
-fn ids(rows: sqlx::Result<Vec<SqliteRow>>) -> Result<Vec<DeliveryId>> {
-    rows.map_err(own)?.iter().map(rows::id).collect()
-}
-
 fn duration(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or_default())
-}
-
-/// What went wrong on a connection of ours.
-fn own(error: sqlx::Error) -> Error {
-    use libsqlite3_sys as code;
-    match (primary_code(&error), &error) {
-        (
-            Some(
-                code::SQLITE_BUSY
-                | code::SQLITE_LOCKED
-                | code::SQLITE_NOMEM
-                | code::SQLITE_INTERRUPT
-                | code::SQLITE_IOERR
-                | code::SQLITE_FULL
-                | code::SQLITE_CANTOPEN
-                | code::SQLITE_PROTOCOL,
-            ),
-            _,
-        ) => Error::Unavailable(error.into()),
-        (Some(_), _)
-        | (
-            _,
-            sqlx::Error::RowNotFound
-            | sqlx::Error::ColumnDecode { .. }
-            | sqlx::Error::Decode(_)
-            | sqlx::Error::Encode(_),
-        ) => Error::Store(error.into()),
-        _ => Error::Unavailable(error.into()),
-    }
-}
-
-/// What went wrong inside the caller's transaction.
-fn enlisted(error: sqlx::Error) -> Error {
-    match primary_code(&error) {
-        Some(libsqlite3_sys::SQLITE_BUSY | libsqlite3_sys::SQLITE_LOCKED) => {
-            Error::TransactionLost(NotImmediate(error).into())
-        }
-        // Rolled back under a statement of its own, or ended by one (then there is nothing to commit).
-        Some(libsqlite3_sys::SQLITE_ABORT) => Error::TransactionLost(error.into()),
-        Some(libsqlite3_sys::SQLITE_ERROR) if error.to_string().contains("no transaction is active") => {
-            Error::TransactionLost(error.into())
-        }
-        _ => own(error),
-    }
-}
-
-/// Why SQLite says that it is busy to a transaction that could have waited.
-#[derive(Debug, thiserror::Error)]
-#[error("another connection has written since this transaction began to read: begin it with BEGIN IMMEDIATE")]
-struct NotImmediate(#[source] sqlx::Error);
-
-/// SQLite's result code without the details in its higher bytes.
-fn primary_code(error: &sqlx::Error) -> Option<i32> {
-    let code: i32 = error.as_database_error()?.code()?.parse().ok()?;
-    Some(code & 0xff)
 }

@@ -227,6 +227,23 @@ async fn sqlite_lets_go_of_what_was_held_behind_a_deleted_delivery() {
     assert_eq!(store.counts().await.expect("counts")["c"].held, 0);
 }
 
+/// A person deletes an event but not its deliveries: they are leased and left, and the others are delivered.
+#[tokio::test]
+async fn sqlite_passes_over_deliveries_without_an_event() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    subscribe(&store, "t", "c", Via::Local).await;
+    enqueue(&store, vec![draft("t", "a"), draft("t", "b"), draft("t", "c").key("k"), draft("t", "d").key("k")]).await;
+    run(&mut folder.stranger().await, "DELETE FROM postrider_event WHERE event_id IN ('a', 'c')").await;
+    let claim = Claim::new("c", 10);
+    let plain = store.claim(&claim).await.expect("claims");
+    let keyed = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
+    for (lease, event) in [(plain, "b"), (keyed, "d")] {
+        assert_eq!(lease.deliveries.len(), 1);
+        assert_eq!(lease.deliveries[0].envelope.event_id.as_str(), event);
+    }
+}
+
 /// Named leases and idempotency keys.
 #[tokio::test]
 async fn sqlite_leases_names_and_keys() {
@@ -497,6 +514,7 @@ async fn sqlite_claims_by_index_without_a_sort() {
         }
         for (verb, sql, index) in [
             ("claim", include_str!("../../queries/sqlite/claim.sql"), "postrider_delivery_due ("),
+            ("claim_fetch", include_str!("../../queries/sqlite/claim_fetch.sql"), "postrider_delivery_due ("),
             ("claim_keyed", include_str!("../../queries/sqlite/claim_keyed.sql"), "postrider_delivery_due_keyed ("),
             ("park", include_str!("../../queries/sqlite/park.sql"), "postrider_delivery_due_keyed ("),
             ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_new ("),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Sqlite, Transaction};
 
-use super::{SqliteStore, append_successes, enlisted, json, rows, write_routes};
+use super::error::enlisted;
+use super::{SqliteStore, append_successes, json, rows, write_routes};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
