@@ -23,7 +23,7 @@ const CLAIM: &str = "
     UPDATE bare_work SET lock_until = unixepoch() * 1000 + 30000, token = ?2, attempts = attempts + 1
     WHERE id IN (
         SELECT id FROM bare_work WHERE due_at <= unixepoch() * 1000 AND (lock_until IS NULL OR lock_until <= unixepoch() * 1000)
-        ORDER BY due_at, id LIMIT ?1)
+        ORDER BY due_at, id LIMIT ?1 + 0)
     RETURNING id";
 const EVENTS: &str =
     "SELECT id, event_id, topic, payload, created_at FROM bare_event WHERE id IN (SELECT value FROM json_each(?1))";
