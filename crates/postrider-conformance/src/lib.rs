@@ -280,6 +280,7 @@ macro_rules! suite {
                 a_timeout_is_a_failure
                 many_relays_follow_one_backoff
                 one_lane_has_one_transport
+                a_relay_prunes_what_is_old
             }
             migrate {
                 five_at_once_on_an_empty_database

@@ -10,8 +10,8 @@ use postrider::alert::{Alarm, Alert};
 use postrider::entry::DeliveryStatus;
 use postrider::store::{Claim, DeadHead};
 use postrider::{
-    BatchConsumer, Consumer, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received, Relay,
-    RelayOptions, RetryPolicy, Store, Subscription, Via,
+    BatchConsumer, Consumer, Enlist, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
+    Relay, RelayOptions, Retention, RetryPolicy, Store, Subscription, Via,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -812,4 +812,26 @@ pub async fn many_relays_follow_one_backoff<H: Harness>(h: H) {
 pub async fn one_lane_has_one_transport<H: Harness>(h: H) {
     let twice = relay(&h, inbox(&h).outside(Fails)).transport(inbox(&h).outside(Fails));
     assert!(twice.drain().await.is_err());
+}
+
+/// G.3, F21: what is finished and old goes while the relay runs, and what is not stays; an inbox that would forget too
+/// early is refused before anything is delivered.
+pub async fn a_relay_prunes_what_is_old<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_counted(&h, names(3)).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    age(&h, 24 * 31 * HOUR).await;
+    h.make_counter("young1").await;
+    enqueue(&h, [draft("young1")]).await;
+    let hasty = Retention { inbox: HOUR, ..Retention::default() };
+    let refused = relay(&h, inbox(&h).consumer(Count::new(&h))).retention(hasty).drain().await.unwrap_err();
+    assert!(matches!(refused, Error::Invalid { .. }), "{refused:?}");
+    assert_eq!(h.counter("young1").await, 0);
+
+    let running = Running::start(relay(&h, inbox(&h).consumer(Count::new(&h))).retention(Retention::default()));
+    while is_stored(&h, "e00000").await || is_stored(&h, "e00002").await {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await;
+    assert!(is_stored(&h, "young1").await);
 }

@@ -23,6 +23,7 @@ use uuid::Uuid;
 use crate::alert::{Alarm, Alert, LogAlert};
 use crate::error::{Error, Result};
 use crate::observe;
+use crate::retention::Retention;
 use crate::shard::Shards;
 use crate::store::{DeadHead, Store};
 use crate::transport::Transport;
@@ -48,6 +49,7 @@ pub struct Relay {
     transports: Vec<Arc<dyn Transport>>,
     options: RelayOptions,
     alert: Arc<dyn Alert>,
+    retention: Option<Retention>,
 }
 
 /// What a user may choose for a relay.
@@ -118,7 +120,13 @@ impl Relay {
 
     /// The same for those who share them.
     pub fn over(store: Arc<dyn Store>, transport: Arc<dyn Transport>) -> Self {
-        Self { store, transports: vec![transport], options: RelayOptions::default(), alert: Arc::new(LogAlert) }
+        Self {
+            store,
+            transports: vec![transport],
+            options: RelayOptions::default(),
+            alert: Arc::new(LogAlert),
+            retention: None,
+        }
     }
 
     /// Serves the lanes of another transport too.
@@ -139,6 +147,14 @@ impl Relay {
     #[must_use]
     pub fn alert(mut self, alert: impl Alert) -> Self {
         self.alert = Arc::new(alert);
+        self
+    }
+
+    /// Removes what is finished once it is older than this. Without it everything is kept. Of many relays one does it at
+    /// a time.
+    #[must_use]
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.retention = Some(retention);
         self
     }
 
@@ -169,6 +185,12 @@ impl Relay {
             return Err(Error::Unsupported("two transports of one relay serve the same lane: leave one out".into()));
         }
 
+        if let Some(retention) = &self.retention {
+            for (lane, _) in &lanes {
+                let policies = lane.options.retry_by_code.values();
+                policies.chain([&lane.options.retry]).try_for_each(|policy| retention.check(policy))?;
+            }
+        }
         let paused = Mutex::new(store.paused().await?);
         let (alarms, alarmed) = mpsc::channel(ALARMS);
         let shared = Arc::new(Shared {
@@ -197,6 +219,9 @@ impl Relay {
         beside.spawn(watch::listen(Arc::clone(&shared), bells));
         beside.spawn(watch::keep_figures(Arc::clone(&shared)));
         beside.spawn(pass_on(self.alert, alarmed));
+        if let Some(retention) = self.retention {
+            beside.spawn(watch::prune(Arc::clone(&shared), retention));
+        }
 
         tokio::select! {
             () = shutdown => {}

@@ -43,6 +43,15 @@ impl RetryPolicy {
         let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * chance - 1.0);
         Duration::from_secs_f64((wait * spread).clamp(0.0, cap))
     }
+
+    /// How long all waits take together, at most.
+    pub fn longest(&self) -> Duration {
+        // Beyond this many, all waits are as long as the cap, whatever the factor.
+        const GROWING: u32 = 1_100;
+        let waits = self.max_attempts.saturating_sub(1);
+        let growing: Duration = (1..=waits.min(GROWING)).map(|failures| self.delay(failures, 1.0)).sum();
+        growing + self.cap.saturating_mul(waits.saturating_sub(GROWING))
+    }
 }
 
 /// A uniform number in [0, 1).

@@ -15,6 +15,7 @@ use crate::alert::Alarm;
 use crate::consumer::Failure;
 use crate::error::{Error, Result};
 use crate::observe;
+use crate::retention::Retention;
 use crate::transport::Lane;
 
 /// Two looks are at least this far apart, whatever asks for them.
@@ -35,6 +36,8 @@ const FINE: Duration = Duration::from_millis(3);
 const PAUSES: Duration = Duration::from_secs(1);
 /// How often the figures are read, at most: counting takes as long as there is to count.
 const FIGURES: Duration = Duration::from_secs(15);
+/// How often finished events are removed.
+const PRUNING: Duration = Duration::from_secs(600);
 /// A snapshot that is older than this is somebody's mistake.
 const SNAPSHOT: Duration = Duration::from_secs(300);
 
@@ -300,6 +303,30 @@ pub(super) async fn keep_figures(shared: Arc<Shared>) {
         }
         pause = FIGURES.max(started.elapsed() * 20);
     }
+}
+
+/// Prunes now and then, one relay at a time.
+pub(super) async fn prune(shared: Arc<Shared>, retention: Retention) {
+    loop {
+        shared.health.up().await;
+        if let Err(error) = prune_once(&shared, &retention).await {
+            note(&shared, error, "the relay cannot prune");
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PRUNING) => {}
+            () = shared.stop.cancelled() => return,
+        }
+    }
+}
+
+async fn prune_once(shared: &Shared, retention: &Retention) -> Result<()> {
+    // The lease ends by itself, so that the next pass, whoever makes it, comes no sooner.
+    if shared.store.acquire_lease("postrider.pruner", &shared.owner, PRUNING / 2).await?.is_none() {
+        return Ok(());
+    }
+    let removed = retention.prune(&*shared.store).await?;
+    tracing::debug!(removed, "pruned");
+    Ok(())
 }
 
 async fn figures(shared: &Shared, raised: &mut Vec<String>) -> Result<()> {

@@ -1,0 +1,93 @@
+//! How long things are kept once they are finished, and who removes them.
+//!
+//! The inbox is what knows that an effect has happened. So it is kept longer than anything can come again: a retention that
+//! would forget sooner is refused before it does harm.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::retry::RetryPolicy;
+use crate::store::{Prunable, Prune, Store};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Rows looked at in one transaction: claims beside it must not notice.
+const BATCH: u32 = 500;
+
+/// What to keep, for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retention {
+    /// Finished events, with their attempts.
+    pub finished: Duration,
+    /// What consumers have had.
+    pub inbox: Duration,
+    /// Idempotency keys that nobody holds.
+    pub keys: Duration,
+    /// For how long after it was written an event may be redriven.
+    pub redrive_horizon: Duration,
+}
+
+impl Default for Retention {
+    /// 30 days of events, 14 of the inbox and of keys; a redrive within 7.
+    fn default() -> Self {
+        Self { finished: 30 * DAY, inbox: 14 * DAY, keys: 14 * DAY, redrive_horizon: 7 * DAY }
+    }
+}
+
+impl Retention {
+    /// Refuses to forget an event that can still be delivered again: on its last day it may be redriven, and is then
+    /// tried for as long as `policy` lasts.
+    pub fn check(&self, policy: &RetryPolicy) -> Result<()> {
+        let needed = self.redrive_horizon + policy.longest();
+        if self.inbox < needed {
+            return Err(Error::invalid(
+                "retention of the inbox",
+                format!(
+                    "must be at least {needed:?}, the redrive horizon and the longest retries together, is {:?}: an event \
+                     could be delivered again after its effect was forgotten",
+                    self.inbox
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Removes what is older, in small transactions, until nothing is. Returns how many rows went. The inbox comes
+    /// last: what could still be delivered goes first.
+    pub async fn prune(&self, store: &dyn Store) -> Result<u64> {
+        let mut removed = 0;
+        for (what, older_than) in
+            [(Prunable::Events, self.finished), (Prunable::Keys, self.keys), (Prunable::Inbox, self.inbox)]
+        {
+            let mut after = Some(0);
+            while let Some(from) = after {
+                let pruned = store.prune(&Prune { what, older_than, after: from, limit: BATCH }).await?;
+                removed += pruned.removed;
+                after = pruned.next;
+                // Others first.
+                tokio::task::yield_now().await;
+            }
+        }
+        Ok(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F21 inbox pruned too early: refused before anything is.
+    #[test]
+    fn an_inbox_that_forgets_too_early_is_refused() {
+        let policy = RetryPolicy::default();
+        assert!(Retention::default().check(&policy).is_ok());
+        let hour = Duration::from_secs(3600);
+        let short = Retention { inbox: hour, ..Retention::default() };
+        let refused = short.check(&policy).expect_err("an hour is too short").to_string();
+        assert!(refused.starts_with("retention of the inbox must be at least"), "{refused}");
+        // The horizon alone is not enough: it may be redriven at its very end.
+        let no_room = Retention { inbox: 7 * DAY, ..Retention::default() };
+        assert!(no_room.check(&policy).is_err());
+        let patient = RetryPolicy { max_attempts: 1_000, ..RetryPolicy::default() };
+        assert!(Retention::default().check(&patient).is_err(), "a month of retries");
+    }
+}
