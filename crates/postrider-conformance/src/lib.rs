@@ -27,7 +27,10 @@ pub mod enqueue;
 pub mod extend;
 pub mod find;
 pub mod idempotency;
+pub mod idempotency_run;
 pub mod inbox;
+pub mod jobs;
+pub mod jobs_run;
 pub mod lease;
 pub mod migrate;
 pub mod prune;
@@ -221,6 +224,26 @@ macro_rules! suite {
                 scopes_are_apart
                 a_rolled_back_key_was_never_taken
                 an_error_of_any_text_is_saved
+                a_joined_key_goes_with_its_transaction
+                a_zombie_joins_and_extends_nothing
+                an_extended_key_is_not_taken_over
+                a_joined_key_is_in_progress_however_late_it_gets
+            }
+            idempotency_run {
+                a_repeat_gets_the_first_result
+                two_at_the_same_moment_have_one_effect
+                in_progress_and_mismatch_are_told_apart
+                scopes_are_apart
+                an_abandoned_key_is_taken_over
+                a_late_holder_has_no_effect
+                a_failed_handler_leaves_no_effect
+                a_failure_is_recorded_and_retried_by_one
+                a_swallowed_database_error_keeps_nothing_half
+                in_the_callers_transaction_all_of_it_or_nothing
+                a_call_is_told_that_it_was_tried_before
+                a_long_call_keeps_its_lease
+                a_result_of_any_text_comes_back_up_to_its_limit
+                a_key_stops_at_its_limit
             }
             lease {
                 has_one_holder
@@ -229,6 +252,29 @@ macro_rules! suite {
                 is_extended_by_its_holder_only
                 is_released_by_its_holder_only
                 names_are_apart
+            }
+            jobs {
+                a_slot_is_begun_once
+                concurrent_instances_have_one_winner
+                a_running_job_is_not_begun_beside_itself
+                a_slot_that_has_not_come_is_refused
+                a_crashed_run_is_followed_once_its_lease_is_over
+                a_late_holder_writes_nothing
+                the_lease_is_extended_from_now
+                a_run_by_hand_is_no_slot
+                everything_can_be_read
+                a_plan_is_kept_until_it_changes
+                concurrent_plans_make_one_job
+                names_are_apart
+                a_last_word_of_any_text_is_saved_and_cut
+                bad_ones_are_refused_by_name
+            }
+            jobs_run {
+                three_instances_fire_each_slot_once
+                missed_slots_are_made_up_for_once
+                missed_slots_are_left_out_where_asked
+                run_now_fires_outside_of_a_slot
+                a_long_run_keeps_its_lease
             }
             find {
                 an_unknown_event_is_not_found
@@ -331,7 +377,10 @@ mod tests {
             ("extend", include_str!("extend.rs")),
             ("find", include_str!("find.rs")),
             ("idempotency", include_str!("idempotency.rs")),
+            ("idempotency_run", include_str!("idempotency_run.rs")),
             ("inbox", include_str!("inbox.rs")),
+            ("jobs", include_str!("jobs.rs")),
+            ("jobs_run", include_str!("jobs_run.rs")),
             ("lease", include_str!("lease.rs")),
             ("migrate", include_str!("migrate.rs")),
             ("prune", include_str!("prune.rs")),

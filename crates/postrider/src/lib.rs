@@ -58,6 +58,9 @@
 //! 4. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
 //!    as a pure function, [`retry`] the waiting in between.
 //! 5. [`status`]: what all of it amounts to, for people.
+//!
+//! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
+//! instances does.
 
 pub mod alert;
 pub mod clock;
@@ -66,7 +69,9 @@ pub mod entry;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod idempotency;
 pub mod inbox;
+pub mod jobs;
 pub mod limits;
 pub mod observe;
 pub mod outbox;
@@ -87,7 +92,9 @@ pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};
 pub use event::{Aggregate, Event, EventId};
+pub use idempotency::Idempotency;
 pub use inbox::Inbox;
+pub use jobs::{Jobs, Schedule};
 pub use outbox::{Draft, Outbox};
 pub use relay::{Relay, RelayOptions};
 pub use retention::Retention;

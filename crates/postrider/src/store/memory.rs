@@ -6,6 +6,7 @@
 
 mod deliveries;
 mod events;
+mod jobs;
 mod keys;
 mod state;
 
@@ -239,6 +240,29 @@ impl Store for MemoryStore {
     fn wake(&self) -> &Wake {
         &self.wake
     }
+
+    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()> {
+        plan.check()?;
+        self.write(|state, now| state.plan_job(plan, now)).await;
+        Ok(())
+    }
+
+    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
+        start.check()?;
+        Ok(self.write(|state, now| state.begin_job(start, now)).await)
+    }
+
+    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
+        Ok(self.write(|state, now| state.extend_job(name, token, lease, now)).await)
+    }
+
+    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool> {
+        Ok(self.write(|state, now| state.finish_job(name, token, outcome, now)).await)
+    }
+
+    async fn jobs(&self) -> Result<Vec<JobState>> {
+        Ok(self.read(|state, _| state.jobs()))
+    }
 }
 
 impl Enlist for MemoryStore {
@@ -293,6 +317,16 @@ impl Enlist for MemoryStore {
     async fn fail_key(&self, conn: &mut Conn, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
         let now = conn.now();
         Ok(conn.state.fail_key(key, token, error, now))
+    }
+
+    async fn join_key(&self, conn: &mut Conn, key: &Key<'_>, token: Token, lease: Duration) -> Result<Option<Token>> {
+        let now = conn.now();
+        Ok(conn.state.join_key(key, token, lease, now))
+    }
+
+    async fn extend_key(&self, conn: &mut Conn, key: &Key<'_>, token: Token, lease: Duration) -> Result<bool> {
+        let now = conn.now();
+        Ok(conn.state.extend_key(key, token, lease, now))
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::idempotency::{Idempotency, IdempotencyError};
 use postrider::store::sqlite::SqliteStore;
 use postrider::store::{
     Appended, Buried, Claim, Completed, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt,
     Redriven, Report, Routing,
 };
-use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Unheard, Via};
+use postrider::{Draft, Enlist, Enqueued, Error, Jobs, Outbox, Schedule, Store, Subscription, Unheard, Via};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
@@ -538,4 +540,80 @@ async fn plan(conn: &mut SqliteConnection, sql: &str) -> String {
     let explain = format!("EXPLAIN QUERY PLAN {sql}");
     let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(conn).await.expect("plans");
     rows.iter().map(|row| row.get::<String, _>("detail") + "\n").collect()
+}
+
+/// F44: the store cannot be asked for a while. The loop waits, tries again, and goes on; nothing that came meanwhile fires
+/// more than once.
+#[tokio::test]
+async fn sqlite_jobs_go_on_after_an_outage() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let (tell, mut fired) = tokio::sync::mpsc::unbounded_channel();
+    let schedule = Schedule::parse("* * * * * ?", "UTC").expect("a schedule");
+    let jobs = Jobs::new(Arc::new(store)).job("job", schedule, move |context| {
+        let tell = tell.clone();
+        async move {
+            tell.send(context.slot.expect("a slot"))?;
+            Ok("told".into())
+        }
+    });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move { jobs.run(async { stopped.await.unwrap_or_default() }).await });
+    let before = fired.recv().await.expect("it fires");
+    let mut stranger = folder.stranger().await;
+    run(&mut stranger, "PRAGMA busy_timeout = 5000; ALTER TABLE postrider_job RENAME TO gone").await;
+    let mut slots = vec![before];
+    // Fires that had begun; then there is nothing to hear but the outage, for longer than a slot.
+    while let Ok(slot) = tokio::time::timeout(Duration::from_millis(2500), fired.recv()).await {
+        slots.push(slot.expect("it fires"));
+    }
+    run(&mut stranger, "ALTER TABLE gone RENAME TO postrider_job").await;
+    for _ in 0..2 {
+        slots.push(fired.recv().await.expect("it fires again"));
+    }
+    stop.send(()).expect("it runs");
+    running.await.expect("ends").expect("in peace");
+    assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
+}
+
+/// F55, F27: work that ended its transaction behind our back has no effect, and so no result either.
+#[tokio::test]
+async fn sqlite_keeps_no_result_of_a_transaction_that_was_rolled_back() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    run(&mut folder.stranger().await, "CREATE TABLE effect (id INTEGER PRIMARY KEY); INSERT INTO effect VALUES (1)")
+        .await;
+    let keys = Idempotency::new(store.clone());
+    let careless = keys.run("key", &(), |tx| {
+        Box::pin(async move {
+            sqlx::query("INSERT INTO effect VALUES (2)").execute(&mut *tx).await?;
+            let swallowed = sqlx::query("INSERT OR ROLLBACK INTO effect VALUES (1)").execute(tx).await;
+            assert!(swallowed.is_err(), "it is there");
+            Ok::<_, sqlx::Error>("done".to_owned())
+        })
+    });
+    let careless = careless.await;
+    assert!(matches!(careless, Err(IdempotencyError::LeaseLost)), "{careless:?}");
+    let effects = "SELECT count(*) FROM effect";
+    let count: i64 = sqlx::query_scalar(effects).fetch_one(store.pool()).await.expect("counts");
+    assert_eq!(count, 1, "there is no effect");
+    let again = keys.run("key", &(), |_| Box::pin(async { Ok::<_, sqlx::Error>("at once".to_owned()) })).await;
+    assert_eq!(again.expect("it had failed").into_inner(), "at once");
+}
+
+/// A handler of a web framework must be able to hold these futures.
+#[allow(dead_code)]
+fn futures_can_be_sent(keys: Idempotency<SqliteStore>, jobs: Jobs, conn: &mut SqliteConnection) {
+    fn is_send<T: Send>(_: T) {}
+    struct NotSync(std::cell::Cell<u8>);
+    impl std::fmt::Display for NotSync {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{}", self.0.get())
+        }
+    }
+    is_send(keys.run("key", &1, |_| Box::pin(async { Err::<u8, _>(NotSync(1.into())) })));
+    is_send(keys.run_in(conn, "key", &1, |_| Box::pin(async { Err::<u8, _>(NotSync(1.into())) })));
+    is_send(keys.call("key", &1, |_| async { Err::<u8, _>(NotSync(1.into())) }));
+    is_send(jobs.run(std::future::pending()));
+    is_send(jobs.run_now("job"));
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::jobs::JobRow;
 use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
@@ -30,6 +31,7 @@ pub(super) struct State {
     pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
+    pub(super) jobs: BTreeMap<String, JobRow>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
@@ -199,6 +201,7 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        self.jobs.values_mut().for_each(|row| row.age(by));
     }
 }
 
