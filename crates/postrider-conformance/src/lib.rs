@@ -283,9 +283,9 @@ macro_rules! suite {
                 counts_say_where_deliveries_stand
                 oldest_pending_is_the_wait_of_the_oldest_due
                 next_due_is_the_time_until_something_can_be_claimed
+                times_are_the_databases
                 sight_tells_what_is_committed
                 a_lane_is_paused_until_it_is_resumed
-                times_are_the_databases
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

@@ -120,7 +120,10 @@ impl Alert for WebhookAlert {
     async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let body = serde_json::json!({ "alarm": alarm, "text": alarm.to_string() }).to_string();
         let request = self.client.post(self.url.clone()).header("content-type", "application/json").body(body);
-        request.send().await?.error_for_status()?;
+        let status = request.send().await?.status();
+        if !status.is_success() {
+            return Err(format!("{} answered {status}", self.url.host_str().unwrap_or_default()).into());
+        }
         Ok(())
     }
 }

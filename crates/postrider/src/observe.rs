@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use metrics::{Counter, Histogram, counter, gauge, histogram};
+
+use crate::clock::{Clock, SystemClock};
+use crate::envelope::Envelope;
 
 /// Events written by this process, duplicates not counted.
 pub const EVENTS_CREATED: &str = "postrider_outbox_events_created_total";
@@ -29,7 +32,7 @@ pub const IDEMPOTENT: &str = "postrider_consumer_events_idempotent_total";
 pub const CONSUMER_FAILED: &str = "postrider_consumer_events_failed_total";
 /// Deliveries that wait for a consumer.
 pub const CONSUMER_LAG: &str = "postrider_consumer_lag";
-/// From the event's commit to its effect.
+/// From when an event was written, or was due, to its effect.
 pub const DELIVERY_SECONDS: &str = "postrider_delivery_seconds";
 /// Results that came too late to count.
 pub const LEASE_LOST: &str = "postrider_relay_lease_lost_total";
@@ -55,35 +58,53 @@ pub(crate) fn unheard(events: usize) {
     counter!(EVENTS_UNHEARD).increment(events as u64);
 }
 
-pub(crate) fn sent(deliveries: usize) {
-    counter!(EVENTS_SENT).increment(deliveries as u64);
+/// What one lane counts: found once, since finding them takes longer than counting.
+pub(crate) struct LaneFigures {
+    sent: Counter,
+    failed: Counter,
+    dead: Counter,
+    consumed: Counter,
+    idempotent: Counter,
+    consumer_failed: Counter,
+    seconds: Histogram,
 }
 
-pub(crate) fn failed(consumer: &str) {
-    counter!(EVENTS_FAILED).increment(1);
-    counter!(CONSUMER_FAILED, "consumer" => consumer.to_owned()).increment(1);
-}
-
-pub(crate) fn dead() {
-    counter!(EVENTS_DEAD).increment(1);
-}
-
-pub(crate) fn consumed(consumer: &str, events: usize) {
-    counter!(CONSUMED, "consumer" => consumer.to_owned()).increment(events as u64);
-}
-
-pub(crate) fn idempotent(consumer: &str) {
-    counter!(IDEMPOTENT, "consumer" => consumer.to_owned()).increment(1);
-}
-
-#[allow(dead_code, reason = "the claim does not tell yet since when an event waits")]
-pub(crate) fn delivered_after(consumer: &str, waits: &[Duration]) {
-    if waits.is_empty() {
-        return;
+impl LaneFigures {
+    pub(crate) fn new(consumer: &str) -> Self {
+        let consumer = consumer.to_owned();
+        Self {
+            sent: counter!(EVENTS_SENT),
+            failed: counter!(EVENTS_FAILED),
+            dead: counter!(EVENTS_DEAD),
+            consumed: counter!(CONSUMED, "consumer" => consumer.clone()),
+            idempotent: counter!(IDEMPOTENT, "consumer" => consumer.clone()),
+            consumer_failed: counter!(CONSUMER_FAILED, "consumer" => consumer.clone()),
+            seconds: histogram!(DELIVERY_SECONDS, "consumer" => consumer),
+        }
     }
-    let histogram = histogram!(DELIVERY_SECONDS, "consumer" => consumer.to_owned());
-    for wait in waits {
-        histogram.record(wait.as_secs_f64());
+
+    pub(crate) fn sent(&self, deliveries: usize) {
+        self.sent.increment(deliveries as u64);
+    }
+
+    pub(crate) fn failed(&self) {
+        self.failed.increment(1);
+        self.consumer_failed.increment(1);
+    }
+
+    pub(crate) fn dead(&self) {
+        self.dead.increment(1);
+    }
+
+    pub(crate) fn idempotent(&self) {
+        self.idempotent.increment(1);
+    }
+
+    /// By this process's clock and the writer's: a figure, nothing hangs on it.
+    pub(crate) fn consumed(&self, envelope: &Envelope) {
+        let due = envelope.deliver_at.unwrap_or(envelope.occurred_at).max(envelope.occurred_at);
+        self.consumed.increment(1);
+        self.seconds.record((SystemClock.now() - due).as_seconds_f64().max(0.0));
     }
 }
 

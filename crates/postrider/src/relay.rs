@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::alert::{Alarm, Alert, LogAlert};
 use crate::error::{Error, Result};
+use crate::jobs::Schedule;
 use crate::observe;
 use crate::retention::Retention;
 use crate::shard::Shards;
@@ -65,6 +66,8 @@ pub struct RelayOptions {
     pub dead_head: DeadHead,
     /// How often to look when nobody pokes.
     pub poll: Duration,
+    /// Times at which to look in any case, whatever `poll` says.
+    pub floor: Option<Schedule>,
     /// How long what is in flight may take to finish once the relay is told to stop.
     pub grace: Duration,
     /// Who holds its leases, for people: an incarnation is added, so that a restart is somebody else.
@@ -79,6 +82,7 @@ impl Default for RelayOptions {
             lanes: None,
             dead_head: DeadHead::Hold,
             poll: Duration::from_secs(1),
+            floor: None,
             grace: Duration::from_secs(25),
             owner: "relay".into(),
         }

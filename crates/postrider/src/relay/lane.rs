@@ -23,7 +23,7 @@ use crate::consumer::Failure;
 use crate::entry::{self, Verdict};
 use crate::error::Result;
 use crate::limits;
-use crate::observe;
+use crate::observe::{self, LaneFigures};
 use crate::store::{Claim, Claimed, DeliveryId, Token};
 use crate::transport::{Delivered, HeldLease, Lane, Parcel, Transport};
 
@@ -45,6 +45,7 @@ pub(super) struct LaneTask {
     transport: Arc<dyn Transport>,
     bell: Bell,
     rate: Rate,
+    figures: Arc<LaneFigures>,
 
     /// Whether there may be more to claim.
     hungry: ByKind<bool>,
@@ -127,12 +128,14 @@ struct Portion {
 impl LaneTask {
     pub(super) fn new(shared: Arc<Shared>, lane: Lane, transport: Arc<dyn Transport>, bell: Bell) -> Self {
         let rate = Rate::new(lane.options.per_second);
+        let figures = Arc::new(LaneFigures::new(&lane.name));
         Self {
             shared,
             lane,
             transport,
             bell,
             rate,
+            figures,
             hungry: ByKind { unkeyed: true, keyed: true },
             full: ByKind::default(),
             waiting: VecDeque::new(),
@@ -371,7 +374,7 @@ impl LaneTask {
                 self.held.remove(&token);
             }
         }
-        if self.outcomes.add(&self.lane, token, tried) {
+        if self.outcomes.add(&self.lane, &self.figures, token, tried) {
             self.oldest_outcome.get_or_insert_with(Instant::now);
         }
     }
@@ -404,9 +407,10 @@ impl LaneTask {
         self.writing += outcomes.len();
         let (tokens, count) = (outcomes.tokens(), outcomes.len());
         self.writes.push(tokens.clone());
-        let (shared, history) = (Arc::clone(&self.shared), self.lane.options.history);
+        let (shared, figures, history) =
+            (Arc::clone(&self.shared), Arc::clone(&self.figures), self.lane.options.history);
         self.steps.push(Box::pin(async move {
-            Step::Written { tokens, count, written: outcomes.write(&shared, history).await }
+            Step::Written { tokens, count, written: outcomes.write(&shared, &figures, history).await }
         }));
     }
 

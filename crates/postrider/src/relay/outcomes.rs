@@ -9,7 +9,7 @@ use crate::consumer::Failure;
 use crate::entry::{self, Decision, Outcome};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
-use crate::observe;
+use crate::observe::{self, LaneFigures};
 use crate::retry::chance;
 use crate::store::{Buried, DeliveryId, Failed, History, Token};
 use crate::transport::{Delivered, Lane};
@@ -71,7 +71,7 @@ impl Outcomes {
     }
 
     /// Takes note of one. False: nothing is to be written for it.
-    pub(super) fn add(&mut self, lane: &Lane, token: Token, tried: Tried) -> bool {
+    pub(super) fn add(&mut self, lane: &Lane, figures: &LaneFigures, token: Token, tried: Tried) -> bool {
         let Tried { id, attempt, envelope, how } = tried;
         let delivered = match how {
             How::Behind => return false,
@@ -97,8 +97,8 @@ impl Outcomes {
         };
         match delivered {
             Delivered::Completed => {
-                observe::sent(1);
-                observe::consumed(&lane.name, 1);
+                figures.sent(1);
+                figures.consumed(&envelope);
                 return false;
             }
             Delivered::LeaseLost => {
@@ -107,16 +107,19 @@ impl Outcomes {
                 return false;
             }
             Delivered::Duplicate => {
-                observe::sent(1);
-                observe::idempotent(&lane.name);
+                figures.sent(1);
+                figures.idempotent();
                 return false;
             }
             Delivered::Done => {
-                observe::consumed(&lane.name, 1);
+                figures.consumed(&envelope);
                 self.ledger(token).settle.push(id);
             }
             Delivered::NotTried => self.ledger(token).release.push(id),
-            Delivered::Failed(failure) => self.failed(lane, token, id, attempt, &envelope, &failure),
+            Delivered::Failed(failure) => {
+                figures.failed();
+                self.failed(lane, token, id, attempt, &envelope, &failure);
+            }
         }
         true
     }
@@ -130,7 +133,6 @@ impl Outcomes {
         envelope: &Envelope,
         failure: &Failure,
     ) {
-        observe::failed(&lane.name);
         let cause = failure.cause();
         let policy = lane.options.policy(cause.code.as_deref());
         let outcome = match failure {
@@ -211,10 +213,10 @@ impl Outcomes {
 
     /// Writes everything down. What is done goes first: what failed frees the rest of its run, which must find
     /// nothing before it that is only waiting for our pen.
-    pub(super) async fn write(self, shared: &Shared, history: History) -> Written {
+    pub(super) async fn write(self, shared: &Shared, figures: &LaneFigures, history: History) -> Written {
         let mut written = Written::default();
         for (token, mut ledger) in self.ledgers {
-            if let Err(error) = ledger.write(shared, token, history, &mut written).await {
+            if let Err(error) = ledger.write(shared, figures, token, history, &mut written).await {
                 let rest = ledger.len();
                 match shared.health.note(&error) {
                     true => {
@@ -242,6 +244,7 @@ impl Ledger {
     async fn write(
         &mut self,
         shared: &Shared,
+        figures: &LaneFigures,
         token: Token,
         history: History,
         written: &mut Written,
@@ -249,7 +252,7 @@ impl Ledger {
         let store = &*shared.store;
         if !self.settle.is_empty() {
             let settled = store.settle(token, &self.settle, history).await?.len();
-            observe::sent(settled);
+            figures.sent(settled);
             written.note(self.settle.len(), settled);
             self.settle.clear();
         }
@@ -269,7 +272,7 @@ impl Ledger {
             let buried = store.bury(token, &burials, history).await?;
             written.note(self.bury.len(), buried.len());
             for (_, alarm) in self.bury.drain(..).filter(|(dead, _)| buried.contains(&dead.id)) {
-                observe::dead();
+                figures.dead();
                 shared.alarm(alarm);
             }
         }

@@ -235,6 +235,11 @@ impl Watcher {
                 },
             }
         }
+        if let Some(schedule) = &self.shared.options.floor {
+            let now = store.now().await?;
+            let at = schedule.next_after(now).map(|at| (at - now).unsigned_abs());
+            next = at.map_or(next, |at| next.min(at));
+        }
         if self.shared.until_drained && !found && self.bells.iter().all(|bell| !bell.is_busy()) && idle {
             self.shared.stop.cancel();
         }

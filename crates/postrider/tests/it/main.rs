@@ -1,6 +1,9 @@
 //! What the conformance suite cannot ask of every store: plans, locks and shells of one database.
 #![allow(missing_docs)]
 
+#[cfg(feature = "webhook")]
+mod alert;
+mod observe;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]

@@ -214,7 +214,10 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
     store.migrate().await.expect("nothing to do");
 
     let mut conn = database.connect().await;
-    sqlx::raw_sql("UPDATE postrider_migrations SET version = 9999").execute(&mut conn).await.expect("updates");
+    sqlx::raw_sql("UPDATE postrider_migrations SET version = 9999 WHERE version = 1")
+        .execute(&mut conn)
+        .await
+        .expect("updates");
     assert!(matches!(store.check_schema().await, Err(Error::SchemaTooNew { found: 9999, .. })));
     database.drop().await;
 }

@@ -1,0 +1,185 @@
+//! What an operator sees: one order's story in the log, and figures.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use postrider::store::memory::{Conn, MemoryStore};
+use postrider::{
+    Consumer, Draft, Enlist, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Store, Subscription, Via,
+};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    order: u32,
+    secret: String,
+}
+
+impl Event for Paid {
+    const TOPIC: &'static str = "order.paid";
+    fn event_id(&self) -> Option<String> {
+        Some(format!("order:{}:paid", self.order))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Earned {
+    points: u32,
+}
+
+impl Event for Earned {
+    const TOPIC: &'static str = "points.earned";
+}
+
+struct Points(Outbox<MemoryStore>);
+
+impl Consumer<MemoryStore> for Points {
+    const NAME: &'static str = "points";
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn, paid: Received<Paid>) -> Result<(), Failure> {
+        match paid.order {
+            13 => return Err(Failure::reject("unlucky")),
+            14 => return Err(Failure::retry("not now")),
+            _ => {}
+        }
+        self.0.enqueue(tx, &Earned { points: 99 }).await?;
+        Ok(())
+    }
+}
+
+struct Mail;
+
+impl OutsideConsumer for Mail {
+    const NAME: &'static str = "mail";
+    type Event = Earned;
+
+    async fn handle(&self, _: Received<Earned>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// Pays orders, and delivers everything; on one thread, which is what local recorders and subscribers see.
+fn pay_and_deliver(orders: &[u32]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let store = MemoryStore::new();
+        for (topic, consumer) in [("order.paid", "points"), ("points.earned", "mail")] {
+            store.set_subscription(&Subscription::new(topic, consumer, Via::Local)).await.expect("subscribes");
+        }
+        let outbox = Outbox::new(store.clone());
+        for order in orders {
+            let paid = Paid { order: *order, secret: "hunter2".into() };
+            let mut tx = store.begin().await.expect("begins");
+            outbox.enqueue(&mut tx, Draft::of(&paid).expect("JSON").trace(TRACE, None)).await.expect("enqueues");
+            store.commit(tx).await.expect("commits");
+        }
+        let drain = async || {
+            let inbox = Inbox::new(store.clone()).consumer(Points(outbox.clone())).outside(Mail);
+            Relay::new(store.clone(), inbox).drain().await.expect("drains");
+        };
+        drain().await;
+        store.redrive("order:7:paid", "points", "").await.expect("redrives");
+        drain().await;
+    });
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A.16: by its trace id one order's story is found, in order, each line with what it takes to look further; a duplicate
+/// has no second "Consumed", and no line repeats a payload (S21).
+#[test]
+fn one_orders_story_is_told_by_its_trace() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber =
+        tracing_subscriber::fmt().json().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone());
+    tracing::subscriber::with_default(subscriber.finish(), || pay_and_deliver(&[7]));
+
+    let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("UTF-8");
+    assert!(!text.contains("hunter2"), "payloads are not logged");
+    let story: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains(TRACE))
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+        .map(|line| {
+            let field = |name: &str| {
+                let value = [&line["fields"][name], &line["span"][name]].into_iter().find(|value| !value.is_null());
+                value.map(|value| value.as_str().unwrap_or_default().to_owned()).unwrap_or_default()
+            };
+            (field("message"), field("topic"), field("consumer") + &field("lane"))
+        })
+        .collect();
+    let told = |message: &str, topic: &str, by: &str| {
+        story.iter().position(|line| (line.0.as_str(), line.1.as_str(), line.2.as_str()) == (message, topic, by))
+    };
+    let order = [
+        told("Outbox enqueued", "order.paid", ""),
+        told("Outbox enqueued", "points.earned", "points"),
+        told("Consumed", "order.paid", "points"),
+        told("Consumed", "points.earned", "mail"),
+    ];
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?} of {story:#?}");
+    assert!(told("Outbox published", "order.paid", "points").is_some(), "{story:#?}");
+    let consumed = story.iter().filter(|line| line.0 == "Consumed" && line.1 == "order.paid").count();
+    assert_eq!(consumed, 1, "{story:#?}");
+    assert!(text.contains("order:7:paid"), "and by its event id");
+}
+
+/// A.18: the figures, under the names people have on their dashboards.
+#[test]
+fn figures_are_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || pay_and_deliver(&[7, 8, 13, 14]));
+    let figures: BTreeMap<String, u64> = snapshotter
+        .snapshot()
+        .into_vec()
+        .into_iter()
+        .map(|(key, _, _, value)| {
+            let (name, labels) = key.key().clone().into_parts();
+            let labels: Vec<_> = labels.iter().map(|label| format!("{{{}={}}}", label.key(), label.value())).collect();
+            let value = match value {
+                DebugValue::Counter(count) => count,
+                DebugValue::Gauge(gauge) => gauge.into_inner() as u64,
+                DebugValue::Histogram(samples) => samples.len() as u64,
+            };
+            (format!("{}{}", name.as_str(), labels.concat()), value)
+        })
+        .collect();
+    let expected = [
+        ("postrider_outbox_events_created_total", 6),
+        // Three of points (one of them the duplicate) and two of mail.
+        ("postrider_outbox_events_sent_total", 5),
+        ("postrider_outbox_events_failed_total", 2),
+        ("postrider_outbox_events_dead_total", 1),
+        ("postrider_consumer_events_consumed_total{consumer=points}", 2),
+        ("postrider_consumer_events_consumed_total{consumer=mail}", 2),
+        ("postrider_consumer_events_idempotent_total{consumer=points}", 1),
+        ("postrider_consumer_events_failed_total{consumer=points}", 2),
+    ];
+    for (name, value) in expected {
+        assert_eq!(figures.get(name), Some(&value), "{name} of {figures:#?}");
+    }
+    for name in ["postrider_outbox_events_pending", "postrider_outbox_oldest_pending_seconds"] {
+        assert!(figures.contains_key(name), "{name} of {figures:#?}");
+    }
+    assert!(figures["postrider_delivery_seconds{consumer=points}"] >= 2, "{figures:#?}");
+}
