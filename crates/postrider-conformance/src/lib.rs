@@ -326,6 +326,7 @@ macro_rules! suite {
                 a_timeout_is_a_failure
                 many_relays_follow_one_backoff
                 one_lane_has_one_transport
+                mistakes_in_registering_are_refused
                 a_relay_prunes_what_is_old
             }
             migrate {

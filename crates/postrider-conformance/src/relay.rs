@@ -814,6 +814,17 @@ pub async fn one_lane_has_one_transport<H: Harness>(h: H) {
     assert!(twice.drain().await.is_err());
 }
 
+/// What was registered wrongly is said at the start, before anything is claimed.
+pub async fn mistakes_in_registering_are_refused<H: Harness>(h: H) {
+    for (inbox, expected) in [
+        (inbox(&h).outside(Fails).options("fials", LaneOptions::default()), "options are given for fials"),
+        (inbox(&h).outside(Fails).outside(Fails), "fails is registered twice for order.paid"),
+    ] {
+        let refused = relay(&h, inbox).drain().await.unwrap_err().to_string();
+        assert!(refused.starts_with(expected), "{refused}");
+    }
+}
+
 /// G.3, F21: what is finished and old goes while the relay runs, and what is not stays; an inbox that would forget too
 /// early is refused before anything is delivered.
 pub async fn a_relay_prunes_what_is_old<H: Harness>(h: H) {

@@ -27,6 +27,8 @@ use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
 pub struct Inbox<S: Enlist> {
     store: S,
     lanes: BTreeMap<&'static str, Consumers<S>>,
+    /// What was registered wrongly: a relay refuses to start with it.
+    mistakes: Vec<String>,
 }
 
 /// What shares a name: one lane.
@@ -38,7 +40,7 @@ struct Consumers<S: Enlist> {
 impl<S: Enlist> Inbox<S> {
     /// An inbox without consumers, whose transactions are those of `store`.
     pub fn new(store: S) -> Self {
-        Self { store, lanes: BTreeMap::new() }
+        Self { store, lanes: BTreeMap::new(), mistakes: Vec::new() }
     }
 
     /// Adds a consumer with the usual options.
@@ -64,7 +66,7 @@ impl<S: Enlist> Inbox<S> {
     pub fn options(mut self, consumer: &str, options: LaneOptions) -> Self {
         match self.lanes.get_mut(consumer) {
             Some(lane) => lane.options = options,
-            None => debug_assert!(false, "options for {consumer}, which is no consumer of this inbox"),
+            None => self.mistakes.push(format!("options are given for {consumer}, which is no consumer: add it first")),
         }
         self
     }
@@ -74,7 +76,9 @@ impl<S: Enlist> Inbox<S> {
             .lanes
             .entry(name)
             .or_insert_with(|| Consumers { by_topic: BTreeMap::new(), options: LaneOptions::default() });
-        lane.by_topic.insert(topic, registered);
+        if lane.by_topic.insert(topic, registered).is_some() {
+            self.mistakes.push(format!("{name} is registered twice for {topic}: give one of them another name"));
+        }
         self
     }
 
@@ -214,6 +218,9 @@ impl<S: Enlist> Transport for Inbox<S> {
 
     /// Registers what its consumers hear; an operator's choice stays.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
+        if let Some(mistake) = self.mistakes.first() {
+            return Err(Error::Unsupported(mistake.clone()));
+        }
         for (name, consumers) in &self.lanes {
             limits::consumer(name)?;
             for topic in consumers.by_topic.keys() {

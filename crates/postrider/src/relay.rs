@@ -176,7 +176,7 @@ impl Relay {
 
     async fn work(self, shutdown: impl Future<Output = ()> + Send, until_drained: bool) -> Result<()> {
         let (store, options) = (self.store, self.options);
-        store.schema_version().await?.check("this store")?;
+        store.check_schema().await?;
         let mut lanes = Vec::new();
         for transport in &self.transports {
             transport.prepare(&*store).await?;

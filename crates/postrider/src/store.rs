@@ -82,6 +82,14 @@ pub trait Store: Send + Sync + 'static {
     /// Which schema the database has, and which this program needs.
     async fn schema_version(&self) -> Result<SchemaVersion>;
 
+    /// How messages name it: its URL, without a password.
+    fn name(&self) -> &str;
+
+    /// Refuses a schema that is not this program's, with the command that brings it up to date.
+    async fn check_schema(&self) -> Result<()> {
+        self.schema_version().await?.check(self.name())
+    }
+
     /// The database's clock.
     async fn now(&self) -> Result<OffsetDateTime>;
 

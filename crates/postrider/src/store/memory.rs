@@ -121,6 +121,10 @@ impl Store for MemoryStore {
         Ok(SchemaVersion { found: VERSION, needed: VERSION })
     }
 
+    fn name(&self) -> &str {
+        "memory"
+    }
+
     async fn now(&self) -> Result<OffsetDateTime> {
         Ok(self.read(|_, now| now))
     }

@@ -119,11 +119,6 @@ impl PostgresStore {
         Ok(store)
     }
 
-    /// Refuses a schema that is not this program's, with the command that brings it up to date.
-    pub async fn check_schema(&self) -> Result<()> {
-        self.schema_version().await?.check(&self.url)
-    }
-
     /// Two connections that are open at once have two servers behind them, unless a pooler hands one server round
     /// between transactions. Prepared statements and session settings do not survive that.
     async fn refuse_transaction_pooling(&self) -> Result<()> {
@@ -165,6 +160,10 @@ impl Store for PostgresStore {
             Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.work).await.map_err(own)?,
         };
         Ok(SchemaVersion { found, needed: newest_migration() })
+    }
+
+    fn name(&self) -> &str {
+        &self.url
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {

@@ -75,7 +75,7 @@ fn newest_migration() -> i64 {
 
 impl SqliteStore {
     /// Opens `sqlite://path/to/file.db`, and makes the file and its folder where there are none. Says nothing about the
-    /// schema: `migrate` or [`SqliteStore::check_schema`] comes next.
+    /// schema: `migrate` or [`Store::check_schema`] comes next.
     pub async fn connect(url: &str) -> Result<Self> {
         let unsupported = |why: &str| Error::Unsupported(format!("{url} {why}: write sqlite://path/to/file.db"));
         if !url.starts_with("sqlite:") {
@@ -142,11 +142,6 @@ impl SqliteStore {
         }
     }
 
-    /// Refuses a schema that is not this program's, with the command that brings it up to date.
-    pub async fn check_schema(&self) -> Result<()> {
-        self.schema_version().await?.check(&self.url)
-    }
-
     /// Connections that can read everything and write nothing.
     pub fn pool(&self) -> &SqlitePool {
         &self.reader
@@ -190,6 +185,10 @@ impl Store for SqliteStore {
             Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.reader).await.map_err(own)?,
         };
         Ok(SchemaVersion { found, needed })
+    }
+
+    fn name(&self) -> &str {
+        &self.url
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {
