@@ -169,10 +169,12 @@ impl Watcher {
     async fn sight(&self) -> Result<Option<Instant>> {
         let wake = self.shared.store.wake();
         let expected = wake.expected();
-        let concerned =
-            |topic: &str| self.bells.iter().filter(move |bell| bell.hears(topic)).cloned().collect::<Vec<_>>();
-        // A lane that is busy finds them by itself.
-        if expected.iter().all(|poke| concerned(&poke.topic).iter().all(Bell::is_busy)) && !self.bells.is_empty() {
+        // A lane that is busy finds them by itself. What none of ours hears is looked for all the same, to be announced.
+        let is_found = |topic: &str| {
+            let mut concerned = self.bells.iter().filter(|bell| bell.hears(topic)).peekable();
+            concerned.peek().is_some() && concerned.all(Bell::is_busy)
+        };
+        if expected.iter().all(|poke| is_found(&poke.topic)) {
             return Ok((!expected.is_empty()).then(|| Instant::now() + WHILE_BUSY));
         }
         let ids: Vec<_> = expected.iter().map(|poke| poke.event_id.as_str()).collect();
