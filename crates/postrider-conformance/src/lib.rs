@@ -38,6 +38,7 @@ pub mod retry;
 pub mod route;
 pub mod settle;
 pub mod subscriptions;
+pub mod testing;
 
 pub use harness::{Conn, Features, Harness, Tx};
 
@@ -237,9 +238,9 @@ macro_rules! suite {
                 counts_say_where_deliveries_stand
                 oldest_pending_is_the_wait_of_the_oldest_due
                 next_due_is_the_time_until_something_can_be_claimed
+                times_are_the_databases
                 sight_tells_what_is_committed
                 a_lane_is_paused_until_it_is_resumed
-                times_are_the_databases
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit
@@ -280,6 +281,15 @@ macro_rules! suite {
                 a_timeout_is_a_failure
                 many_relays_follow_one_backoff
                 one_lane_has_one_transport
+            }
+            testing {
+                what_was_enqueued_is_listed
+                an_enqueued_event_is_asserted
+                a_missing_event_is_told_with_what_there_is
+                an_event_is_refuted
+                drain_tells_what_is_left
+                delivered_twice_has_one_effect
+                what_was_not_consumed_is_not_delivered_twice
             }
             migrate {
                 five_at_once_on_an_empty_database
@@ -341,6 +351,7 @@ mod tests {
             ("route", include_str!("route.rs")),
             ("settle", include_str!("settle.rs")),
             ("subscriptions", include_str!("subscriptions.rs")),
+            ("testing", include_str!("testing.rs")),
         ];
         for (verb, source) in verbs {
             let start = table.find(&format!("\n            {verb} {{")).expect(verb);
