@@ -1,6 +1,7 @@
-//! What the conformance suite cannot ask of every store: plans, locks and shells of one database.
+//! What the conformance suite cannot ask of every store: plans, locks and shells of one database; and the examples.
 #![allow(missing_docs)]
 
+mod examples;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "sqlite")]
