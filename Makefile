@@ -12,10 +12,10 @@ heading = @printf '\n\033[1m▸ %s\033[0m\n' '$(1)'
 server_urls = eval "$$(scripts/services urls)"
 
 # $(call run_tests,nextest arguments,cargo test arguments): building nextest takes longer than it
-# saves on a machine that lacks it.
+# saves on a machine that lacks it. The examples, which some tests run, are built by nextest unasked.
 run_tests = if cargo nextest --version >/dev/null 2>&1; \
 	then cargo nextest run --workspace $(1); \
-	else cargo test --workspace --tests $(2); fi
+	else cargo build --workspace --examples && cargo test --workspace --tests $(2); fi
 
 .PHONY: help
 help: ## this list

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 
 use postrider::Enlist;
-use postrider::testing::Age;
+use postrider::testing::{Age, Peek};
 use time::OffsetDateTime;
 
 /// The connection of a harness's store.
@@ -25,7 +25,7 @@ pub struct Features {
 /// One fresh, empty, migrated store. Clones are the same store.
 pub trait Harness: Clone + Send + Sync + 'static {
     /// The store under test.
-    type Store: Enlist + Age;
+    type Store: Enlist + Age + Peek;
 
     /// What it can do.
     fn features(&self) -> Features;

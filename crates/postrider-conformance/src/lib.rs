@@ -41,6 +41,7 @@ pub mod retry;
 pub mod route;
 pub mod settle;
 pub mod subscriptions;
+pub mod testing;
 
 pub use harness::{Conn, Features, Harness, Tx};
 
@@ -329,6 +330,15 @@ macro_rules! suite {
                 mistakes_in_registering_are_refused
                 a_relay_prunes_what_is_old
             }
+            testing {
+                what_was_enqueued_is_listed
+                an_enqueued_event_is_asserted
+                a_missing_event_is_told_with_what_there_is
+                an_event_is_refuted
+                drain_tells_what_is_left
+                delivered_twice_has_one_effect
+                what_was_not_consumed_is_not_delivered_twice
+            }
             migrate {
                 five_at_once_on_an_empty_database
                 again_changes_nothing
@@ -392,6 +402,7 @@ mod tests {
             ("route", include_str!("route.rs")),
             ("settle", include_str!("settle.rs")),
             ("subscriptions", include_str!("subscriptions.rs")),
+            ("testing", include_str!("testing.rs")),
         ];
         for (verb, source) in verbs {
             let start = table.find(&format!("\n            {verb} {{")).expect(verb);

@@ -22,7 +22,47 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that is wound by hand: for tests and simulations.
+/// A clock that is wound by hand: for tests and simulations. Clones are the same clock.
+///
+/// Give it to an outbox, and to the store in memory, which then has no other time: what is delayed or failed comes due when
+/// the test says so.
+///
+/// ```
+/// use postrider::clock::ManualClock;
+/// use postrider::store::memory::MemoryStore;
+/// use postrider::{Draft, Enlist, Outbox, Store};
+/// # use postrider::{Event, Failure, Inbox, OutsideConsumer, Received, Relay};
+/// # use std::time::Duration;
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Reminder { order_id: i64 }
+/// # impl Event for Reminder { const TOPIC: &'static str = "order.reminder"; }
+/// # struct Mail;
+/// # impl OutsideConsumer for Mail {
+/// #     const NAME: &'static str = "mail";
+/// #     type Event = Reminder;
+/// #     async fn handle(&self, _: Received<Reminder>) -> Result<(), Failure> { Ok(()) }
+/// # }
+/// # #[tokio::main]
+/// # async fn main() -> postrider::Result<()> {
+///
+/// let clock = ManualClock::at(time::macros::datetime!(2026-03-01 12:00 UTC));
+/// let store = MemoryStore::with_clock(clock.clone());
+/// let outbox = Outbox::new(store.clone()).clock(clock.clone());
+/// let inbox = || Inbox::new(store.clone()).outside(Mail);
+///
+/// let mut tx = store.begin().await?;
+/// outbox.enqueue(&mut tx, Draft::of(&Reminder { order_id: 7 })?.delay(Duration::from_secs(3600))).await?;
+/// store.commit(tx).await?;
+///
+/// Relay::new(store.clone(), inbox()).drain().await?;
+/// assert_eq!(store.counts().await?["mail"].new, 1, "not yet");
+///
+/// clock.advance(Duration::from_secs(3600));
+/// Relay::new(store.clone(), inbox()).drain().await?;
+/// assert!(store.counts().await?.is_empty(), "an hour later");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<OffsetDateTime>>);
 

@@ -50,17 +50,89 @@
 //! # fn main() {}
 //! ```
 //!
+//! A [`Consumer`] has the effect, in a transaction that also remembers the event: exactly once, whatever dies. An
+//! [`Inbox`] holds the consumers of this process, and a [`Relay`] brings them what waits:
+//!
+//! ```
+//! # #[cfg(feature = "sqlite")]
+//! # mod tour {
+//! # use postrider::store::sqlite::SqliteStore;
+//! # use postrider::{Enlist, Event, Outbox, Store};
+//! # use serde::{Deserialize, Serialize};
+//! # #[derive(Serialize, Deserialize)]
+//! # struct OrderPaid { order_id: i64, amount_cents: i64 }
+//! # impl Event for OrderPaid {
+//! #     const TOPIC: &'static str = "order.paid";
+//! #     fn event_id(&self) -> Option<String> { Some(format!("order:{}:paid", self.order_id)) }
+//! # }
+//! use postrider::{Consumer, Failure, Inbox, Received, Relay};
+//! use sqlx::SqliteConnection;
+//!
+//! struct CommitCoupon;
+//!
+//! impl Consumer<SqliteStore> for CommitCoupon {
+//!     const NAME: &'static str = "coupon";
+//!     type Event = OrderPaid;
+//!
+//!     async fn handle(&self, tx: &mut SqliteConnection, paid: Received<OrderPaid>) -> Result<(), Failure> {
+//!         // The inbox row, this effect, and any event enqueued here commit together.
+//!         let commit = sqlx::query("update coupons set used = used + 1 where order_id = ?1").bind(paid.order_id);
+//!         commit.execute(&mut *tx).await?; // any error: rolled back, and tried again later
+//!         Ok(())
+//!     }
+//! }
+//!
+//! # pub async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("postrider-tour-consumer-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let store = SqliteStore::connect(&format!("sqlite://{}", folder.join("shop.db").display())).await?;
+//! # store.migrate().await?;
+//! # let outbox = Outbox::new(store.clone()).service("shop");
+//! # let mut tx = store.begin().await?;
+//! # sqlx::query("create table coupons (order_id integer primary key, used integer)").execute(&mut *tx).await?;
+//! # sqlx::query("insert into coupons values (7, 0)").execute(&mut *tx).await?;
+//! # outbox.enqueue(&mut tx, &OrderPaid { order_id: 7, amount_cents: 9_900 }).await?;
+//! # tx.commit().await?;
+//! // Works until nothing is due. A service calls `run` instead, which works until it is told to stop.
+//! let inbox = Inbox::new(store.clone()).consumer(CommitCoupon);
+//! Relay::new(store.clone(), inbox).drain().await?;
+//!
+//! // Delivered again, as after a crash, the event has no second effect.
+//! store.redrive("order:7:paid", "coupon", "").await?;
+//! let inbox = Inbox::new(store.clone()).consumer(CommitCoupon);
+//! Relay::new(store.clone(), inbox).drain().await?;
+//! let used: i64 = sqlx::query_scalar("select used from coupons").fetch_one(store.pool()).await?;
+//! assert_eq!(used, 1);
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! # }
+//! # #[cfg(feature = "sqlite")]
+//! # fn main() { tokio::runtime::Runtime::new().unwrap().block_on(tour::main()).unwrap() }
+//! # #[cfg(not(feature = "sqlite"))]
+//! # fn main() {}
+//! ```
+//!
+//! `examples/shop.rs` is this as a whole program, with an effect outside the database and an event that causes another.
+//!
 //! Then read on, in the order of an event's life:
 //!
 //! 1. [`event`] and [`envelope`]: what an event is, and what is known about it; [`limits`] bounds all of it.
 //! 2. [`outbox`]: how it is written, with a delay, an expiry or an id of your own.
 //! 3. [`subscription`]: who hears it. Each consumer has a *lane* of its own.
-//! 4. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
+//! 4. [`consumer`]: what happens when it arrives. Which of three kinds to write follows from where the effect is.
+//! 5. [`inbox`]: how that happens once, inside this process; [`transport`]: what any way to a consumer has to do, and
+//!    what may be chosen for each lane.
+//! 6. [`relay`]: who brings it there; [`wake`]: how the relay learns of it at once.
+//! 7. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
 //!    as a pure function, [`retry`] the waiting in between.
-//! 5. [`status`]: what all of it amounts to, for people.
+//! 8. [`alert`]: what a person should hear of at once; [`observe`]: every metric and log line.
+//! 9. [`status`]: what all of it amounts to, for people.
 //!
 //! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
-//! instances does.
+//! instances does. [`retention`]: how long any of it is kept.
+//!
+//! Your own tests have help in `postrider::testing`, behind the feature of that name.
 
 pub mod alert;
 pub mod clock;
@@ -103,3 +175,8 @@ pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};
 pub use subscription::{Subscription, Via};
 pub use transport::{LaneOptions, Transport};
+
+/// The README's program is compiled with the doc tests, so that it stays one.
+#[cfg(all(doctest, feature = "sqlite"))]
+#[doc = include_str!("../../../README.md")]
+mod readme {}

@@ -12,14 +12,16 @@ pub(super) enum Step {
     Fire { slot: OffsetDateTime, next: Option<OffsetDateTime> },
     /// Nothing until then.
     Wait { next: Option<OffsetDateTime> },
-    /// Somebody runs it, until then at least.
+    /// Somebody runs it; look again then.
     Held { until: OffsetDateTime },
 }
 
 /// What a job's state asks for. Pure; the store has the last word.
 pub(super) fn decide(schedule: &Schedule, misfire: Misfire, state: &JobState, now: OffsetDateTime) -> Step {
     if let Some(until) = state.lock_until.filter(|until| *until > now) {
-        return Step::Held { until };
+        // At the next slot too: its holder may have ended by then, and be gone.
+        let next = schedule.next_after(now).unwrap_or(until);
+        return Step::Held { until: until.min(next) };
     }
     let mut after = state.last_slot.map_or(state.since, |last| last.max(state.since));
     if misfire == Misfire::Skip {

@@ -237,6 +237,25 @@ async fn a_crashed_run_keeps_nobody_waiting_for_longer_than_its_lease() {
     );
 }
 
+/// F51: whoever ran the last slot has ended well and is gone. The next one is somebody else's, in time, although the lease
+/// that was seen last would run for longer.
+#[tokio::test(start_paused = true)]
+async fn another_instance_takes_the_next_slot_in_time() {
+    let world = World::at(NOON);
+    let job = || world.job("0/10 * * * * ?", "UTC", Duration::from_secs(2)).lease(minutes(5));
+    let first = world.instance(job());
+    let second = async {
+        // Its first look is in the middle of the other's run.
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        world.run([job()], Duration::from_secs(20)).await;
+    };
+    let (ended, ()) = tokio::join!(first.run(tokio::time::sleep(Duration::from_secs(15))), second);
+    ended.unwrap();
+    assert_eq!(world.slots(), [10, 20, 30].map(|n| NOON + Duration::from_secs(n)));
+    let late = world.fired.lock().unwrap().iter().map(|(slot, at)| *at - slot.unwrap()).max().unwrap();
+    assert!(late < time::Duration::milliseconds(50), "{late}");
+}
+
 /// An error and a panic are the run's, and the loop goes on.
 #[tokio::test(start_paused = true)]
 async fn an_error_or_a_panic_is_recorded() {

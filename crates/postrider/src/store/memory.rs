@@ -341,3 +341,14 @@ impl crate::testing::Age for MemoryStore {
         Ok(())
     }
 }
+
+#[cfg(feature = "testing")]
+impl crate::testing::Peek for MemoryStore {
+    async fn enqueued(&self, topic: &str) -> Result<Vec<Envelope>> {
+        let of_topic = |state: &State| {
+            let events = state.events.values().map(|event| &*event.envelope);
+            events.filter(|envelope| envelope.topic == topic).cloned().collect()
+        };
+        Ok(self.read(|state, _| of_topic(state)))
+    }
+}

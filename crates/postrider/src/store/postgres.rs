@@ -523,6 +523,14 @@ impl crate::testing::Age for PostgresStore {
     }
 }
 
+#[cfg(feature = "testing")]
+impl crate::testing::Peek for PostgresStore {
+    async fn enqueued(&self, topic: &str) -> Result<Vec<crate::Envelope>> {
+        let stored = sqlx::query(sql!("enqueued")).bind(topic).fetch_all(&self.work).await.map_err(own)?;
+        stored.iter().map(|row| Ok(rows::known(row)?.1)).collect()
+    }
+}
+
 /// On a session of ours, or as the end of a consumer's transaction.
 async fn settle(
     conn: &mut PgConnection,

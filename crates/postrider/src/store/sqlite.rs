@@ -496,6 +496,14 @@ impl crate::testing::Age for SqliteStore {
     }
 }
 
+#[cfg(feature = "testing")]
+impl crate::testing::Peek for SqliteStore {
+    async fn enqueued(&self, topic: &str) -> Result<Vec<crate::Envelope>> {
+        let stored = sqlx::query(sql!("enqueued")).bind(topic).fetch_all(&self.reader).await.map_err(own)?;
+        stored.iter().map(|row| Ok(rows::known(row)?.1)).collect()
+    }
+}
+
 fn json<T: serde::Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::Encode)
 }

@@ -1,8 +1,9 @@
-//! What the conformance suite cannot ask of every store: plans, locks and shells of one database.
+//! What the conformance suite cannot ask of every store: plans, locks and shells of one database; and the examples.
 #![allow(missing_docs)]
 
 #[cfg(feature = "webhook")]
 mod alert;
+mod examples;
 mod observe;
 #[cfg(feature = "postgres")]
 mod postgres;
