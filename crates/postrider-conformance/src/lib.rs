@@ -28,6 +28,8 @@ pub mod extend;
 pub mod find;
 pub mod idempotency;
 pub mod inbox;
+pub mod jobs;
+pub mod jobs_run;
 pub mod lease;
 pub mod migrate;
 pub mod prune;
@@ -226,6 +228,29 @@ macro_rules! suite {
                 is_released_by_its_holder_only
                 names_are_apart
             }
+            jobs {
+                a_slot_is_begun_once
+                concurrent_instances_have_one_winner
+                a_running_job_is_not_begun_beside_itself
+                a_slot_that_has_not_come_is_refused
+                a_crashed_run_is_followed_once_its_lease_is_over
+                a_late_holder_writes_nothing
+                the_lease_is_extended_from_now
+                a_run_by_hand_is_no_slot
+                everything_can_be_read
+                a_plan_is_kept_until_it_changes
+                concurrent_plans_make_one_job
+                names_are_apart
+                a_last_word_of_any_text_is_saved_and_cut
+                bad_ones_are_refused_by_name
+            }
+            jobs_run {
+                three_instances_fire_each_slot_once
+                missed_slots_are_made_up_for_once
+                missed_slots_are_left_out_where_asked
+                run_now_fires_outside_of_a_slot
+                a_long_run_keeps_its_lease
+            }
             find {
                 an_unknown_event_is_not_found
                 deliveries_are_listed_by_lane
@@ -295,6 +320,8 @@ mod tests {
             ("find", include_str!("find.rs")),
             ("idempotency", include_str!("idempotency.rs")),
             ("inbox", include_str!("inbox.rs")),
+            ("jobs", include_str!("jobs.rs")),
+            ("jobs_run", include_str!("jobs_run.rs")),
             ("lease", include_str!("lease.rs")),
             ("migrate", include_str!("migrate.rs")),
             ("prune", include_str!("prune.rs")),

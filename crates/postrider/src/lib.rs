@@ -58,12 +58,15 @@
 //! 4. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
 //!    as a pure function, [`retry`] the waiting in between.
 //! 5. [`status`]: what all of it amounts to, for people.
+//!
+//! Beside events: [`jobs`], work by the clock that one of all instances does.
 
 pub mod clock;
 pub mod entry;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod jobs;
 pub mod limits;
 pub mod outbox;
 pub mod retry;
@@ -77,6 +80,7 @@ pub mod testing;
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};
 pub use event::{Aggregate, Event, EventId};
+pub use jobs::{Jobs, Schedule};
 pub use outbox::{Draft, Outbox};
 pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};

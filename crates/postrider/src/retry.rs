@@ -45,6 +45,12 @@ impl RetryPolicy {
     }
 }
 
+/// A uniform number in [0, 1).
+pub(crate) fn chance() -> f64 {
+    // 53 bits: as many as the fraction of an f64 holds.
+    (uuid::Uuid::new_v4().as_u64_pair().1 << 2 >> 11) as f64 / (1_u64 << 53) as f64
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

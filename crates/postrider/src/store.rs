@@ -13,6 +13,7 @@ pub mod sqlite;
 mod batch;
 mod delivery;
 mod event;
+mod job;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Delivery, DeliveryId, Failed, History, LaneCounts, Lease, Redriven, Token,
 };
 pub use event::{Appended, Consumption, Enqueued, Found, NewEvent, Report, Routed, Routing, Unheard};
+pub use job::{JobOutcome, JobPlan, JobStart, JobState};
 pub use schema::SchemaVersion;
 
 /// The store where none is named: a file in a folder of its own, below where the program runs.
@@ -155,6 +157,24 @@ pub trait Store: Send + Sync + 'static {
     /// Removes what is finished and older than `older_than`, at most `limit` rows looked at in one short
     /// transaction. An event with a delivery, or that nobody has heard, is kept.
     async fn prune(&self, prune: &Prune) -> Result<Pruned>;
+
+    /// Writes down a job's schedule and when it runs next. A job that was not known, or that had another schedule, is the
+    /// job's from now on: [`JobState::since`].
+    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()>;
+
+    /// Begins a run of a planned job, if nobody holds an unexpired lease on it and its slot has come and is later than the
+    /// last one begun: each slot fires once, and no run beside another. None: it is not the caller's.
+    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>>;
+
+    /// Lengthens the lease of a run to `lease` from now. False: it is not the caller's any more.
+    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool>;
+
+    /// Says how a run ended, and lets the job go. False: it was not the caller's any more, and nothing is written. A token
+    /// that nobody has replaced counts even after its lease ran out.
+    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool>;
+
+    /// How every job stands, by name.
+    async fn jobs(&self) -> Result<Vec<JobState>>;
 }
 
 /// A store whose writes can join a transaction of the caller's.

@@ -6,6 +6,7 @@
 
 mod deliveries;
 mod events;
+mod jobs;
 mod keys;
 mod state;
 
@@ -215,6 +216,29 @@ impl Store for MemoryStore {
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
         Ok(self.write(|state, now| state.prune(prune, now)).await)
+    }
+
+    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()> {
+        plan.check()?;
+        self.write(|state, now| state.plan_job(plan, now)).await;
+        Ok(())
+    }
+
+    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
+        start.check()?;
+        Ok(self.write(|state, now| state.begin_job(start, now)).await)
+    }
+
+    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
+        Ok(self.write(|state, now| state.extend_job(name, token, lease, now)).await)
+    }
+
+    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool> {
+        Ok(self.write(|state, now| state.finish_job(name, token, outcome, now)).await)
+    }
+
+    async fn jobs(&self) -> Result<Vec<JobState>> {
+        Ok(self.read(|state, _| state.jobs()))
     }
 }
 

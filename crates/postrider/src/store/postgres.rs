@@ -11,6 +11,7 @@ macro_rules! sql {
 }
 
 mod enlist;
+mod jobs;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -26,8 +27,8 @@ use time::OffsetDateTime;
 use super::batch::{self, millis};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, LaneCounts, Lease, Prunable, Prune, Pruned,
-    Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
+    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -382,6 +383,26 @@ impl Store for PostgresStore {
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.work).await.map_err(own)?.rows_affected();
         Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
     }
+
+    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()> {
+        jobs::plan_job(&self.work, plan).await
+    }
+
+    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
+        jobs::begin_job(&self.work, start).await
+    }
+
+    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
+        jobs::extend_job(&self.work, name, token, lease).await
+    }
+
+    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool> {
+        jobs::finish_job(&self.work, name, token, outcome).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<JobState>> {
+        jobs::jobs(&self.work).await
+    }
 }
 
 impl PostgresStore {
@@ -423,7 +444,9 @@ impl PostgresStore {
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        sqlx::query(sql!("age")).bind(millis(by)).execute(&self.work).await.map_err(own)?;
+        for sql in [sql!("age"), sql!("age_jobs")] {
+            sqlx::query(sql).bind(millis(by)).execute(&self.work).await.map_err(own)?;
+        }
         Ok(())
     }
 }

@@ -14,6 +14,7 @@ macro_rules! sql {
 }
 
 mod enlist;
+mod jobs;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -32,8 +33,8 @@ use time::OffsetDateTime;
 use super::batch::{self, millis, unix_ms};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, LaneCounts, Lease, Prunable, Prune, Pruned,
-    Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
+    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -449,6 +450,26 @@ impl Store for SqliteStore {
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
         Ok(Pruned { removed, next: (removed == u64::from(limit)).then_some(0) })
     }
+
+    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()> {
+        jobs::plan_job(&self.writer, plan).await
+    }
+
+    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
+        jobs::begin_job(&self.writer, start).await
+    }
+
+    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
+        jobs::extend_job(&self.writer, name, token, lease).await
+    }
+
+    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool> {
+        jobs::finish_job(&self.writer, name, token, outcome).await
+    }
+
+    async fn jobs(&self) -> Result<Vec<JobState>> {
+        jobs::jobs(&self.reader).await
+    }
 }
 
 impl SqliteStore {
@@ -617,6 +638,7 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_inbox"),
             sql!("age_keys"),
             sql!("age_leases"),
+            sql!("age_jobs"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::store::sqlite::SqliteStore;
@@ -9,7 +10,7 @@ use postrider::store::{
     Appended, Buried, Claim, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt, Redriven,
     Report, Routing,
 };
-use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Unheard, Via};
+use postrider::{Draft, Enlist, Enqueued, Error, Jobs, Outbox, Schedule, Store, Subscription, Unheard, Via};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
@@ -522,4 +523,38 @@ async fn plan(conn: &mut SqliteConnection, sql: &str) -> String {
     let explain = format!("EXPLAIN QUERY PLAN {sql}");
     let rows = sqlx::raw_sql(AssertSqlSafe(explain)).fetch_all(conn).await.expect("plans");
     rows.iter().map(|row| row.get::<String, _>("detail") + "\n").collect()
+}
+
+/// F44: the store cannot be asked for a while. The loop waits, tries again, and goes on; nothing that came meanwhile fires
+/// more than once.
+#[tokio::test]
+async fn sqlite_jobs_go_on_after_an_outage() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let (tell, mut fired) = tokio::sync::mpsc::unbounded_channel();
+    let schedule = Schedule::parse("* * * * * ?", "UTC").expect("a schedule");
+    let jobs = Jobs::new(Arc::new(store)).job("job", schedule, move |context| {
+        let tell = tell.clone();
+        async move {
+            tell.send(context.slot.expect("a slot"))?;
+            Ok("told".into())
+        }
+    });
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(async move { jobs.run(async { stopped.await.unwrap_or_default() }).await });
+    let before = fired.recv().await.expect("it fires");
+    let mut stranger = folder.stranger().await;
+    run(&mut stranger, "PRAGMA busy_timeout = 5000; ALTER TABLE postrider_job RENAME TO gone").await;
+    let mut slots = vec![before];
+    // Fires that had begun; then there is nothing to hear but the outage, for longer than a slot.
+    while let Ok(slot) = tokio::time::timeout(Duration::from_millis(2500), fired.recv()).await {
+        slots.push(slot.expect("it fires"));
+    }
+    run(&mut stranger, "ALTER TABLE gone RENAME TO postrider_job").await;
+    for _ in 0..2 {
+        slots.push(fired.recv().await.expect("it fires again"));
+    }
+    stop.send(()).expect("it runs");
+    running.await.expect("ends").expect("in peace");
+    assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
 }

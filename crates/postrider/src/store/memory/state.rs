@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::jobs::JobRow;
 use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
@@ -29,6 +30,7 @@ pub(super) struct State {
     /// By topic and consumer.
     pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
+    pub(super) jobs: BTreeMap<String, JobRow>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
@@ -198,6 +200,7 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        self.jobs.values_mut().for_each(|row| row.age(by));
     }
 }
 

@@ -1,0 +1,10 @@
+-- Begins a run. $1 name, $2 slot (NULL: outside of any), $3 next slot, $4 token, $5 owner, $6 lease in ms. A row: it is the
+-- caller's. Two at once: the second waits for the row, looks again, and finds the first's lease.
+UPDATE postrider_job
+SET last_slot = coalesce($2, last_slot), next_slot = coalesce($3, next_slot),
+    fired_at = now(), owner = $5, token = $4, lock_until = now() + $6 * interval '1 ms'
+WHERE name = $1
+  AND (token IS NULL OR lock_until <= now())
+  -- Later than the last one begun, and come: neither twice nor early, whatever anybody's clock says.
+  AND ($2::timestamptz IS NULL OR ($2 <= now() AND (last_slot IS NULL OR $2 > last_slot)))
+RETURNING true
