@@ -1,4 +1,4 @@
-//! `begin_key`, `complete_key`, `fail_key`: a business operation under a key happens once.
+//! `begin_key`, `complete_key`, `fail_key`, `join_key`, `extend_key`: a business operation under a key happens once.
 
 use std::time::Duration;
 
@@ -194,4 +194,67 @@ pub async fn an_error_of_any_text_is_saved<H: Harness>(h: H) {
             assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress, "or refused");
         }
     }
+}
+
+/// F27: a key that was begun before is completed with the effect of this transaction, or not at all.
+pub async fn a_joined_key_goes_with_its_transaction<H: Harness>(h: H) {
+    let token = begun(begin(&h, KEY, REQUEST).await);
+    let mut tx = h.store().begin().await.unwrap();
+    let lost = h.store().join_key(&mut *tx, &KEY, token, LEASE).await.unwrap().unwrap();
+    drop(tx);
+    // F55: as if the work had ended its transaction behind our back, and what follows committed by itself.
+    assert!(!complete(&h, lost, "without its effect").await);
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress);
+
+    let mut tx = h.store().begin().await.unwrap();
+    let joined = h.store().join_key(&mut *tx, &KEY, token, LEASE).await.unwrap().unwrap();
+    assert_ne!(joined, token);
+    assert!(!h.store().complete_key(&mut *tx, &KEY, token, "old").await.unwrap(), "only the new token counts");
+    assert!(h.store().complete_key(&mut *tx, &KEY, joined, "new").await.unwrap());
+    h.store().commit(tx).await.unwrap();
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("new".into()));
+    let mut tx = h.store().begin().await.unwrap();
+    assert_eq!(h.store().join_key(&mut *tx, &KEY, joined, LEASE).await.unwrap(), None, "it is done");
+}
+
+/// F24: whoever lost the key can neither join nor extend it.
+pub async fn a_zombie_joins_and_extends_nothing<H: Harness>(h: H) {
+    let zombie = begun(begin(&h, KEY, REQUEST).await);
+    age(&h, HOUR).await;
+    let heir = is_mine(&begin(&h, KEY, REQUEST).await).unwrap();
+    let mut tx = h.store().begin().await.unwrap();
+    assert_eq!(h.store().join_key(&mut *tx, &KEY, zombie, LEASE).await.unwrap(), None);
+    assert!(!h.store().extend_key(&mut *tx, &KEY, zombie, 9 * HOUR).await.unwrap());
+    assert!(h.store().extend_key(&mut *tx, &KEY, heir, LEASE).await.unwrap());
+    h.store().commit(tx).await.unwrap();
+    age(&h, HOUR).await;
+    assert!(matches!(begin(&h, KEY, REQUEST).await, KeyState::TakenOver(_)), "the zombie did not lengthen it");
+}
+
+/// F07: slow work says that it is alive.
+pub async fn an_extended_key_is_not_taken_over<H: Harness>(h: H) {
+    let token = begun(begin(&h, KEY, REQUEST).await);
+    let mut tx = h.store().begin().await.unwrap();
+    assert!(h.store().extend_key(&mut *tx, &KEY, token, 3 * HOUR).await.unwrap());
+    h.store().commit(tx).await.unwrap();
+    age(&h, 2 * HOUR).await;
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress);
+    assert!(complete(&h, token, "done").await);
+}
+
+/// F23, F24: while a transaction has joined the key, its lease may run out, and still nobody takes it over or waits for it.
+pub async fn a_joined_key_is_in_progress_however_late_it_gets<H: Harness>(h: H) {
+    let token = begun(begin(&h, KEY, REQUEST).await);
+    age(&h, HOUR).await;
+    let mut tx = h.store().begin().await.unwrap();
+    let joined = h.store().join_key(&mut *tx, &KEY, token, LEASE).await.unwrap().unwrap();
+    if h.features().concurrent_transactions {
+        let other = tokio::time::timeout(PROMPTLY, begin(&h, KEY, REQUEST)).await;
+        assert_eq!(other.expect("it does not wait"), KeyState::InProgress);
+    } else {
+        skipped("the transaction is the only one that writes");
+    }
+    assert!(h.store().complete_key(&mut *tx, &KEY, joined, "done").await.unwrap());
+    h.store().commit(tx).await.unwrap();
+    assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("done".into()));
 }

@@ -27,6 +27,7 @@ pub mod enqueue;
 pub mod extend;
 pub mod find;
 pub mod idempotency;
+pub mod idempotency_run;
 pub mod inbox;
 pub mod jobs;
 pub mod jobs_run;
@@ -219,6 +220,26 @@ macro_rules! suite {
                 scopes_are_apart
                 a_rolled_back_key_was_never_taken
                 an_error_of_any_text_is_saved
+                a_joined_key_goes_with_its_transaction
+                a_zombie_joins_and_extends_nothing
+                an_extended_key_is_not_taken_over
+                a_joined_key_is_in_progress_however_late_it_gets
+            }
+            idempotency_run {
+                a_repeat_gets_the_first_result
+                two_at_the_same_moment_have_one_effect
+                in_progress_and_mismatch_are_told_apart
+                scopes_are_apart
+                an_abandoned_key_is_taken_over
+                a_late_holder_has_no_effect
+                a_failed_handler_leaves_no_effect
+                a_failure_is_recorded_and_retried_by_one
+                a_swallowed_database_error_keeps_nothing_half
+                in_the_callers_transaction_all_of_it_or_nothing
+                a_call_is_told_that_it_was_tried_before
+                a_long_call_keeps_its_lease
+                a_result_of_any_text_comes_back_up_to_its_limit
+                a_key_stops_at_its_limit
             }
             lease {
                 has_one_holder
@@ -319,6 +340,7 @@ mod tests {
             ("extend", include_str!("extend.rs")),
             ("find", include_str!("find.rs")),
             ("idempotency", include_str!("idempotency.rs")),
+            ("idempotency_run", include_str!("idempotency_run.rs")),
             ("inbox", include_str!("inbox.rs")),
             ("jobs", include_str!("jobs.rs")),
             ("jobs_run", include_str!("jobs_run.rs")),

@@ -59,13 +59,15 @@
 //!    as a pure function, [`retry`] the waiting in between.
 //! 5. [`status`]: what all of it amounts to, for people.
 //!
-//! Beside events: [`jobs`], work by the clock that one of all instances does.
+//! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
+//! instances does.
 
 pub mod clock;
 pub mod entry;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod idempotency;
 pub mod jobs;
 pub mod limits;
 pub mod outbox;
@@ -80,6 +82,7 @@ pub mod testing;
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};
 pub use event::{Aggregate, Event, EventId};
+pub use idempotency::Idempotency;
 pub use jobs::{Jobs, Schedule};
 pub use outbox::{Draft, Outbox};
 pub use shard::Shards;

@@ -30,6 +30,10 @@ pub const PASS_ROWS: u32 = 10_000;
 pub const JSON_DEPTH: usize = 64;
 /// Error text kept with an attempt, in characters.
 pub const ERROR_CHARS: usize = 1_000;
+/// A business idempotency key, in characters: what the HTTP header of that name may hold.
+pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
+/// The result kept under an idempotency key, in bytes as JSON: it is an answer, and is read whole whenever it is repeated.
+pub const RESULT_BYTES: usize = 256 * 1024;
 /// Attempts in all, where neither the event nor the lane says otherwise.
 pub const MAX_ATTEMPTS: u32 = 10;
 /// The most attempts anyone may ask for: it is stored in two bytes.

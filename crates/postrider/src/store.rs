@@ -233,6 +233,26 @@ pub trait Enlist: Store + Clone {
         token: Token,
         error: &str,
     ) -> impl Future<Output = Result<bool>> + Send;
+
+    /// Takes a key that was begun in an earlier transaction into this one, until which ends nobody else can take it over.
+    /// Only the new token completes it: if this transaction is rolled back, also behind the caller's back, the new token
+    /// never was, and completes nothing. None: someone else holds the key.
+    fn join_key(
+        &self,
+        conn: &mut Self::Conn,
+        key: &Key<'_>,
+        token: Token,
+        lease: Duration,
+    ) -> impl Future<Output = Result<Option<Token>>> + Send;
+
+    /// Lengthens the lease of a key to `lease` from now. False: someone else holds it.
+    fn extend_key(
+        &self,
+        conn: &mut Self::Conn,
+        key: &Key<'_>,
+        token: Token,
+        lease: Duration,
+    ) -> impl Future<Output = Result<bool>> + Send;
 }
 
 /// What the inbox remembers of an event.

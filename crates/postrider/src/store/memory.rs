@@ -290,6 +290,16 @@ impl Enlist for MemoryStore {
         let now = conn.now();
         Ok(conn.state.fail_key(key, token, error, now))
     }
+
+    async fn join_key(&self, conn: &mut Conn, key: &Key<'_>, token: Token, lease: Duration) -> Result<Option<Token>> {
+        let now = conn.now();
+        Ok(conn.state.join_key(key, token, lease, now))
+    }
+
+    async fn extend_key(&self, conn: &mut Conn, key: &Key<'_>, token: Token, lease: Duration) -> Result<bool> {
+        let now = conn.now();
+        Ok(conn.state.extend_key(key, token, lease, now))
+    }
 }
 
 #[cfg(feature = "testing")]

@@ -5,6 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::idempotency::{Idempotency, IdempotencyError};
 use postrider::store::sqlite::SqliteStore;
 use postrider::store::{
     Appended, Buried, Claim, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt, Redriven,
@@ -557,4 +558,46 @@ async fn sqlite_jobs_go_on_after_an_outage() {
     stop.send(()).expect("it runs");
     running.await.expect("ends").expect("in peace");
     assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
+}
+
+/// F55, F27: work that ended its transaction behind our back has no effect, and so no result either.
+#[tokio::test]
+async fn sqlite_keeps_no_result_of_a_transaction_that_was_rolled_back() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    run(&mut folder.stranger().await, "CREATE TABLE effect (id INTEGER PRIMARY KEY); INSERT INTO effect VALUES (1)")
+        .await;
+    let keys = Idempotency::new(store.clone());
+    let careless = keys.run("key", &(), |tx| {
+        Box::pin(async move {
+            sqlx::query("INSERT INTO effect VALUES (2)").execute(&mut *tx).await?;
+            let swallowed = sqlx::query("INSERT OR ROLLBACK INTO effect VALUES (1)").execute(tx).await;
+            assert!(swallowed.is_err(), "it is there");
+            Ok::<_, sqlx::Error>("done".to_owned())
+        })
+    });
+    let careless = careless.await;
+    assert!(matches!(careless, Err(IdempotencyError::LeaseLost)), "{careless:?}");
+    let effects = "SELECT count(*) FROM effect";
+    let count: i64 = sqlx::query_scalar(effects).fetch_one(store.pool()).await.expect("counts");
+    assert_eq!(count, 1, "there is no effect");
+    let again = keys.run("key", &(), |_| Box::pin(async { Ok::<_, sqlx::Error>("at once".to_owned()) })).await;
+    assert_eq!(again.expect("it had failed").into_inner(), "at once");
+}
+
+/// A handler of a web framework must be able to hold these futures.
+#[allow(dead_code)]
+fn futures_can_be_sent(keys: Idempotency<SqliteStore>, jobs: Jobs, conn: &mut SqliteConnection) {
+    fn is_send<T: Send>(_: T) {}
+    struct NotSync(std::cell::Cell<u8>);
+    impl std::fmt::Display for NotSync {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{}", self.0.get())
+        }
+    }
+    is_send(keys.run("key", &1, |_| Box::pin(async { Err::<u8, _>(NotSync(1.into())) })));
+    is_send(keys.run_in(conn, "key", &1, |_| Box::pin(async { Err::<u8, _>(NotSync(1.into())) })));
+    is_send(keys.call("key", &1, |_| async { Err::<u8, _>(NotSync(1.into())) }));
+    is_send(jobs.run(std::future::pending()));
+    is_send(jobs.run_now("job"));
 }

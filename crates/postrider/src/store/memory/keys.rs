@@ -103,14 +103,43 @@ impl State {
     }
 
     fn end_key(&mut self, key: &Key<'_>, token: Token, status: KeyStatus, now: OffsetDateTime) -> bool {
-        match self.keys.get_mut(&(key.scope.into(), key.key.into())) {
-            Some(row) if row.token == token && row.status == KeyStatus::Processing => {
+        match self.held_key(key, token) {
+            Some(row) => {
                 row.status = status;
                 row.updated_at = now;
                 true
             }
-            _ => false,
+            None => false,
         }
+    }
+
+    pub(super) fn join_key(
+        &mut self,
+        key: &Key<'_>,
+        token: Token,
+        lease: Duration,
+        now: OffsetDateTime,
+    ) -> Option<Token> {
+        let joined = Token::fresh();
+        let row = self.held_key(key, token)?;
+        (row.token, row.until, row.updated_at) = (joined, now + span(lease), now);
+        Some(joined)
+    }
+
+    pub(super) fn extend_key(&mut self, key: &Key<'_>, token: Token, lease: Duration, now: OffsetDateTime) -> bool {
+        match self.held_key(key, token) {
+            Some(row) => {
+                (row.until, row.updated_at) = (now + span(lease), now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The key, if it is still the caller's.
+    fn held_key(&mut self, key: &Key<'_>, token: Token) -> Option<&mut KeyRow> {
+        let row = self.keys.get_mut(&(key.scope.into(), key.key.into()))?;
+        (row.token == token && row.status == KeyStatus::Processing).then_some(row)
     }
 
     pub(super) fn acquire_lease(&mut self, name: &str, lease: Duration, now: OffsetDateTime) -> Option<Token> {

@@ -136,6 +136,30 @@ impl Enlist for SqliteStore {
     async fn fail_key(&self, conn: &mut SqliteConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
         end_key(conn, sql!("fail_key"), key, token, &limits::error_text(error)).await
     }
+
+    async fn join_key(
+        &self,
+        conn: &mut SqliteConnection,
+        key: &Key<'_>,
+        token: Token,
+        lease: Duration,
+    ) -> Result<Option<Token>> {
+        let joined = Token::fresh();
+        let query = sqlx::query(sql!("join_key")).bind(key.scope).bind(key.key).bind(token.0).bind(joined.0);
+        let rows = query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected();
+        Ok((rows == 1).then_some(joined))
+    }
+
+    async fn extend_key(
+        &self,
+        conn: &mut SqliteConnection,
+        key: &Key<'_>,
+        token: Token,
+        lease: Duration,
+    ) -> Result<bool> {
+        let query = sqlx::query(sql!("extend_key")).bind(key.scope).bind(key.key).bind(token.0);
+        Ok(query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+    }
 }
 
 async fn end_key(

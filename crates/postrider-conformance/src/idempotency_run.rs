@@ -1,0 +1,349 @@
+//! `Idempotency`: `run_in`, `run` and `call`, judged by a plain counter: n = n + 1, never an upsert.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use postrider::idempotency::{Attempt, BoxFuture, Idempotency, IdempotencyError, Outcome, fingerprint};
+use postrider::limits::RESULT_BYTES;
+use postrider::store::{Key, KeyState, Token};
+use postrider::{Enlist, Error};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::steps::*;
+use crate::{Conn, Harness};
+
+const SCOPE: &str = "inventory.deduct";
+const KEY: &str = "7-DEDUCT";
+const EFFECT: &str = "deducted";
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+type Ran = Result<Outcome<u32>, IdempotencyError<Failure>>;
+
+fn keys<H: Harness>(h: &H) -> Idempotency<H::Store> {
+    Idempotency::new(h.store().clone()).scope(SCOPE).lease(LEASE)
+}
+
+fn request() -> Value {
+    json!({ "orderId": 7, "quantity": 2 })
+}
+
+/// The effect, and what it returns.
+fn deduct<H: Harness>(
+    h: &H,
+) -> impl for<'c> FnOnce(&'c mut Conn<H>) -> BoxFuture<'c, Result<u32, Failure>> + Send + use<H> {
+    let h = h.clone();
+    move |tx| {
+        Box::pin(async move {
+            h.add(tx, EFFECT).await?;
+            Ok(42)
+        })
+    }
+}
+
+/// The effect, and an error after it.
+fn deduct_and_fail<H: Harness>(
+    h: &H,
+) -> impl for<'c> FnOnce(&'c mut Conn<H>) -> BoxFuture<'c, Result<u32, Failure>> + Send + use<H> {
+    let h = h.clone();
+    move |tx| {
+        Box::pin(async move {
+            h.add(tx, EFFECT).await?;
+            Err("the handler fell over".into())
+        })
+    }
+}
+
+async fn run<H: Harness>(h: &H, key: &str) -> Ran {
+    keys(h).run(key, &request(), deduct(h)).await
+}
+
+/// In a transaction of the caller's, which ends as the caller says.
+async fn run_in<H: Harness>(h: &H, key: &str, commit: bool) -> Ran {
+    let mut tx = h.store().begin().await.unwrap();
+    let ran = keys(h).run_in(&mut *tx, key, &request(), deduct(h)).await;
+    if commit && ran.is_ok() {
+        h.store().commit(tx).await.unwrap();
+    }
+    ran
+}
+
+/// Begins the key as a holder that then dies, or comes back late.
+async fn hold<H: Harness>(h: &H) -> Token {
+    let mut tx = h.store().begin().await.unwrap();
+    let fingerprint = fingerprint(&request()).unwrap();
+    let key = Key { scope: SCOPE, key: KEY };
+    let state = h.store().begin_key(&mut *tx, &key, &fingerprint, LEASE).await.unwrap();
+    h.store().commit(tx).await.unwrap();
+    match state {
+        KeyState::Begun(token) | KeyState::TakenOver(token) => token,
+        other => panic!("not begun but {other:?}"),
+    }
+}
+
+async fn effects(h: &impl Harness) -> i64 {
+    h.counter(EFFECT).await
+}
+
+/// C.2, A.9: SUCCESS is returned again without effect; it says which it was.
+pub async fn a_repeat_gets_the_first_result<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Fresh(42));
+    for _ in 0..2 {
+        let again = run(&h, KEY).await.unwrap();
+        assert!(again.is_replayed());
+        assert_eq!(again.into_inner(), 42);
+        age(&h, 9 * HOUR).await;
+    }
+    assert_eq!(run_in(&h, KEY, true).await.unwrap(), Outcome::Replayed(42), "whichever way it is asked for");
+    assert_eq!(effects(&h).await, 1);
+    // The order of fields is no other request.
+    let text = r#"{ "quantity": 2, "orderId": 7 }"#;
+    let same: Value = serde_json::from_str(text).unwrap();
+    assert!(keys(&h).run(KEY, &same, deduct(&h)).await.unwrap().is_replayed());
+    // What was kept cannot be read as something else: that is an error, and no second effect.
+    let other = keys(&h).run(KEY, &request(), |_| Box::pin(async { Ok::<_, Failure>("text".to_owned()) })).await;
+    assert!(matches!(other, Err(IdempotencyError::Store(Error::Invalid { field: "result", .. }))), "{other:?}");
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// C.4, A.15: at the same moment, one has the effect; the others wait for it, hear of it, or get its result.
+pub async fn two_at_the_same_moment_have_one_effect<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    let both = (0..h.features().connections.min(8)).map(|n| {
+        let h = h.clone();
+        async move {
+            match n % 2 {
+                0 => run(&h, KEY).await,
+                _ => run_in(&h, KEY, true).await,
+            }
+        }
+    });
+    let ran = together(both).await;
+    let fresh = ran.iter().filter(|ran| matches!(ran, Ok(Outcome::Fresh(42)))).count();
+    let others = ran.iter().filter(|ran| matches!(ran, Ok(Outcome::Replayed(42)) | Err(IdempotencyError::InProgress)));
+    assert_eq!((fresh, others.count()), (1, ran.len() - 1), "{ran:?}");
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// C.2: PROCESSING is a clear conflict, and F25: another request hears of the mismatch first.
+pub async fn in_progress_and_mismatch_are_told_apart<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    let (let_go, held) = oneshot::channel::<()>();
+    let (tell, begun) = oneshot::channel();
+    let call = {
+        let h = h.clone();
+        tokio::spawn(async move {
+            let work = async |_| {
+                tell.send(()).unwrap();
+                held.await.unwrap();
+                Ok::<_, Failure>(42)
+            };
+            keys(&h).call(KEY, &request(), work).await
+        })
+    };
+    begun.await.unwrap();
+    assert!(matches!(run(&h, KEY).await, Err(IdempotencyError::InProgress)));
+    assert!(matches!(run_in(&h, KEY, true).await, Err(IdempotencyError::InProgress)));
+    let other = json!({ "orderId": 7, "quantity": 3 });
+    let mismatch = keys(&h).run(KEY, &other, deduct(&h)).await;
+    assert!(matches!(mismatch, Err(IdempotencyError::Mismatch)), "while it is running: {mismatch:?}");
+    let_go.send(()).unwrap();
+    assert_eq!(call.await.unwrap().unwrap(), Outcome::Fresh(42));
+    let mismatch = keys(&h).run(KEY, &other, deduct(&h)).await;
+    assert!(matches!(mismatch, Err(IdempotencyError::Mismatch)), "and when it is done");
+    assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Replayed(42));
+    assert_eq!(effects(&h).await, 0, "nothing but the call was executed");
+}
+
+/// F26: no replay of a foreign answer.
+pub async fn scopes_are_apart<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    run(&h, KEY).await.unwrap();
+    let elsewhere = keys(&h).scope("inventory.release").run(KEY, &request(), deduct(&h)).await;
+    assert_eq!(elsewhere.unwrap(), Outcome::Fresh(42));
+    assert_eq!(run(&h, "8-DEDUCT").await.unwrap(), Outcome::Fresh(42));
+    assert_eq!(effects(&h).await, 3);
+}
+
+/// F23: the holder died. While its lease runs it is in progress; then the next one takes it over.
+pub async fn an_abandoned_key_is_taken_over<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    hold(&h).await;
+    assert!(matches!(run(&h, KEY).await, Err(IdempotencyError::InProgress)));
+    age(&h, HOUR).await;
+    assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Fresh(42));
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// F24: a holder that comes back after it was taken over has no effect, and changes no result.
+pub async fn a_late_holder_has_no_effect<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    // Its work outlives its lease, and another call is through with it meanwhile.
+    let late = {
+        let h = h.clone();
+        let other = h.clone();
+        let work = async move |attempt| {
+            assert_eq!(attempt, Attempt::First);
+            age(&other, HOUR).await;
+            assert_eq!(run(&other, KEY).await.unwrap(), Outcome::Fresh(42));
+            Ok::<_, Failure>(43)
+        };
+        keys(&h).call(KEY, &request(), work).await
+    };
+    assert!(matches!(late, Err(IdempotencyError::LeaseLost)), "{late:?}");
+    assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Replayed(42), "the newer state is kept");
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// F27: the effect is there and the handler then errors. The retry has it once.
+pub async fn a_failed_handler_leaves_no_effect<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    let failed = keys(&h).run(KEY, &request(), deduct_and_fail(&h)).await;
+    assert!(matches!(&failed, Err(IdempotencyError::Work(error)) if error.to_string() == "the handler fell over"));
+    assert_eq!(effects(&h).await, 0, "rolled back");
+    assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Fresh(42), "C.2: FAILED may be tried again at once");
+    assert_eq!(effects(&h).await, 1);
+
+    // Committed, and then the caller falls over: the retry finds it done.
+    let handler = async {
+        run(&h, "8-DEDUCT").await.map_err(|error| error.to_string())?;
+        Err::<(), _>("the answer could not be sent".to_owned())
+    };
+    handler.await.unwrap_err();
+    assert!(run(&h, "8-DEDUCT").await.unwrap().is_replayed());
+    assert_eq!(effects(&h).await, 2, "one for each key");
+}
+
+/// C.2: a failure is recorded outside the transaction it rolls back, and two retries at once must not both deduct.
+pub async fn a_failure_is_recorded_and_retried_by_one<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    keys(&h).run(KEY, &request(), deduct_and_fail(&h)).await.unwrap_err();
+    let mismatch = keys(&h).run(KEY, &"another request", deduct(&h)).await;
+    assert!(matches!(mismatch, Err(IdempotencyError::Mismatch)), "the key is known");
+    let retries = (0..h.features().connections.min(8)).map(|_| {
+        let h = h.clone();
+        async move { run(&h, KEY).await }
+    });
+    let ran = together(retries).await;
+    assert_eq!(ran.iter().filter(|ran| matches!(ran, Ok(Outcome::Fresh(_)))).count(), 1, "{ran:?}");
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// F55: work that swallows a database error keeps no result without its effect.
+pub async fn a_swallowed_database_error_keeps_nothing_half<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    let inner = h.clone();
+    let ran: Ran = keys(&h)
+        .run(KEY, &request(), |tx| {
+            Box::pin(async move {
+                inner.add(&mut *tx, EFFECT).await?;
+                inner.swallow_a_database_error(tx).await;
+                Ok(42)
+            })
+        })
+        .await;
+    // Where the transaction survives such an error, it all happened; where not, nothing did.
+    assert_eq!(effects(&h).await, i64::from(ran.is_ok()), "{ran:?}");
+    let again = run(&h, KEY).await.unwrap();
+    assert_eq!(again.is_replayed(), ran.is_ok());
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// `run_in` goes with the caller's transaction: rolled back, nothing happened, not even the key.
+pub async fn in_the_callers_transaction_all_of_it_or_nothing<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    assert_eq!(run_in(&h, KEY, false).await.unwrap(), Outcome::Fresh(42));
+    assert_eq!(effects(&h).await, 0);
+    let mut tx = h.store().begin().await.unwrap();
+    let failed = keys(&h).run_in(&mut *tx, KEY, &request(), deduct_and_fail(&h)).await;
+    assert!(matches!(failed, Err(IdempotencyError::Work(_))));
+    drop(tx);
+    assert_eq!(run_in(&h, KEY, true).await.unwrap(), Outcome::Fresh(42));
+    assert_eq!(run_in(&h, KEY, true).await.unwrap(), Outcome::Replayed(42));
+    assert_eq!(effects(&h).await, 1);
+}
+
+/// Work elsewhere happens at least once, so it is told when it should look first.
+pub async fn a_call_is_told_that_it_was_tried_before<H: Harness>(h: H) {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let call = async |ok: bool| {
+        let tries = Arc::clone(&tries);
+        let work = async move |attempt| {
+            let expected = if tries.fetch_add(1, Ordering::Relaxed) == 0 { Attempt::First } else { Attempt::Again };
+            assert_eq!(attempt, expected);
+            if ok { Ok("sent".to_owned()) } else { Err("the mail server is away") }
+        };
+        keys(&h).call(KEY, &request(), work).await
+    };
+    assert!(matches!(call(false).await, Err(IdempotencyError::Work("the mail server is away"))));
+    assert!(matches!(call(false).await, Err(IdempotencyError::Work(_))), "C.2: at once, without waiting for a lease");
+    assert_eq!(call(true).await.unwrap(), Outcome::Fresh("sent".to_owned()));
+    assert_eq!(call(true).await.unwrap(), Outcome::Replayed("sent".to_owned()));
+    assert_eq!(tries.load(Ordering::Relaxed), 3);
+}
+
+/// F07: a call that takes longer than its lease keeps it.
+pub async fn a_long_call_keeps_its_lease<H: Harness>(h: H) {
+    let lease = Duration::from_millis(1500);
+    let other = h.clone();
+    let work = async move |_| {
+        // Lets the lease run out for whoever would not extend it; there is nothing to wait for but that.
+        tokio::time::sleep(2 * lease).await;
+        let meanwhile = keys(&other).call(KEY, &request(), async |_| Ok::<_, Failure>(2)).await;
+        assert!(matches!(meanwhile, Err(IdempotencyError::InProgress)), "{meanwhile:?}");
+        Ok::<_, Failure>(1)
+    };
+    let called = keys(&h).lease(lease).call(KEY, &request(), work).await;
+    assert_eq!(called.unwrap(), Outcome::Fresh(1));
+}
+
+/// F39, F40: any text that a result may hold comes back; one that is too large is refused by its name, with its effect.
+pub async fn a_result_of_any_text_comes_back_up_to_its_limit<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    let odd = "a\0b\u{7}\u{fffd}错\"\\😀".to_owned();
+    for replayed in [false, true] {
+        let result = odd.clone();
+        let ran = keys(&h).run(KEY, &request(), |_| Box::pin(async { Ok::<_, Failure>(result) })).await.unwrap();
+        assert_eq!((ran.is_replayed(), ran.into_inner()), (replayed, odd.clone()));
+    }
+    // Two quotes around it.
+    let largest = "x".repeat(RESULT_BYTES - 2);
+    let too_large = format!("{largest}x");
+    for (key, result, fits) in [("largest", largest, true), ("too large", too_large, false)] {
+        let inner = h.clone();
+        let ran: Result<Outcome<String>, IdempotencyError<Failure>> = keys(&h)
+            .run(key, &request(), |tx| {
+                Box::pin(async move {
+                    inner.add(tx, EFFECT).await?;
+                    Ok(result)
+                })
+            })
+            .await;
+        match ran {
+            Ok(_) => assert!(fits, "{key}"),
+            Err(IdempotencyError::Store(Error::TooLarge { field: "result", message })) => {
+                assert!(!fits && message.contains(&RESULT_BYTES.to_string()), "{key}: {message}");
+            }
+            Err(error) => panic!("{key}: {error}"),
+        }
+    }
+    assert_eq!(effects(&h).await, 1, "what could not be kept was rolled back");
+}
+
+/// S16: a key has 255 characters at most, and says so before anything is done.
+pub async fn a_key_stops_at_its_limit<H: Harness>(h: H) {
+    h.make_counter(EFFECT).await;
+    assert_eq!(run(&h, &"钥".repeat(255)).await.unwrap(), Outcome::Fresh(42));
+    for bad in ["", &"k".repeat(256), "a\0b", "a\nb"] {
+        let refused = run(&h, bad).await.unwrap_err();
+        assert!(
+            matches!(refused, IdempotencyError::Store(Error::Invalid { field: "idempotency key", .. })),
+            "{bad:?}: {refused}"
+        );
+    }
+    let refused = keys(&h).scope("s".repeat(129)).run(KEY, &request(), deduct(&h)).await.unwrap_err();
+    assert!(matches!(refused, IdempotencyError::Store(Error::Invalid { field: "scope", .. })), "{refused}");
+    assert_eq!(effects(&h).await, 1);
+}
