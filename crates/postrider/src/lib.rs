@@ -127,12 +127,10 @@
 //! 7. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
 //!    as a pure function, [`retry`] the waiting in between.
 //! 8. [`alert`]: what a person should hear of at once; [`observe`]: every metric and log line.
-//! 9. [`status`]: what all of it amounts to, for people.
+//! 9. [`status`]: what all of it amounts to, for people; [`retention`]: how long it is kept.
 //!
 //! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
-//! instances does. [`retention`]: how long any of it is kept.
-//!
-//! Your own tests have help in `postrider::testing`, behind the feature of that name.
+//! instances does. Your own tests have help in `postrider::testing`, behind the feature of that name.
 
 pub mod alert;
 pub mod clock;

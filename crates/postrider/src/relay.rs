@@ -1,8 +1,8 @@
 //! The relay: brings what waits to where it has its effect. One pass is claim → deliver → settle; any number of relays,
 //! in any number of processes, share the work.
 //!
-//! Inside, each lane is one task (`relay/lane.rs`) that claims, delivers and writes down results side by side, and one task watches
-//! (`relay/watch.rs`): for pokes, for what falls due, for plain inserts to route, for a store that is away.
+//! Inside, each lane is one task (`relay/lane.rs`) that claims, delivers and writes down results side by side, and one
+//! task watches (`relay/watch.rs`): for pokes, for what falls due, for plain inserts to route, for a store that is away.
 
 mod health;
 mod lane;
