@@ -324,6 +324,8 @@ macro_rules! suite {
                 shutdown_finishes_what_was_begun_and_releases_the_rest
                 what_outlasts_the_grace_is_left_to_its_lease
                 slow_work_keeps_its_lease
+                a_slow_event_delays_no_other
+                a_transport_that_can_do_nothing_is_left_alone_for_a_while
                 a_timeout_is_a_failure
                 many_relays_follow_one_backoff
                 one_lane_has_one_transport

@@ -34,6 +34,9 @@ use lane::LaneTask;
 /// Alarms that wait to be passed on, at most: past that they are counted as failed.
 const ALARMS: usize = 1_000;
 
+/// How long the last alarms may take to be passed on when the relay stops.
+const LAST_ALARMS: Duration = Duration::from_secs(5);
+
 /// Brings deliveries to their transports until it is told to stop.
 ///
 /// ```no_run
@@ -70,6 +73,8 @@ pub struct RelayOptions {
     pub floor: Option<Schedule>,
     /// How long what is in flight may take to finish once the relay is told to stop.
     pub grace: Duration,
+    /// How old a snapshot of the database may get before an alarm names whoever holds it.
+    pub snapshot_age: Duration,
     /// Who holds its leases, for people: an incarnation is added, so that a restart is somebody else.
     pub owner: String,
 }
@@ -84,6 +89,8 @@ impl Default for RelayOptions {
             poll: Duration::from_secs(1),
             floor: None,
             grace: Duration::from_secs(25),
+            // Longer than any report should take on a database that events go through.
+            snapshot_age: Duration::from_secs(300),
             owner: "relay".into(),
         }
     }
@@ -222,7 +229,8 @@ impl Relay {
         beside.spawn(watch::watch(Arc::clone(&shared), bells.clone()));
         beside.spawn(watch::listen(Arc::clone(&shared), bells));
         beside.spawn(watch::keep_figures(Arc::clone(&shared)));
-        beside.spawn(pass_on(self.alert, alarmed));
+        let mut passing_on = JoinSet::new();
+        passing_on.spawn(pass_on(self.alert, alarmed));
         if let Some(retention) = self.retention {
             beside.spawn(watch::prune(Arc::clone(&shared), retention));
         }
@@ -250,6 +258,11 @@ impl Relay {
             Ok(()) => tracing::info!(owner = %shared.owner, "the relay has finished"),
             Err(_) => tracing::warn!(owner = %shared.owner, ?grace, "what is still in flight is left to its lease"),
         }
+        // Nobody is left to raise an alarm; those that were raised last are passed on.
+        working.shutdown().await;
+        beside.shutdown().await;
+        drop(shared);
+        let _ = tokio::time::timeout(LAST_ALARMS, passing_on.join_next()).await;
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 -- Who has kept a snapshot of this database open for longer than $1 ms: dead rows stay as long as they do.
 SELECT holder, (extract(epoch FROM now() - since) * 1000)::bigint
 FROM (
-    SELECT format('session %s of %s (%s, %s)', pid, usename, coalesce(nullif(application_name, ''), 'no application name'), state) AS holder,
+    -- Not what it does at the moment: whoever is still the same has one name, and is named once.
+    SELECT format('session %s of %s (%s)', pid, usename, coalesce(nullif(application_name, ''), 'no application name')) AS holder,
            xact_start AS since
     FROM pg_stat_activity
     WHERE backend_xmin IS NOT NULL AND datname = current_database() AND pid <> pg_backend_pid()

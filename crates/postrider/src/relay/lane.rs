@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::health::Health;
 use super::outcomes::{How, Outcomes, Tried, Written};
 use super::rate::Rate;
 use super::watch::Bell;
@@ -38,6 +39,8 @@ const LINGER: Duration = Duration::from_millis(5);
 const BATCHES_IN_HAND: usize = 5;
 /// Claims, and writes, at the same time while there is a backlog: one is answered while the other is on its way.
 const SIDE_BY_SIDE: usize = 2;
+/// How long a lane has to live to be trusted with more, although nothing has finished: some work is slow.
+const SURVIVED: Duration = Duration::from_secs(1);
 
 pub(super) struct LaneTask {
     shared: Arc<Shared>,
@@ -60,10 +63,17 @@ pub(super) struct LaneTask {
     held: HashMap<Token, Held>,
     /// How long a delivery takes, in seconds, lately.
     pace: f64,
+    /// Since when the lane has been at work, and how many deliveries it has survived.
+    began: Instant,
+    survived: usize,
+    /// How often in a row the transport has tried nothing, and until when it is left alone.
+    refusals: u32,
+    rest_until: Instant,
 
     steps: FuturesUnordered<BoxFuture<'static, Step>>,
-    /// Claims under way.
+    /// Claims under way, and how many deliveries they may bring.
     claiming: ByKind<usize>,
+    asked_for: usize,
     /// The claims whose results are being written, by write, and how many results that are.
     writes: Vec<HashSet<Token>>,
     writing: usize,
@@ -77,7 +87,7 @@ struct Held {
 
 /// A statement that has ended.
 enum Step {
-    Claimed(Kind, Result<Taken>),
+    Claimed { kind: Kind, limit: u32, taken: Result<Taken> },
     Written { tokens: HashSet<Token>, count: usize, written: Written },
     Extended { asked: Instant, kept: Vec<Extension> },
 }
@@ -86,7 +96,6 @@ enum Step {
 struct Taken {
     lease: Arc<HeldLease>,
     deliveries: Vec<Claimed>,
-    limit: u32,
 }
 
 /// What became of a heartbeat.
@@ -123,6 +132,8 @@ impl<T> ByKind<T> {
 struct Portion {
     tried: Vec<(Token, Tried)>,
     took: Duration,
+    /// The transport was asked, and tried nothing.
+    refused: bool,
 }
 
 impl LaneTask {
@@ -144,8 +155,13 @@ impl LaneTask {
             oldest_outcome: None,
             held: HashMap::new(),
             pace: 0.0,
+            began: Instant::now(),
+            survived: 0,
+            refusals: 0,
+            rest_until: Instant::now(),
             steps: FuturesUnordered::new(),
             claiming: ByKind::default(),
+            asked_for: 0,
             writes: Vec::new(),
             writing: 0,
             extending: false,
@@ -158,7 +174,7 @@ impl LaneTask {
         heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let stopping = stop.is_cancelled();
-            if stopping {
+            if stopping || !self.rest().is_zero() {
                 self.give_back_what_was_not_begun();
             } else {
                 self.claim();
@@ -169,7 +185,7 @@ impl LaneTask {
                 return;
             }
             let hungry = self.is_hungry() && !self.shared.is_paused(&self.lane.name);
-            self.bell.set_busy(hungry || self.is_claiming() || self.in_hand() > 0);
+            self.bell.set_busy(hungry || self.is_claiming(), self.in_hand() > 0);
             let wait = self.wait();
             tokio::select! {
                 Some(step) = self.steps.next() => self.apply(step),
@@ -187,11 +203,33 @@ impl LaneTask {
     /// Until when nothing happens by itself.
     fn wait(&self) -> Option<Duration> {
         let linger = self.oldest_outcome.map(|at| LINGER.saturating_sub(at.elapsed()));
-        let rate = Some(self.rate.wait()).filter(|wait| !wait.is_zero() && self.is_hungry());
-        [linger.filter(|_| self.writes.len() < SIDE_BY_SIDE && self.shared.health.is_up()), rate]
-            .into_iter()
-            .flatten()
-            .min()
+        let linger = linger.filter(|_| self.writes.len() < SIDE_BY_SIDE && self.shared.health.is_up());
+        let claim = [self.rate.wait(), self.rest(), self.until_trusted()].into_iter().max();
+        let claim = claim.filter(|wait| !wait.is_zero() && self.is_hungry());
+        [linger, claim].into_iter().flatten().min()
+    }
+
+    /// How much longer the transport is left alone.
+    fn rest(&self) -> Duration {
+        self.rest_until.saturating_duration_since(Instant::now())
+    }
+
+    /// How many more deliveries the lane may take on. A claim counts an attempt for all that it takes, so whatever kills
+    /// this process charges everything in hand, and would in the end bury the innocent beside it. A new lane therefore
+    /// begins with one and takes on as many as it has survived: from the second crash on the culprit is all but alone.
+    fn trusted(&self) -> usize {
+        let lived = self.began.elapsed().as_millis() / SURVIVED.as_millis();
+        let lived = usize::try_from(lived).unwrap_or(usize::MAX);
+        let for_living = lived.saturating_mul(self.lane.options.concurrency.max(1).saturating_mul(self.lane.at_once));
+        for_living.saturating_add(self.survived + 1).saturating_sub(self.in_hand() + self.asked_for)
+    }
+
+    /// How long until it may take on more, if nothing finishes.
+    fn until_trusted(&self) -> Duration {
+        match self.trusted() {
+            0 => SURVIVED - Duration::from_nanos((self.began.elapsed().as_nanos() % SURVIVED.as_nanos()) as u64),
+            _ => Duration::ZERO,
+        }
     }
 
     fn is_hungry(&self) -> bool {
@@ -219,19 +257,19 @@ impl LaneTask {
     fn claim_kind(&mut self, kind: Kind) -> bool {
         let batch = self.lane.options.batch.clamp(1, limits::CLAIM_DELIVERIES);
         let enough = batch.min(u32::try_from(self.enough()).unwrap_or(u32::MAX));
-        let coming = (self.claiming.unkeyed + self.claiming.keyed) * batch as usize;
-        let in_hand = self.in_hand() + coming;
+        let in_hand = self.in_hand() + self.asked_for;
         if in_hand + enough as usize > enough as usize * BATCHES_IN_HAND
             || !self.shared.health.is_up()
             || self.shared.is_paused(&self.lane.name)
         {
             return false;
         }
-        let limit = self.rate.allow(enough);
+        let limit = self.rate.allow(enough.min(u32::try_from(self.trusted()).unwrap_or(u32::MAX)));
         if limit == 0 {
             return false;
         }
         *self.claiming.of(kind) += 1;
+        self.asked_for += limit as usize;
         let shared = Arc::clone(&self.shared);
         let claim = Claim {
             lane: self.lane.name.to_string(),
@@ -249,9 +287,8 @@ impl LaneTask {
             let taken = lease.map(|lease| Taken {
                 lease: Arc::new(HeldLease::new(lease.token, asked, claim.lease)),
                 deliveries: lease.deliveries,
-                limit: claim.limit,
             });
-            Step::Claimed(kind, taken)
+            Step::Claimed { kind, limit, taken }
         }));
         self.rate.spend(limit as usize);
         true
@@ -264,7 +301,7 @@ impl LaneTask {
         (parcels.min(f64::from(u32::MAX)) as usize).max(self.lane.options.concurrency.max(self.lane.at_once))
     }
 
-    fn claimed(&mut self, kind: Kind, Taken { lease, deliveries, limit }: Taken) {
+    fn claimed(&mut self, kind: Kind, limit: u32, Taken { lease, deliveries }: Taken) {
         self.rate.unspend(limit as usize - deliveries.len().min(limit as usize));
         *self.full.of(kind) = deliveries.len() == limit as usize;
         *self.hungry.of(kind) &= !deliveries.is_empty();
@@ -361,6 +398,16 @@ impl LaneTask {
         let parcels = portion.tried.len().max(1);
         let each = portion.took.as_secs_f64() / parcels as f64;
         self.pace = if self.pace == 0.0 { each } else { self.pace * 0.8 + each * 0.2 };
+        self.survived = self.survived.saturating_add(parcels);
+        match portion.refused {
+            // Given back at once it would be claimed again at once, and so on as fast as the store can.
+            true => {
+                self.refusals = self.refusals.saturating_add(1);
+                self.rest_until = Instant::now() + Health::pause(self.refusals);
+                self.hungry = ByKind { unkeyed: true, keyed: true };
+            }
+            false => self.refusals = 0,
+        }
         for (token, tried) in portion.tried {
             self.note(token, tried);
         }
@@ -471,10 +518,11 @@ impl LaneTask {
 
     fn apply(&mut self, step: Step) {
         match step {
-            Step::Claimed(kind, claimed) => {
+            Step::Claimed { kind, limit, taken } => {
                 *self.claiming.of(kind) -= 1;
-                match claimed {
-                    Ok(taken) => self.claimed(kind, taken),
+                self.asked_for -= limit as usize;
+                match taken {
+                    Ok(taken) => self.claimed(kind, limit, taken),
                     Err(error) => {
                         if !self.shared.health.note(&error) {
                             // Not an outage, so nobody else waits for it: the next poll tries again.
@@ -509,23 +557,25 @@ impl LaneTask {
 async fn deliver(shared: &Shared, lane: &Lane, transport: &dyn Transport, runs: Vec<Vec<Parcel>>) -> Portion {
     let started = Instant::now();
     let mut all = Vec::new();
+    let mut refused = false;
     if lane.at_once > 1 {
-        deliver_chunk(shared, lane, transport, runs.into_iter().flatten().collect(), &mut all).await;
+        let parcels = runs.into_iter().flatten().collect();
+        refused = deliver_chunk(shared, lane, transport, parcels, &mut all).await;
     } else {
         for run in runs {
-            let mut broken = None;
+            let mut broken = refused.then_some(Broken::NotTried);
             for parcel in run {
                 let (token, id, attempt) = (parcel.lease.token, parcel.id, parcel.attempt);
                 if let Some(broken) = &broken {
                     all.push((token, Tried { id, attempt, envelope: parcel.envelope, how: Broken::rest(broken) }));
                     continue;
                 }
-                deliver_chunk(shared, lane, transport, vec![parcel], &mut all).await;
+                refused |= deliver_chunk(shared, lane, transport, vec![parcel], &mut all).await;
                 broken = all.last().and_then(|(_, tried)| Broken::of(&tried.how));
             }
         }
     }
-    Portion { tried: all, took: started.elapsed() }
+    Portion { tried: all, took: started.elapsed(), refused }
 }
 
 /// Why the rest of a run is not tried.
@@ -554,13 +604,14 @@ impl Broken {
     }
 }
 
+/// Tries what goes together. True: the transport was asked, and tried nothing of it.
 async fn deliver_chunk(
     shared: &Shared,
     lane: &Lane,
     transport: &dyn Transport,
     parcels: Vec<Parcel>,
     all: &mut Vec<(Token, Tried)>,
-) {
+) -> bool {
     let labels: Vec<_> = parcels
         .iter()
         .map(|parcel| (parcel.lease.token, parcel.id, parcel.attempt, Arc::clone(&parcel.envelope)))
@@ -568,6 +619,7 @@ async fn deliver_chunk(
     // A tenth of the lease is kept in hand: a try that begins must be able to end.
     let spare = shared.options.lease / 10;
     let shed = parcels.iter().any(|parcel| parcel.lease.remaining() < spare);
+    let mut refused = false;
     let delivered = match shed || shared.stop.is_cancelled() {
         true => {
             if shed {
@@ -579,9 +631,11 @@ async fn deliver_chunk(
             // Consumers are guarded each by itself; this is for transports.
             let count = parcels.len();
             let delivering = AssertUnwindSafe(transport.deliver(lane, parcels)).catch_unwind();
-            delivering.await.unwrap_or_else(|_| {
+            let delivered = delivering.await.unwrap_or_else(|_| {
                 vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); count]
-            })
+            });
+            refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
+            delivered
         }
     };
     debug_assert_eq!(labels.len(), delivered.len(), "one answer per parcel");
@@ -604,6 +658,7 @@ async fn deliver_chunk(
         };
         all.push((token, Tried { id, attempt, envelope, how }));
     }
+    refused
 }
 
 fn tried(id: DeliveryId, attempt: u32, envelope: Arc<crate::Envelope>, delivered: Delivered) -> Tried {

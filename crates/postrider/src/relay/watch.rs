@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::observe;
 use crate::retention::Retention;
 use crate::transport::Lane;
+use crate::wake::Poke;
 
 /// Two looks are at least this far apart, whatever asks for them.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -28,6 +29,9 @@ const AFTER_NOTHING: Duration = Duration::from_millis(10);
 const GAVE_UP: u32 = 4;
 /// How long a busy lane's events are not looked for: it looks by itself.
 const WHILE_BUSY: Duration = Duration::from_millis(5);
+/// How long after its last claim a lane that has work in hand counts as busy. What takes longer than this is slow, and what
+/// arrives meanwhile must not wait for it.
+const WHILE_IN_HAND: Duration = Duration::from_millis(50);
 /// Events routed in one go.
 const ROUTE: u32 = 1_000;
 /// Sleeps shorter than this are not left to the runtime's timer.
@@ -38,8 +42,8 @@ const PAUSES: Duration = Duration::from_secs(1);
 const FIGURES: Duration = Duration::from_secs(15);
 /// How often finished events are removed.
 const PRUNING: Duration = Duration::from_secs(600);
-/// A snapshot that is older than this is somebody's mistake.
-const SNAPSHOT: Duration = Duration::from_secs(300);
+/// Whoever has listened for this long was connected.
+const LISTENED: Duration = Duration::from_secs(30);
 
 /// What wakes one lane, and what it says in return.
 #[derive(Clone)]
@@ -49,7 +53,10 @@ struct Inner {
     lane: Arc<str>,
     topics: Vec<String>,
     ring: Notify,
+    /// It is about to claim.
     busy: AtomicBool,
+    /// It has not finished what it claimed.
+    in_hand: AtomicBool,
     /// Claims in a row that came back empty, and when the last one did.
     empty: AtomicU32,
     emptied: Mutex<Instant>,
@@ -62,6 +69,7 @@ impl Bell {
             topics: lane.topics.clone(),
             ring: Notify::new(),
             busy: AtomicBool::new(false),
+            in_hand: AtomicBool::new(false),
             empty: AtomicU32::new(0),
             emptied: Mutex::new(Instant::now()),
         }))
@@ -77,12 +85,24 @@ impl Bell {
         self.0.ring.notified().await;
     }
 
-    pub(super) fn set_busy(&self, busy: bool) {
+    pub(super) fn set_busy(&self, busy: bool, in_hand: bool) {
         self.0.busy.store(busy, Ordering::Relaxed);
+        self.0.in_hand.store(in_hand, Ordering::Relaxed);
     }
 
+    /// It finds what is new by itself.
     fn is_busy(&self) -> bool {
-        self.0.busy.load(Ordering::Relaxed)
+        let lately = || self.emptied().elapsed() < WHILE_IN_HAND;
+        self.0.busy.load(Ordering::Relaxed) || (self.0.in_hand.load(Ordering::Relaxed) && lately())
+    }
+
+    /// It has nothing to do.
+    fn is_idle(&self) -> bool {
+        !self.0.busy.load(Ordering::Relaxed) && !self.0.in_hand.load(Ordering::Relaxed)
+    }
+
+    fn emptied(&self) -> Instant {
+        *self.0.emptied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A claim came back, with something or with nothing.
@@ -99,7 +119,7 @@ impl Bell {
     /// When it makes sense to wake it for what is due: not at once if it found nothing just now.
     fn worth_ringing(&self, at_the_latest: Duration) -> Instant {
         let empty = self.0.empty.load(Ordering::Relaxed);
-        let emptied = *self.0.emptied.lock().unwrap_or_else(PoisonError::into_inner);
+        let emptied = self.emptied();
         match empty {
             0 => emptied,
             n => emptied + AFTER_NOTHING.saturating_mul(1 << n.min(16)).min(at_the_latest),
@@ -169,13 +189,16 @@ impl Watcher {
     async fn sight(&self) -> Result<Option<Instant>> {
         let wake = self.shared.store.wake();
         let expected = wake.expected();
-        // A lane that is busy finds them by itself. What none of ours hears is looked for all the same, to be announced.
-        let is_found = |topic: &str| {
-            let mut concerned = self.bells.iter().filter(|bell| bell.hears(topic)).peekable();
+        if expected.is_empty() {
+            return Ok(None);
+        }
+        // A lane that is busy finds them by itself. What none of ours hears is for others, who have to be told.
+        let found_anyway = |poke: &Poke| {
+            let mut concerned = self.bells.iter().filter(|bell| bell.hears(&poke.topic)).peekable();
             concerned.peek().is_some() && concerned.all(Bell::is_busy)
         };
-        if expected.iter().all(|poke| is_found(&poke.topic)) {
-            return Ok((!expected.is_empty()).then(|| Instant::now() + WHILE_BUSY));
+        if expected.iter().all(found_anyway) {
+            return Ok(Some(Instant::now() + WHILE_BUSY));
         }
         let ids: Vec<_> = expected.iter().map(|poke| poke.event_id.as_str()).collect();
         let sighted = self.shared.store.sight(&ids).await?;
@@ -242,7 +265,7 @@ impl Watcher {
             let at = schedule.next_after(now).map(|at| (at - now).unsigned_abs());
             next = at.map_or(next, |at| next.min(at));
         }
-        if self.shared.until_drained && !found && self.bells.iter().all(|bell| !bell.is_busy()) && idle {
+        if self.shared.until_drained && !found && self.bells.iter().all(Bell::is_idle) && idle {
             self.shared.stop.cancel();
         }
         self.interval = if found { SOON } else { (self.interval * 2).min(poll) };
@@ -279,11 +302,15 @@ pub(super) async fn listen(shared: Arc<Shared>, bells: Vec<Bell>) {
             }
         }
     };
-    for failed in 1.. {
+    let mut failed = 0;
+    loop {
+        let began = Instant::now();
         let error = tokio::select! {
             ended = shared.store.listen(&heard) => ended.err(),
             () = shared.stop.cancelled() => return,
         };
+        // A connection that did its work for a while and then broke is no reason to be wary of the next one.
+        failed = if began.elapsed() > LISTENED { 1 } else { failed + 1 };
         if let Some(error) = error {
             tracing::warn!(error = %Failure::from(error), "announcements of other relays are not heard: polling does until they are");
         }
@@ -343,7 +370,7 @@ async fn figures(shared: &Shared, raised: &mut Vec<String>) -> Result<()> {
     for (lane, counts) in &counts {
         observe::lag(lane, waiting(counts));
     }
-    let holders = shared.store.snapshot_holders(SNAPSHOT).await?;
+    let holders = shared.store.snapshot_holders(shared.options.snapshot_age).await?;
     for held in &holders {
         // Once for each holder, not every time it is seen.
         if !raised.contains(&held.holder) {

@@ -13,6 +13,7 @@ macro_rules! sql {
 mod enlist;
 mod jobs;
 mod rows;
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -21,8 +22,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, Connection, Executor, Row};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, Executor, Row};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
@@ -37,6 +38,7 @@ use crate::limits;
 use crate::shard::{self, SHARDS, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
+use sessions::{Door, Sessions};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -47,8 +49,6 @@ const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET
     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
-/// How long a connection may have been idle without being asked whether it is still there.
-const TRUSTED: Duration = Duration::from_secs(5);
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
 /// so.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(5);
@@ -61,9 +61,9 @@ const WINDOW_FLOOR: u32 = 256;
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
-    work: PgPool,
-    pool: PgPool,
-    options: Arc<PgConnectOptions>,
+    work: Sessions,
+    pool: Sessions,
+    door: Arc<Door>,
     url: String,
     wake: Wake,
 }
@@ -81,40 +81,31 @@ impl PostgresStore {
     /// Connects, and refuses a connection that cannot carry what we do. Says nothing about the schema: `migrate` or
     /// [`Store::schema_version`] comes next.
     pub async fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(url, POOL_CONNECTIONS).await
+    }
+
+    /// The same with so many connections at most, at least two, in each of the two pools: one for statements of relays
+    /// and operators, one for transactions. A relay listens on one more.
+    pub async fn connect_with(url: &str, connections: u32) -> Result<Self> {
+        if connections < 2 {
+            return Err(Error::Unsupported(format!("a pool of {connections} is too small: give it 2 connections")));
+        }
         let options = PgConnectOptions::from_str(url).map_err(|e| {
             Error::Unsupported(format!("this is no PostgreSQL URL ({e}): write postgres://user@host:5432/database"))
         })?;
         let mut printable = options.to_url_lossy();
         // Fails only where there can be no password.
         let _ = printable.set_password(None);
-        // Asked once by itself: a pool would go on asking a server that is not there until its patience ends.
-        PgConnection::connect_with(&options).await.map_err(own)?.close().await.map_err(own)?;
-        let pools = PgPoolOptions::new()
-            .max_connections(POOL_CONNECTIONS)
-            .acquire_timeout(Duration::from_secs(30))
-            // A round trip for every statement otherwise: only what has been idle may have died unnoticed.
-            .test_before_acquire(false)
-            .before_acquire(|session, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUSTED {
-                        session.ping().await?;
-                    }
-                    Ok(true)
-                })
-            });
-        let work = pools
-            .clone()
-            .after_connect(|session, _| {
-                Box::pin(async move {
-                    sqlx::raw_sql(SESSION).execute(session).await?;
-                    Ok(())
-                })
+        let door = Arc::new(Door::new(options));
+        let pools = PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30));
+        let work = pools.clone().after_connect(|session, _| {
+            Box::pin(async move {
+                sqlx::raw_sql(SESSION).execute(session).await?;
+                Ok(())
             })
-            .connect_with(options.clone())
-            .await
-            .map_err(own)?;
-        let pool = pools.connect_lazy_with(options.clone());
-        let store = Self { work, pool, options: Arc::new(options), url: printable.into(), wake: Wake::default() };
+        });
+        let (work, pool) = (Sessions::new(work, &door), Sessions::new(pools, &door));
+        let store = Self { work, pool, door, url: printable.into(), wake: Wake::default() };
         store.refuse_transaction_pooling().await?;
         Ok(store)
     }
@@ -144,7 +135,7 @@ impl Store for PostgresStore {
         let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), ..Migrator::DEFAULT };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         // One instance migrates, the others wait for its lock and find nothing left to do.
-        migrator.run(&self.pool).await.map_err(|e| match e {
+        migrator.run(self.pool.pool().await.map_err(own)?).await.map_err(|e| match e {
             MigrateError::VersionMissing(found) => {
                 Error::SchemaTooNew { store: self.url.clone(), found, needed: newest_migration() }
             }
@@ -428,11 +419,9 @@ impl Store for PostgresStore {
     }
 
     async fn listen(&self, heard: &(dyn for<'a> Fn(&'a str) + Send + Sync)) -> Result<()> {
-        // A connection of its own, outside the pools: it is never given back.
-        let own_pool = PgPoolOptions::new().max_connections(1).acquire_timeout(LISTENER_PATIENCE);
-        let mut listener =
-            PgListener::connect_with(&own_pool.connect_lazy_with((*self.options).clone())).await.map_err(own)?;
-        listener.listen("postrider").await.map_err(own)?;
+        let mut listener = self.door.listener(LISTENER_PATIENCE).await.map_err(own)?;
+        let listening = tokio::time::timeout(LISTENER_PATIENCE, listener.listen("postrider")).await;
+        listening.map_err(|e| Error::Unavailable(e.into()))?.map_err(own)?;
         loop {
             match tokio::time::timeout(LISTENER_PATIENCE, listener.try_recv()).await {
                 Ok(Ok(Some(notification))) => heard(notification.payload()),
@@ -573,7 +562,12 @@ fn duration(ms: i64) -> Duration {
 
 /// What went wrong on a session of ours.
 fn own(error: sqlx::Error) -> Error {
+    // The server ends, ended or begins, or has no connection left: it says so, and is away all the same.
+    let away = ["57P01", "57P02", "57P03", "53300"];
     match &error {
+        sqlx::Error::Database(e) if e.code().is_some_and(|code| away.contains(&&*code)) => {
+            Error::Unavailable(error.into())
+        }
         sqlx::Error::Database(_) | sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => {
             Error::Store(error.into())
         }

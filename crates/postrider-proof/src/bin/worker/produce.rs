@@ -1,0 +1,58 @@
+//! `worker produce`: business changes and their events, committed together.
+
+use std::error::Error;
+use std::time::Duration;
+
+use clap::Args;
+use postrider::{Inbox, Outbox, Relay, RelayOptions};
+use tokio::io::AsyncBufReadExt;
+
+use crate::consume::Done;
+use crate::effect::Effect;
+use crate::points::{Point, Stops};
+
+#[derive(Args)]
+pub(crate) struct Produce {
+    /// How many events.
+    count: u32,
+    /// The number of the first.
+    #[arg(long, default_value_t = 0)]
+    from: u32,
+    /// How many share a transaction.
+    #[arg(long, default_value_t = 1)]
+    together: u32,
+    /// Begins a transaction only when a line comes in on stdin.
+    #[arg(long)]
+    on_request: bool,
+    /// Runs a relay without consumers beside, which tells other processes of what was written.
+    #[arg(long)]
+    announce: bool,
+}
+
+pub(crate) async fn produce<S: Effect>(store: S, stops: Stops, produce: Produce) -> Result<(), Box<dyn Error>> {
+    let outbox = Outbox::new(store.clone()).service("worker");
+    let mut requests = tokio::io::BufReader::new(tokio::io::stdin()).lines();
+    if produce.announce {
+        let options = RelayOptions { poll: Duration::from_secs(3600), ..RelayOptions::default() };
+        let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options);
+        tokio::spawn(relay.run(std::future::pending()));
+    }
+    stops.at(Point::Ready, "").await;
+    let end = produce.from + produce.count;
+    for first in (produce.from..end).step_by(produce.together.max(1) as usize) {
+        if produce.on_request && requests.next_line().await?.is_none() {
+            return Ok(());
+        }
+        let events: Vec<_> = (first..end.min(first + produce.together)).map(Done::number).collect();
+        let mut tx = store.begin().await?;
+        for event in &events {
+            S::make(&mut tx, &event.counter).await?;
+        }
+        outbox.enqueue_many(&mut tx, &events).await?;
+        let last = events.last().map(|event| event.counter.clone()).unwrap_or_default();
+        stops.at(Point::Enqueued, &last).await;
+        store.commit(tx).await?;
+        stops.at(Point::Committed, &last).await;
+    }
+    Ok(())
+}

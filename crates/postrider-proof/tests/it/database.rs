@@ -1,0 +1,207 @@
+//! A database for each test, and the auditor: plain SQL of its own, which shares nothing with the workers it judges.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+use postrider::Store;
+use postrider::store::postgres::PostgresStore;
+use postrider::store::sqlite::SqliteStore;
+use postrider::testing::Age;
+use postrider_proof::proxy::Proxy;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
+
+/// How long to wait for what must come: only a test that fails waits this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Older than any lease of the workers.
+pub(crate) const PAST_ANY_LEASE: Duration = Duration::from_secs(60);
+
+const SQLITE_TABLES: &str = "
+    CREATE TABLE counter (name TEXT PRIMARY KEY NOT NULL, n INTEGER NOT NULL);
+    CREATE TABLE effect_log (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, worker INTEGER NOT NULL);
+";
+const POSTGRES_TABLES: &str = "
+    CREATE TABLE counter (name text PRIMARY KEY, n bigint NOT NULL);
+    CREATE TABLE effect_log (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, worker bigint NOT NULL);
+";
+/// The consumer of the workers is known before the first event, as it is once a service has run.
+const SUBSCRIBED: &str =
+    "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('work.done', 'count', 'local')";
+
+pub(crate) struct Database {
+    url: String,
+    auditor: Auditor,
+}
+
+enum Auditor {
+    Sqlite { pool: SqlitePool, store: SqliteStore, folder: std::path::PathBuf },
+    Postgres { pool: PgPool, store: PostgresStore, server: String, name: String },
+}
+
+/// Runs each case over each store: `crash::postgres::…` needs the server, `crash::sqlite::…` does not.
+macro_rules! over_both_stores {
+    ($($(#[$doc:meta])* $case:ident,)*) => {
+        mod sqlite {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let database = $crate::database::Database::sqlite().await;
+                super::$case(&database).await;
+                database.finish().await;
+            })*
+        }
+        mod postgres {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let database = $crate::database::Database::postgres().await;
+                super::$case(&database).await;
+                database.finish().await;
+            })*
+        }
+    };
+}
+pub(crate) use over_both_stores;
+
+impl Database {
+    pub(crate) async fn sqlite() -> Self {
+        // In memory, where there is such a folder: a killed process leaves there what it would leave on a disk, and only
+        // the power could tell the difference.
+        let shared_memory = std::path::PathBuf::from("/dev/shm");
+        let place = if shared_memory.is_dir() { shared_memory } else { std::env::temp_dir() };
+        let folder = place.join(format!("postrider-proof-{}", uuid::Uuid::new_v4()));
+        let url = format!("sqlite://{}", folder.join("proof.db").display());
+        let store = SqliteStore::connect(&url).await.unwrap();
+        store.migrate().await.unwrap();
+        let options = url.parse::<sqlx::sqlite::SqliteConnectOptions>().unwrap().busy_timeout(PATIENCE);
+        let pool = SqlitePool::connect_with(options).await.unwrap();
+        sqlx::raw_sql(SQLITE_TABLES).execute(&pool).await.unwrap();
+        sqlx::raw_sql(SUBSCRIBED).execute(&pool).await.unwrap();
+        Self { url, auditor: Auditor::Sqlite { pool, store, folder } }
+    }
+
+    pub(crate) async fn postgres() -> Self {
+        let server = std::env::var("POSTRIDER_TEST_POSTGRES").unwrap_or_else(|_| {
+            panic!("POSTRIDER_TEST_POSTGRES is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
+        });
+        let name = format!("proof_{}", uuid::Uuid::new_v4().simple());
+        on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+        let (place, _) = server.rsplit_once('/').unwrap();
+        let url = format!("{place}/{name}");
+        let store = PostgresStore::connect(&url).await.unwrap();
+        store.migrate().await.unwrap();
+        let pool = PgPoolOptions::new().max_connections(3).connect(&url).await.unwrap();
+        sqlx::raw_sql(POSTGRES_TABLES).execute(&pool).await.unwrap();
+        sqlx::raw_sql(SUBSCRIBED).execute(&pool).await.unwrap();
+        Self { url, auditor: Auditor::Postgres { pool, store, server, name } }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A proxy to its server, and the URL that leads through it.
+    pub(crate) async fn proxy(&self) -> (Proxy, String) {
+        let place = self.url.split_once("://").unwrap().1.split('/').next().unwrap();
+        let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
+        let address: SocketAddr = host.to_socket_addrs().unwrap().next().unwrap();
+        let proxy = Proxy::to(address).await.unwrap();
+        let url = self.url.replace(host, &proxy.address().to_string());
+        (proxy, url)
+    }
+
+    /// The one number that a question has for an answer.
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.auditor {
+            Auditor::Sqlite { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
+            Auditor::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
+        }
+    }
+
+    pub(crate) async fn execute(&self, sql: &str) {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match &self.auditor {
+            Auditor::Sqlite { pool, .. } => drop(sqlx::raw_sql(sql).execute(pool).await.unwrap()),
+            Auditor::Postgres { pool, .. } => drop(sqlx::raw_sql(sql).execute(pool).await.unwrap()),
+        }
+    }
+
+    /// Asks until the answer is `wanted`. Returns how long that took.
+    pub(crate) async fn until(&self, sql: &str, wanted: i64) -> Duration {
+        let started = Instant::now();
+        loop {
+            let answer = self.number(sql).await;
+            if answer == wanted {
+                return started.elapsed();
+            }
+            assert!(started.elapsed() < PATIENCE, "{sql}: still {answer}, not {wanted}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// As if `by` had passed.
+    pub(crate) async fn age(&self, by: Duration) {
+        match &self.auditor {
+            Auditor::Sqlite { store, .. } => store.age(by).await.unwrap(),
+            Auditor::Postgres { store, .. } => store.age(by).await.unwrap(),
+        }
+    }
+
+    /// One event, as the columns of its row in `postrider_outbox` and its effect tell it.
+    pub(crate) async fn stands(&self, event: &str) -> Stands {
+        let events = self.number(&format!("SELECT count(*) FROM postrider_event WHERE event_id = '{event}'")).await;
+        let of_status = |status: &str| {
+            format!("SELECT count(*) FROM postrider_outbox WHERE event_id = '{event}' AND status = '{status}'")
+        };
+        let mut status = "none";
+        for one in ["NEW", "PROCESSING", "FAILED", "DEAD", "SENT"] {
+            if self.number(&of_status(one)).await > 0 {
+                status = one;
+            }
+        }
+        let received =
+            format!("SELECT count(*) FROM postrider_inbox WHERE consumer = 'count' AND event_id = '{event}'");
+        let effects = format!("SELECT CAST(coalesce(sum(n), 0) AS bigint) FROM counter WHERE name = '{event}'");
+        Stands { events, status, received: self.number(&received).await, effects: self.number(&effects).await }
+    }
+
+    /// 0 lost, 0 double: `events` events, each with one effect, and nothing left to do.
+    pub(crate) async fn every_effect_happened_once(&self, events: i64) {
+        assert_eq!(self.number("SELECT count(*) FROM postrider_event").await, events, "events");
+        assert_eq!(self.number("SELECT count(*) FROM counter").await, events, "business changes");
+        assert_eq!(self.number("SELECT count(*) FROM counter WHERE n = 0").await, 0, "lost");
+        assert_eq!(self.number("SELECT count(*) FROM counter WHERE n > 1").await, 0, "double");
+        assert_eq!(self.number("SELECT count(*) FROM counter WHERE n = 1").await, events, "once");
+        assert_eq!(self.number("SELECT count(*) FROM effect_log").await, events, "effects that were written down");
+        assert_eq!(self.number("SELECT count(*) FROM postrider_delivery").await, 0, "deliveries left");
+    }
+
+    /// Cleans up after a test that passed.
+    pub(crate) async fn finish(self) {
+        match self.auditor {
+            Auditor::Sqlite { pool, store, folder } => {
+                pool.close().await;
+                drop(store);
+                std::fs::remove_dir_all(folder).unwrap();
+            }
+            Auditor::Postgres { pool, server, name, .. } => {
+                pool.close().await;
+                on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+            }
+        }
+    }
+}
+
+/// Where an event stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Stands {
+    pub(crate) events: i64,
+    pub(crate) status: &'static str,
+    pub(crate) received: i64,
+    pub(crate) effects: i64,
+}
+
+async fn on_the_server(server: &str, sql: String) {
+    let mut conn = PgConnection::connect(server).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+}

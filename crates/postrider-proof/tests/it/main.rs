@@ -1,0 +1,12 @@
+//! What survives: workers that are killed, servers that go away, links that die at the worst moment.
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
+
+mod announce;
+mod commit;
+mod crash;
+mod database;
+mod outage;
+mod relays;
+mod sessions;
+mod shutdown;
+mod worker;
