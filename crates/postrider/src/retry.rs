@@ -88,6 +88,20 @@ mod tests {
         assert_eq!(seconds, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]);
     }
 
+    /// F50: a crowd that failed together comes back spread evenly over the jitter (chi² over ten tenths; a fair spread is
+    /// beyond 40 less than once in 100,000 times).
+    #[test]
+    fn jitter_spreads_a_crowd_evenly() {
+        let policy = RetryPolicy::default();
+        let mut tenths = [0_u32; 10];
+        for _ in 0..1_000 {
+            let share = (policy.delay(5, chance()).as_secs_f64() / 32.0 - 0.9) / 0.2;
+            tenths[((share * 10.0) as usize).min(9)] += 1;
+        }
+        let chi2: f64 = tenths.iter().map(|n| (f64::from(*n) - 100.0).powi(2) / 100.0).sum();
+        assert!(chi2 < 40.0, "{tenths:?}");
+    }
+
     proptest! {
         #[test]
         fn a_wait_stays_within_its_jitter_and_cap(failures in 0_u32.., chance in 0.0..1.0_f64, jitter in 0.0..=1.0_f64) {

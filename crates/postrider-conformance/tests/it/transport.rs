@@ -5,45 +5,20 @@ use std::future::Future;
 use postrider::alert::Alert;
 use postrider::{Enlist, Inbox, RabbitMq, Relay};
 use postrider_conformance::{Carrier, InProcess};
-use uuid::Uuid;
+use postrider_proof::broker::VirtualHost;
 
 /// A virtual host of the broker's for each case.
 #[derive(Clone)]
 pub(crate) struct Broker {
     rabbitmq: RabbitMq,
-    vhost: String,
-    /// Where the broker is managed over HTTP.
-    http: String,
+    host: VirtualHost,
 }
 
 impl Broker {
     pub(crate) async fn fresh() -> Self {
-        let url = std::env::var("POSTRIDER_TEST_RABBITMQ").unwrap_or_else(|_| {
-            panic!("POSTRIDER_TEST_RABBITMQ is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
-        });
-        let (place, _) = url.rsplit_once('/').expect("a virtual host");
-        let vhost = format!("case-{}", Uuid::new_v4().simple());
-        let http = management(place);
-        ask(reqwest::Method::PUT, format!("{http}/api/vhosts/{vhost}"), "{}").await;
-        let all = r#"{"configure":".*","write":".*","read":".*"}"#;
-        ask(reqwest::Method::PUT, format!("{http}/api/permissions/{vhost}/guest"), all).await;
-        Self { rabbitmq: RabbitMq::new(&format!("{place}/{vhost}")).expect("a URL"), vhost, http }
+        let host = VirtualHost::fresh().await;
+        Self { rabbitmq: RabbitMq::new(host.url()).expect("a URL"), host }
     }
-}
-
-/// Our servers' management is three ports above the broker; others are named.
-fn management(place: &str) -> String {
-    std::env::var("POSTRIDER_TEST_RABBITMQ_HTTP").unwrap_or_else(|_| {
-        let (_, address) = place.rsplit_once('@').expect("a user");
-        let (host, port) = address.rsplit_once(':').expect("a port");
-        format!("http://guest:guest@{host}:{}", port.parse::<u16>().expect("a port") + 3)
-    })
-}
-
-async fn ask(method: reqwest::Method, url: String, body: &'static str) {
-    let asked = reqwest::Client::new().request(method, &url).header("content-type", "application/json").body(body);
-    let answer = asked.send().await.expect("the broker's management answers");
-    assert!(answer.status().is_success(), "{url}: {}", answer.status());
 }
 
 impl Carrier for Broker {
@@ -80,7 +55,7 @@ impl Carrier for Broker {
     }
 
     async fn finish(self) {
-        ask(reqwest::Method::DELETE, format!("{}/api/vhosts/{}", self.http, self.vhost), "").await;
+        self.host.remove().await;
     }
 }
 

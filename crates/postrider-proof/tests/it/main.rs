@@ -2,10 +2,12 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
 mod announce;
+mod broker;
 mod commit;
 mod crash;
 mod database;
 mod outage;
+mod rabbitmq;
 mod relays;
 mod sessions;
 mod shutdown;

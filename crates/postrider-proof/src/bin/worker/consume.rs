@@ -55,9 +55,9 @@ impl Event for Done {
 }
 
 /// Adds one to the event's counter, and says where it is.
-struct Count {
-    stops: Stops,
-    takes: Duration,
+pub(crate) struct Count {
+    pub(crate) stops: Stops,
+    pub(crate) takes: Duration,
 }
 
 impl<S: Effect> Consumer<S> for Count {

@@ -2,6 +2,7 @@
 //! (`at effect e00012`), and stops for good where it is told to (`stopped effect e00012`).
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 
+mod broker;
 mod consume;
 mod effect;
 mod points;
@@ -33,6 +34,10 @@ enum Command {
     Produce(produce::Produce),
     /// Consumes events: each adds one to its counter.
     Relay(consume::Consume),
+    /// Sends events to a broker.
+    Publish(broker::Broker),
+    /// Consumes events that a broker has.
+    Receive(broker::Receive),
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -50,5 +55,7 @@ async fn run<S: Effect>(store: S, arguments: Arguments) -> Result<(), Box<dyn Er
     match arguments.command {
         Command::Produce(produce) => produce::produce(store, stops, produce).await,
         Command::Relay(consume) => consume::consume(store, stops, consume).await,
+        Command::Publish(broker) => broker::publish(store, broker).await,
+        Command::Receive(receive) => broker::receive(store, stops, receive).await,
     }
 }

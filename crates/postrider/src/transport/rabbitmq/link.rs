@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::RabbitMqOptions;
 use crate::retry;
 
-/// A connection that lived shorter than this was none: the next one has to wait.
-const LIVED: Duration = Duration::from_secs(1);
+/// How long to wait, at most, before a connection that was of use is made anew: so that many do not come together.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 pub(super) struct Link {
     uri: AMQPUri,
@@ -27,8 +27,8 @@ pub(super) struct Link {
 /// How it stands.
 #[derive(Default)]
 struct State {
-    connection: Option<(Arc<Connection>, Instant)>,
-    /// Connections in a row that could not be made, or did not live.
+    connection: Option<Arc<Connection>>,
+    /// Connections in a row that could not be made, or were of no use.
     failures: u32,
     /// No new connection before this.
     rest_until: Option<Instant>,
@@ -76,9 +76,9 @@ impl Link {
     pub(super) fn state(&self) -> BrokerState {
         let state = self.lock();
         match &state.connection {
-            Some((connection, _)) if connection.status().blocked() => BrokerState::Blocked,
-            Some((connection, _)) if connection.status().connected() => BrokerState::Connected,
-            None if state.failures == 0 => BrokerState::Unused,
+            Some(connection) if connection.status().blocked() => BrokerState::Blocked,
+            Some(connection) if connection.status().connected() => BrokerState::Connected,
+            None if state.rest_until.is_none() => BrokerState::Unused,
             _ => BrokerState::Away(state.last_error.clone()),
         }
     }
@@ -121,7 +121,7 @@ impl Link {
         match made {
             Ok(connection) => {
                 tracing::info!(broker = place, purpose = self.purpose, "connected to the broker");
-                state.connection = Some((Arc::clone(&connection), Instant::now()));
+                state.connection = Some(Arc::clone(&connection));
                 Ok(connection)
             }
             Err(error) => {
@@ -135,7 +135,7 @@ impl Link {
     /// The connection that there is; None: one may be made now.
     fn usable(&self) -> Result<Option<Arc<Connection>>, Away> {
         let mut state = self.lock();
-        if let Some((connection, _)) = &state.connection {
+        if let Some(connection) = &state.connection {
             if connection.status().connected() {
                 return Ok(Some(Arc::clone(connection)));
             }
@@ -145,6 +145,11 @@ impl Link {
             Some(until) if until > Instant::now() => Err(Away(state.last_error.clone())),
             _ => Ok(None),
         }
+    }
+
+    /// Something came through.
+    pub(super) fn worked(&self) {
+        self.lock().failures = 0;
     }
 
     /// The connection is of no use any more, although it may not know it.
@@ -161,16 +166,18 @@ impl Link {
 
 impl State {
     fn drop_connection(&mut self, error: &str) {
-        let Some((_, since)) = self.connection.take() else { return };
-        if since.elapsed() >= LIVED {
-            self.failures = 0;
+        if self.connection.take().is_some() {
+            self.failed(error);
         }
-        self.failed(error);
     }
 
     fn failed(&mut self, error: &str) {
+        let rest = match self.failures {
+            0 => AT_ONCE.mul_f64(retry::chance()),
+            failures => retry::pause(failures),
+        };
         self.failures = self.failures.saturating_add(1);
-        self.rest_until = Some(Instant::now() + retry::pause(self.failures));
+        self.rest_until = Some(Instant::now() + rest);
         self.last_error = error.into();
     }
 }

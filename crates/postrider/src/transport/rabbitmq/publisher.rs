@@ -179,6 +179,9 @@ impl Publisher {
                 }
             });
         }
+        if answers.iter().any(|answer| *answer != Delivered::NotTried) {
+            self.link.worked();
+        }
         match unanswered {
             0 => self.give_back(channel),
             // Blocked brokers answer later; others never will, on this connection.

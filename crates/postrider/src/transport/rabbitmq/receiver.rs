@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -16,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::link::{Away, Link};
+use super::link::{Away, Link, is_objection};
 use super::message::Message;
 use super::publisher::{Letter, Publisher};
 use super::receipts;
@@ -35,6 +34,9 @@ use crate::transport::{Delivered, Lane, Transport};
 
 /// How often a message is handed out to somebody who never answers, before it is taken for what kills them.
 const IN_VAIN: i64 = 20;
+
+/// By how much more a session has at hand than the one before it, if that went well.
+const GROWTH: u16 = 8;
 
 /// Reads the queues of an inbox's consumers until it is told to stop.
 pub struct Receiver<S: Enlist> {
@@ -171,17 +173,21 @@ struct LaneReceiver<S: Enlist> {
     delays: Arc<BTreeSet<u64>>,
     bindings: BTreeSet<Binding>,
     figures: Arc<LaneFigures>,
-    /// A message has come that killed nobody before. Until then they are taken one at a time: whatever kills this process
-    /// must not be counted against its neighbours.
-    trusted: AtomicBool,
+    /// Whether the queues are known to be there.
+    declared: bool,
+    /// How many messages to have at hand. The broker counts every message that somebody had in vain, and too many such
+    /// counts are taken for guilt; so a process begins with one, and takes more while messages come that were never in
+    /// vain. What a session has lost is what the next may hope to do, or its messages would be counted for nothing.
+    reach: u16,
 }
 
 /// Why a session with the broker has ended.
 enum Ended {
     Stopped,
-    /// There are no more suspects: begin anew, with more at hand.
+    /// All went well: begin anew, with more at hand.
     Trusted,
-    Lost(Away),
+    /// The connection was lost, after so many messages.
+    Lost(Away, usize),
 }
 
 impl<S: Enlist> LaneReceiver<S> {
@@ -192,16 +198,24 @@ impl<S: Enlist> LaneReceiver<S> {
             figures: Arc::new(LaneFigures::new(&lane.name)),
             lane: Arc::new(lane),
             bindings,
-            trusted: AtomicBool::new(false),
+            declared: false,
+            reach: 1,
         }
     }
 
-    async fn run(self) -> Result<()> {
+    async fn run(mut self) -> Result<()> {
         loop {
             let away = match self.session().await {
                 Ok(Ended::Stopped) => return Ok(()),
-                Ok(Ended::Trusted) => continue,
-                Ok(Ended::Lost(away)) | Err(Undeclared::Away(away)) => away,
+                Ok(Ended::Trusted) => {
+                    self.reach = self.reach.saturating_mul(GROWTH);
+                    continue;
+                }
+                Ok(Ended::Lost(away, answered)) => {
+                    self.reach = self.reach.min(u16::try_from(2 * answered + 1).unwrap_or(u16::MAX));
+                    away
+                }
+                Err(Undeclared::Away(away)) => away,
                 Err(Undeclared::Refused(error)) => return Err(error),
             };
             tracing::warn!(consumer = %self.lane.name, error = %away, "the queue is not read: the broker is away");
@@ -212,52 +226,65 @@ impl<S: Enlist> LaneReceiver<S> {
         }
     }
 
-    /// Reads the queue over one channel.
-    async fn session(&self) -> Result<Ended, Undeclared> {
-        let (stop, link) = (&self.shared.stop, &self.shared.link);
-        if stop.is_cancelled() {
-            return Ok(Ended::Stopped);
-        }
+    async fn declare(&mut self) -> Result<(), Undeclared> {
+        let link = &self.shared.link;
         topology::declare_lane(&link.channel().await?, &self.lane, &self.delays, &self.bindings).await?;
         if self.shared.options.receipts {
             topology::declare_receipts(&link.channel().await?).await?;
         }
+        self.declared = true;
+        Ok(())
+    }
+
+    /// Reads the queue over one channel.
+    async fn session(&mut self) -> Result<Ended, Undeclared> {
+        let (stop, link) = (self.shared.stop.clone(), Arc::clone(&self.shared.link));
+        if stop.is_cancelled() {
+            return Ok(Ended::Stopped);
+        }
+        if !self.declared {
+            self.declare().await?;
+        }
         let channel = link.channel().await?;
-        let slowly = !self.trusted.load(Ordering::Relaxed);
-        let prefetch = if slowly { 1 } else { self.shared.options.prefetch.max(1) };
+        let most = self.shared.options.prefetch.max(1);
+        let reach = self.reach.min(most);
         let tag = format!("{}-{}", self.lane.name, &Uuid::new_v4().simple().to_string()[..8]);
-        channel.basic_qos(prefetch, BasicQosOptions::default()).await.map_err(Away::from)?;
+        channel.basic_qos(reach, BasicQosOptions::default()).await.map_err(Away::from)?;
         let queue = topology::queue(&self.lane.name);
-        let consuming = channel.basic_consume(
-            queue.as_str().into(),
-            tag.as_str().into(),
-            BasicConsumeOptions::default(),
-            FieldTable::default(),
-        );
-        let mut messages = consuming.await.map_err(Away::from)?;
-        tracing::info!(consumer = %self.lane.name, queue, "reading the queue");
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consuming = channel.basic_consume(queue.as_str().into(), tag.as_str().into(), options, arguments);
+        let mut messages = consuming.await.map_err(|error| {
+            // Somebody may have removed it.
+            self.declared = !is_objection(&error);
+            Away::from(error)
+        })?;
+        tracing::debug!(consumer = %self.lane.name, queue, reach, "reading the queue");
 
         let mut hands = Hands::default();
+        let (mut answered, mut unsuspected) = (0, 0);
         let ended = loop {
             self.begin(&mut hands);
             tokio::select! {
                 () = stop.cancelled() => break Ended::Stopped,
                 Some(done) = hands.working.join_next() => {
-                    hands.done(done.unwrap_or_default());
-                    if slowly && self.trusted.load(Ordering::Relaxed) {
+                    match done {
+                        Ok(done) => answered += hands.done(done),
+                        // Consumers are guarded; whatever else this was, its messages are better off elsewhere.
+                        Err(error) => break Ended::Lost(Away(error.to_string()), answered),
+                    }
+                    if reach < most && unsuspected >= reach && answered >= usize::from(reach) {
                         break Ended::Trusted;
                     }
                 }
                 message = messages.next() => match message {
                     Some(Ok(delivery)) => {
+                        link.worked();
                         let message = Message::of(delivery);
-                        if message.handed_out_in_vain() == 0 {
-                            self.trusted.store(true, Ordering::Relaxed);
-                        }
+                        unsuspected += u16::from(message.handed_out_in_vain() == 0);
                         hands.waiting.push_back(message);
                     }
-                    Some(Err(error)) => break Ended::Lost(error.into()),
-                    None => break Ended::Lost(Away("the queue was closed".into())),
+                    Some(Err(error)) => break Ended::Lost(error.into(), answered),
+                    None => break Ended::Lost(Away("the queue was closed".into()), answered),
                 },
             }
         };
@@ -266,9 +293,7 @@ impl<S: Enlist> LaneReceiver<S> {
             let _ = channel.basic_cancel(tag.as_str().into(), Default::default()).await;
         }
         hands.waiting.clear();
-        while let Some(done) = hands.working.join_next().await {
-            hands.done(done.unwrap_or_default());
-        }
+        while hands.working.join_next().await.is_some() {}
         if channel.status().connected() {
             // Unanswered messages go back to the queue.
             let _ = channel.close(200, "done".into()).await;
@@ -285,6 +310,7 @@ impl<S: Enlist> LaneReceiver<S> {
             }
             let keys: Vec<_> = batch.iter().filter_map(|message| message.key().map(str::to_owned)).collect();
             hands.busy.extend(keys.iter().cloned());
+            let done = Done { keys, messages: batch.len() };
             let work = Work {
                 shared: Arc::clone(&self.shared),
                 lane: Arc::clone(&self.lane),
@@ -293,7 +319,7 @@ impl<S: Enlist> LaneReceiver<S> {
             };
             hands.working.spawn(async move {
                 work.handle(batch).await;
-                keys
+                done
             });
         }
     }
@@ -305,7 +331,13 @@ struct Hands {
     waiting: VecDeque<Message>,
     /// The keys of what is being handled, which each task gives back.
     busy: HashSet<String>,
-    working: JoinSet<Vec<String>>,
+    working: JoinSet<Done>,
+}
+
+/// What a task has done with.
+struct Done {
+    keys: Vec<String>,
+    messages: usize,
 }
 
 impl Hands {
@@ -330,10 +362,12 @@ impl Hands {
         batch
     }
 
-    fn done(&mut self, keys: Vec<String>) {
-        for key in keys {
-            self.busy.remove(&key);
+    /// How many messages that were.
+    fn done(&mut self, done: Done) -> usize {
+        for key in &done.keys {
+            self.busy.remove(key);
         }
+        done.messages
     }
 }
 

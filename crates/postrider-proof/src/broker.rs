@@ -1,0 +1,136 @@
+//! RabbitMQ for tests: a virtual host of the broker that all tests share, or a broker of one's own that may be stopped.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use reqwest::Method;
+use tokio::process::Command;
+use uuid::Uuid;
+
+/// A virtual host, empty at first.
+#[derive(Debug, Clone)]
+pub struct VirtualHost {
+    url: String,
+    name: String,
+    /// Where the broker is managed over HTTP.
+    http: String,
+}
+
+impl VirtualHost {
+    /// A new one on the broker of the tests.
+    pub async fn fresh() -> Self {
+        let url = std::env::var("POSTRIDER_TEST_RABBITMQ").unwrap_or_else(|_| {
+            panic!("POSTRIDER_TEST_RABBITMQ is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
+        });
+        let (place, _) = url.rsplit_once('/').expect("a URL with a virtual host");
+        let name = format!("case-{}", Uuid::new_v4().simple());
+        let host = Self { url: format!("{place}/{name}"), http: management(place), name };
+        host.ask(Method::PUT, format!("vhosts/{}", host.name), "{}").await;
+        let all = r#"{"configure":".*","write":".*","read":".*"}"#;
+        host.ask(Method::PUT, format!("permissions/{}/guest", host.name), all).await;
+        host
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Removes it, with all that is in it.
+    pub async fn remove(self) {
+        self.ask(Method::DELETE, format!("vhosts/{}", self.name), "").await;
+    }
+
+    async fn ask(&self, method: Method, path: String, body: &'static str) {
+        let url = format!("{}/api/{path}", self.http);
+        let asked = reqwest::Client::new().request(method, &url).header("content-type", "application/json").body(body);
+        let answer = asked.send().await.expect("the broker's management answers");
+        assert!(answer.status().is_success(), "{path}: {}", answer.status());
+    }
+}
+
+/// Our brokers are managed three ports above their own; others say where.
+fn management(place: &str) -> String {
+    std::env::var("POSTRIDER_TEST_RABBITMQ_HTTP").unwrap_or_else(|_| {
+        let (scheme_and_user, address) = place.rsplit_once('@').expect("a URL with a user");
+        let (_, user) = scheme_and_user.split_once("://").expect("a URL");
+        let (host, port) = address.rsplit_once(':').expect("a URL with a port");
+        format!("http://{user}@{host}:{}", port.parse::<u16>().expect("a port") + 3)
+    })
+}
+
+/// A broker of one test's own, in a folder of its own, on ports of its own.
+#[derive(Debug)]
+pub struct PrivateBroker {
+    folder: PathBuf,
+    port: u16,
+}
+
+impl PrivateBroker {
+    /// Starts one.
+    pub async fn start() -> Self {
+        let folder = std::env::temp_dir().join(format!("postrider-broker-{}", Uuid::new_v4()));
+        let broker = Self { folder, port: four_free_ports() };
+        broker.resume().await;
+        broker
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Ends it; what it holds stays.
+    pub async fn stop(&self) {
+        self.services(&["stop", "rabbitmq"]).await;
+    }
+
+    /// Starts it again.
+    pub async fn resume(&self) {
+        self.services(&["start", "rabbitmq"]).await;
+    }
+
+    /// From now on it is short of memory: whoever publishes is blocked.
+    pub async fn raise_memory_alarm(&self) {
+        self.services(&["rabbitmqctl", "set_vm_memory_high_watermark", "0"]).await;
+    }
+
+    /// It has memory again.
+    pub async fn clear_memory_alarm(&self) {
+        self.services(&["rabbitmqctl", "set_vm_memory_high_watermark", "0.4"]).await;
+    }
+
+    async fn services(&self, arguments: &[&str]) {
+        let status = services(&self.folder, self.port).args(arguments).status().await.expect("bash is there");
+        assert!(status.success(), "scripts/services {arguments:?}: {status}");
+    }
+}
+
+impl Drop for PrivateBroker {
+    /// Also where the test has failed.
+    fn drop(&mut self) {
+        let mut stop = services(&self.folder, self.port);
+        let stopped = stop.args(["stop", "rabbitmq"]).as_std_mut().status();
+        if stopped.is_ok_and(|status| status.success()) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+fn services(folder: &Path, port: u16) -> Command {
+    let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/services"));
+    command
+        .env_remove("POSTRIDER_TEST_RABBITMQ")
+        .env("POSTRIDER_SERVICES_DIR", folder)
+        .env("POSTRIDER_RABBITMQ_PORT", port.to_string())
+        .stdout(Stdio::null());
+    command
+}
+
+/// A port with three free ones above it. Below those that the kernel lends to outgoing connections.
+fn four_free_ports() -> u16 {
+    let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+    let start = 20_000 + u16::try_from(std::process::id() % 1_000).unwrap_or_default() * 4;
+    (start..32_000).step_by(4).find(|port| (*port..port + 4).all(free)).expect("four free ports")
+}

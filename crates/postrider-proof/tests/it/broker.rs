@@ -1,0 +1,129 @@
+//! A broker that fails in every way it can: reset, restarted, short of memory, with a consumer killed before its
+//! acknowledgement. 0 lost, every effect once.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use lapin::options::QueueDeclareOptions;
+use lapin::types::FieldTable;
+use lapin::{Connection, ConnectionProperties};
+use postrider_proof::broker::{PrivateBroker, VirtualHost};
+use postrider_proof::proxy::Proxy;
+
+use crate::database::{Database, over_both_stores};
+use crate::worker::Worker;
+
+over_both_stores! {
+    /// F45, F46, D.11
+    nothing_is_lost_while_the_rabbitmq_fails_in_every_way,
+    /// A.14, E.2
+    a_crash_between_commit_and_acknowledgement_doubles_nothing_on_rabbitmq,
+}
+
+/// The broker is the only one who hears events: the consumer is on its other side.
+const THROUGH_THE_BROKER: &str = "DELETE FROM postrider_subscription";
+const DONE: &str = "SELECT count(*) FROM counter WHERE n > 0";
+
+/// How many messages wait in a queue.
+async fn waiting(url: &str, queue: &str) -> u32 {
+    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    let asking = QueueDeclareOptions { passive: true, durable: true, ..Default::default() };
+    let queue = channel.queue_declare(queue.into(), asking, FieldTable::default()).await.unwrap();
+    queue.message_count()
+}
+
+async fn nothing_is_lost_while_the_rabbitmq_fails_in_every_way(database: &Database) {
+    const EVENTS: i64 = 10_000;
+    database.execute(THROUGH_THE_BROKER).await;
+    let broker = PrivateBroker::start().await;
+    let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, broker.port()))).await.unwrap();
+    let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
+    let mut receiver = Worker::start(database.url(), &format!("receive --broker {url} --concurrency 8"));
+    receiver.says("at ready").await;
+    let publisher = Worker::start(database.url(), &format!("publish --broker {url}"));
+
+    // Resets, five times a second, until a third of the events is through.
+    Worker::start(database.url(), "produce 4000 --together 100").finishes().await;
+    let mut resets = 0;
+    while database.number(DONE).await < 3_000 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        proxy.reset();
+        resets += 1;
+    }
+    assert!(resets >= 5, "{resets} resets were no trouble");
+
+    // Twice it is gone, with events on both sides of it.
+    for restart in 0..2 {
+        let from = 4_000 + restart * 2_000;
+        Worker::start(database.url(), &format!("produce 2000 --from {from} --together 100")).finishes().await;
+        broker.stop().await;
+        let before = database.number(DONE).await;
+        assert!(before < i64::from(from + 2_000), "there was work left when it ended");
+        broker.resume().await;
+        while database.number(DONE).await < before + 100 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    // It takes nothing for a while.
+    broker.raise_memory_alarm().await;
+    Worker::start(database.url(), "produce 2000 --from 8000 --together 100").finishes().await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let unsent = "SELECT count(*) FROM postrider_delivery";
+    assert!(database.number(unsent).await > 0, "nothing was sent to a broker that is blocked");
+    broker.clear_memory_alarm().await;
+
+    database.until("SELECT count(*) FROM counter WHERE n = 1", EVENTS).await;
+    database.until(unsent, 0).await;
+    publisher.terminate().await;
+    receiver.terminate().await;
+    publisher.finishes().await;
+    receiver.finishes().await;
+    database.every_effect_happened_once(EVENTS).await;
+    let direct = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port());
+    assert_eq!(waiting(&direct, "postrider.count.dead").await, 0, "nobody was given up");
+}
+
+async fn a_crash_between_commit_and_acknowledgement_doubles_nothing_on_rabbitmq(database: &Database) {
+    const KILLS: u32 = 10;
+    database.execute(THROUGH_THE_BROKER).await;
+    let host = VirtualHost::fresh().await;
+    let queue = "postrider.count";
+    let mut declares = Worker::start(database.url(), &format!("--stop-at ready receive --broker {}", host.url()));
+    declares.says("stopped ready").await;
+    declares.kill().await;
+    let publisher = Worker::start(database.url(), &format!("publish --broker {}", host.url()));
+    Worker::start(database.url(), &format!("produce {KILLS}")).finishes().await;
+    database.until("SELECT count(*) FROM postrider_delivery", 0).await;
+
+    for kill in 1..=KILLS {
+        let address = host.url().rsplit_once('@').unwrap().1.split('/').next().unwrap().parse().unwrap();
+        let proxy = Proxy::to(address).await.unwrap();
+        let url = host.url().replace(&address.to_string(), &proxy.address().to_string());
+        let mut receiver =
+            Worker::start(database.url(), &format!("receive --broker {url} --takes-ms 300 --concurrency 1"));
+        // Messages whose effect is committed are answered for at once; then comes one that has none yet.
+        receiver.says("at handler").await;
+        // From here on nothing reaches the broker, so no acknowledgement does.
+        proxy.stall();
+        database.until("SELECT count(*) FROM effect_log", i64::from(kill)).await;
+        receiver.kill().await;
+        proxy.reset();
+        // The broker has noticed, and has the message back.
+        while waiting(host.url(), queue).await < KILLS - kill + 1 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let receiver = Worker::start(database.url(), &format!("receive --broker {}", host.url()));
+    while waiting(host.url(), queue).await > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    receiver.terminate().await;
+    receiver.finishes().await;
+    publisher.terminate().await;
+    publisher.finishes().await;
+    assert_eq!(waiting(host.url(), queue).await, 0, "all of them were acknowledged");
+    database.every_effect_happened_once(i64::from(KILLS)).await;
+    host.remove().await;
+}

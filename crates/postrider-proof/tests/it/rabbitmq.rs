@@ -1,0 +1,482 @@
+//! What a RabbitMQ does with events, and what it may do to them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::StreamExt;
+use lapin::options::{
+    BasicConsumeOptions, BasicGetOptions, BasicNackOptions, BasicPublishOptions, ExchangeDeclareOptions,
+    QueueBindOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
+use postrider::alert::{Alarm, Alert};
+use postrider::store::sqlite::SqliteStore;
+use postrider::store::{Found, Redriven};
+use postrider::transport::rabbitmq::topology::Binding;
+use postrider::transport::rabbitmq::{BrokerState, ReceiverOptions};
+use postrider::{
+    Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, RabbitMq, Received, Relay,
+    RetryPolicy, Store, Subscription, Via,
+};
+use postrider_proof::broker::{PrivateBroker, VirtualHost};
+use serde::{Deserialize, Serialize};
+use sqlx::SqliteConnection;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::database::{Database, PATIENCE};
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    order: i64,
+}
+
+impl Event for Paid {
+    const TOPIC: &'static str = "order.paid";
+}
+
+/// Tells what it is called for, and answers as the case wants.
+struct Tells {
+    tell: mpsc::UnboundedSender<i64>,
+    answer: fn(&Received<Paid>) -> Result<(), Failure>,
+}
+
+impl OutsideConsumer for Tells {
+    const NAME: &'static str = "mail";
+    type Event = Paid;
+
+    async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+        self.tell.send(paid.order)?;
+        (self.answer)(&paid)
+    }
+}
+
+fn tells(answer: fn(&Received<Paid>) -> Result<(), Failure>) -> (Tells, mpsc::UnboundedReceiver<i64>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    (Tells { tell, answer }, told)
+}
+
+struct Alarms(mpsc::UnboundedSender<Alarm>);
+
+#[async_trait]
+impl Alert for Alarms {
+    async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.0.send(alarm.clone())?)
+    }
+}
+
+/// One database, one virtual host, and somebody to talk to it directly.
+struct Scene {
+    database: Database,
+    store: SqliteStore,
+    host: VirtualHost,
+    rabbitmq: RabbitMq,
+    channel: Channel,
+    _connection: Connection,
+}
+
+impl Scene {
+    async fn fresh() -> Self {
+        let (database, host) = (Database::sqlite().await, VirtualHost::fresh().await);
+        let store = SqliteStore::connect(database.url()).await.unwrap();
+        let connection = Connection::connect(host.url(), ConnectionProperties::default()).await.unwrap();
+        let channel = connection.create_channel().await.unwrap();
+        let rabbitmq = RabbitMq::new(host.url()).unwrap();
+        Self { database, store, host, rabbitmq, channel, _connection: connection }
+    }
+
+    async fn enqueue(&self, drafts: impl IntoIterator<Item = Draft>) {
+        let mut tx = self.store.begin().await.unwrap();
+        for draft in drafts {
+            Outbox::new(self.store.clone()).enqueue(&mut tx, draft).await.unwrap();
+        }
+        self.store.commit(tx).await.unwrap();
+    }
+
+    async fn find(&self, event: &str) -> Found {
+        self.store.find(event).await.unwrap().unwrap()
+    }
+
+    /// A relay that tries three times, at once.
+    fn relay(&self) -> Relay {
+        let retry =
+            RetryPolicy { base: Duration::from_millis(1), factor: 1.0, max_attempts: 3, ..RetryPolicy::default() };
+        let publisher = self.rabbitmq.publisher().options(LaneOptions { retry, ..LaneOptions::default() });
+        Relay::new(self.store.clone(), publisher)
+    }
+
+    /// Sends what waits until nothing does.
+    async fn send_all(&self) {
+        let everything = "SELECT count(*) FROM postrider_delivery WHERE NOT dead";
+        loop {
+            self.relay().drain().await.unwrap();
+            if self.database.number(everything).await == 0 {
+                return;
+            }
+        }
+    }
+
+    async fn queue(&self, name: &str) -> u32 {
+        let options = QueueDeclareOptions { durable: true, passive: true, ..Default::default() };
+        self.channel.queue_declare(name.into(), options, FieldTable::default()).await.unwrap().message_count()
+    }
+
+    /// The next message of a queue, taken out of it: the body, and a header of it.
+    async fn take(&self, queue: &str, header: &str) -> (String, String) {
+        let message = loop {
+            match self.channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
+                Some(message) => break message,
+                None => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+        };
+        let headers = message.properties.headers().clone().unwrap_or_default();
+        let value = match headers.inner().get(header) {
+            Some(AMQPValue::LongString(text)) => text.to_string(),
+            Some(AMQPValue::LongLongInt(n)) => n.to_string(),
+            other => format!("{other:?}"),
+        };
+        (String::from_utf8_lossy(&message.data).into_owned(), value)
+    }
+
+    async fn finish(self) {
+        self.host.remove().await;
+        drop(self.store);
+        self.database.finish().await;
+    }
+}
+
+fn paid(order: i64) -> Draft {
+    Draft::of(&Paid { order }).unwrap().event_id(format!("order-{order}"))
+}
+
+/// F47, D.11: without a queue it is not sent; it is tried again, then given up with the reason; a queue and a redrive
+/// bring it there.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unroutable_event_is_not_sent_by_rabbitmq() {
+    let scene = Scene::fresh().await;
+    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    scene.enqueue([paid(1)]).await;
+    scene.send_all().await;
+    let found = scene.find("order-1").await;
+    let delivery = &found.deliveries[0];
+    assert_eq!((delivery.status.as_str(), delivery.attempts), ("DEAD", 3));
+    let reason = delivery.last_error.clone().unwrap();
+    assert!(reason.contains("no queue is bound") && reason.contains("order.paid"), "{reason}");
+    let told: Vec<_> = found.consumptions.iter().map(|one| (one.success, one.code.as_deref())).collect();
+    assert_eq!(told, [(Some(false), Some("unroutable")); 3]);
+
+    let (consumer, mut told) = tells(|_| Ok(()));
+    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
+    receiver.declare().await.unwrap();
+    assert_eq!(scene.store.redrive("order-1", "rabbitmq", "").await.unwrap(), Redriven::Due);
+    scene.send_all().await;
+    assert!(scene.find("order-1").await.deliveries.is_empty(), "sent");
+    let first = async { assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1)) };
+    receiver.run(first).await.unwrap();
+    scene.finish().await;
+}
+
+/// E.1, F48: an event may name exchange and routing key; one that names an exchange that is not there fails alone, however
+/// many are sent with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exchange_of_the_events_own_is_used_by_rabbitmq() {
+    let scene = Scene::fresh().await;
+    let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    let none = FieldTable::default;
+    scene.channel.exchange_declare("billing".into(), ExchangeKind::Direct, durable, none()).await.unwrap();
+    let (consumer, mut told) = tells(|_| Ok(()));
+    let binding = Binding { exchange: "billing".into(), routing_key: "eu.paid".into() };
+    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).bind("mail", binding);
+    receiver.declare().await.unwrap();
+    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+
+    let mut drafts: Vec<_> = (1..=40).map(paid).collect();
+    drafts.push(paid(41).route("billing", "eu.paid"));
+    drafts.push(paid(42).route("nowhere", "eu.paid"));
+    scene.enqueue(drafts).await;
+    scene.send_all().await;
+    let lost = scene.find("order-42").await;
+    assert_eq!((lost.deliveries[0].status.as_str(), lost.deliveries[0].attempts), ("DEAD", 3));
+    assert!(lost.deliveries[0].last_error.as_deref().unwrap().contains("nowhere"), "{lost:?}");
+    let others = scene.database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await;
+    assert_eq!(others, 3, "the others have not failed once");
+
+    let all = async {
+        let mut orders = Vec::new();
+        while orders.len() < 41 {
+            orders.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
+        }
+        orders.sort_unstable();
+        assert_eq!(orders, (1..=41).collect::<Vec<_>>());
+    };
+    receiver.run(all).await.unwrap();
+    scene.finish().await;
+}
+
+/// The message: the envelope with `sentAt`, persistent, with its id, its trace and its CloudEvents attributes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_rabbitmq_says_what_the_contract_says() {
+    let scene = Scene::fresh().await;
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    scene.rabbitmq.publisher(); // connects to nothing yet
+    assert_eq!(scene.rabbitmq.state(), BrokerState::Unused);
+    scene.relay().drain().await.unwrap();
+    scene.channel.queue_declare("spy".into(), durable, FieldTable::default()).await.unwrap();
+    let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+    scene.channel.queue_bind("spy".into(), "postrider.events".into(), "order.*".into(), options, none).await.unwrap();
+    scene.enqueue([paid(7).key("k")]).await;
+    scene.send_all().await;
+    let message = scene.channel.basic_get("spy".into(), BasicGetOptions { no_ack: true }).await.unwrap().unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&message.data).unwrap();
+    assert_eq!((&body["eventId"], &body["topic"]), (&"order-7".into(), &"order.paid".into()));
+    assert_eq!((&body["payload"]["order"], &body["key"]), (&7.into(), &"k".into()));
+    assert!(body["sentAt"].is_string() && body["occurredAt"].is_string(), "{body}");
+    let properties = &message.properties;
+    assert_eq!(properties.message_id().as_ref().map(ToString::to_string).as_deref(), Some("order-7"));
+    assert_eq!(*properties.delivery_mode(), Some(2));
+    let headers = properties.headers().clone().unwrap();
+    for header in ["traceparent", "cloudEvents_id", "cloudEvents_type", "cloudEvents_source", "cloudEvents_specversion"]
+    {
+        assert!(headers.contains_key(header), "{header}");
+    }
+    assert_eq!(scene.rabbitmq.state(), BrokerState::Connected);
+    scene.finish().await;
+}
+
+/// Poison: what is no event, and what has been handed out in vain too often, is parked with its reason, and the queue
+/// goes on. E.1: reasons are cut at 1,000 characters, not within one.
+#[tokio::test(flavor = "multi_thread")]
+async fn poison_in_a_queue_of_rabbitmq_is_parked() {
+    let scene = Scene::fresh().await;
+    let (consumer, mut told) = tells(|paid| match paid.order {
+        2 => Err(Failure::reject("错".repeat(2_000))),
+        _ => Ok(()),
+    });
+    let (alert, mut alarms) = mpsc::unbounded_channel();
+    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).alert(Alarms(alert));
+    receiver.declare().await.unwrap();
+    let publish = |body: &'static [u8]| {
+        let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+        scene.channel.basic_publish("".into(), "postrider.mail".into(), options, body, properties)
+    };
+    publish(b"\xff no event").await.unwrap();
+    let killer =
+        br#"{"eventId":"killer","topic":"order.paid","payload":{"order":9},"occurredAt":"2026-01-01T00:00:00Z"}"#;
+    publish(killer).await.unwrap();
+
+    // Somebody takes them and never answers, time and again.
+    let mut lazy = scene
+        .channel
+        .basic_consume("postrider.mail".into(), "lazy".into(), BasicConsumeOptions::default(), FieldTable::default())
+        .await
+        .unwrap();
+    for _ in 0..40 {
+        let message = timeout(PATIENCE, lazy.next()).await.unwrap().unwrap().unwrap();
+        message.acker.nack(BasicNackOptions { requeue: true, ..Default::default() }).await.unwrap();
+    }
+    scene.channel.basic_cancel("lazy".into(), Default::default()).await.unwrap();
+    scene.channel.basic_recover(Default::default()).await.unwrap();
+
+    scene.enqueue([paid(1), paid(2), paid(3)]).await;
+    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    scene.send_all().await;
+    let parked = async {
+        let mut dead = Vec::new();
+        while dead.len() < 3 {
+            let Alarm::Dead { event_id, error, .. } = timeout(PATIENCE, alarms.recv()).await.unwrap().unwrap() else {
+                continue;
+            };
+            dead.push((event_id, error.chars().take(20).collect::<String>()));
+        }
+        dead.sort();
+        assert_eq!(dead[0].0, "", "it has no id");
+        assert!(dead[0].1.starts_with("the message is no ev"), "{dead:?}");
+        assert_eq!((dead[1].0.as_str(), dead[1].1.as_str()), ("killer", "given up: it was han"));
+        assert_eq!(dead[2].0, "order-2");
+        let mut orders = [0; 3];
+        for order in &mut orders {
+            *order = timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
+        }
+        orders.sort_unstable();
+        assert_eq!(orders, [1, 2, 3], "the killer was not called for");
+    };
+    receiver.run(parked).await.unwrap();
+    assert_eq!(scene.queue("postrider.mail").await, 0);
+    let mut reasons = Vec::new();
+    for _ in 0..3 {
+        reasons.push(scene.take("postrider.mail.dead", "x-postrider-reason").await);
+    }
+    let cut = reasons.iter().find(|(body, _)| body.contains("order-2")).unwrap();
+    assert_eq!(cut.1.chars().count(), 1_000);
+    assert!(cut.1.chars().all(|c| c == '错' || c == '…'), "{}", cut.1);
+    scene.finish().await;
+}
+
+/// What is on the broker under our names, and is something else, is explained.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_of_rabbitmq_with_other_settings_is_explained() {
+    let scene = Scene::fresh().await;
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    scene.channel.queue_declare("postrider.mail".into(), durable, FieldTable::default()).await.unwrap();
+    let (consumer, _) = tells(|_| Ok(()));
+    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
+    let refused = receiver.run(std::future::pending()).await.unwrap_err().to_string();
+    for part in ["postrider.mail", "x-queue-type", "delete it", "another name"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    scene.finish().await;
+}
+
+struct Books<const N: usize>;
+
+macro_rules! books {
+    ($($n:literal $name:literal)*) => {
+        $(impl Consumer<SqliteStore> for Books<$n> {
+            const NAME: &'static str = $name;
+            type Event = Paid;
+
+            async fn handle(&self, tx: &mut SqliteConnection, paid: Received<Paid>) -> Result<(), Failure> {
+                let name = paid.order.to_string();
+                let add = sqlx::query("UPDATE counter SET n = n + 1 WHERE name = ?1").bind(name);
+                match add.execute(tx).await?.rows_affected() {
+                    1 => Ok(()),
+                    _ => Err("no such counter".into()),
+                }
+            }
+        })*
+    };
+}
+books!(0 "ledger" 1 "stock");
+
+/// E.3, D.11: three services with a database each. The first knows nobody; the broker hears everything.
+#[tokio::test(flavor = "multi_thread")]
+async fn consumers_in_other_databases_are_reached_through_rabbitmq() {
+    const ORDERS: i64 = 200;
+    let scene = Scene::fresh().await;
+    let (ledger, stock) = (Database::sqlite().await, Database::sqlite().await);
+    let numbers = (1..=ORDERS).map(|n| format!("('{n}', 0)")).collect::<Vec<_>>().join(",");
+    let mut stores = Vec::new();
+    for database in [&ledger, &stock] {
+        database.execute(&format!("INSERT INTO counter (name, n) VALUES {numbers}")).await;
+        stores.push(SqliteStore::connect(database.url()).await.unwrap());
+    }
+    let first = scene.rabbitmq.receiver(Inbox::new(stores[0].clone()).consumer(Books::<0>));
+    let second = scene.rabbitmq.receiver(Inbox::new(stores[1].clone()).consumer(Books::<1>));
+    first.declare().await.unwrap();
+    second.declare().await.unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(());
+    let wait = || {
+        let mut stopped = stopped.clone();
+        async move { drop(stopped.changed().await) }
+    };
+    let working =
+        [tokio::spawn(first.run(wait())), tokio::spawn(second.run(wait())), tokio::spawn(scene.relay().run(wait()))];
+    scene.enqueue((1..=ORDERS).map(paid)).await;
+    for database in [&ledger, &stock] {
+        database.until("SELECT count(*) FROM counter WHERE n = 1", ORDERS).await;
+        assert_eq!(database.number("SELECT count(*) FROM postrider_inbox").await, ORDERS);
+        assert_eq!(database.number("SELECT count(*) FROM postrider_event").await, 0, "the events are elsewhere");
+    }
+    stop.send(()).unwrap();
+    for one in working {
+        one.await.unwrap().unwrap();
+    }
+    assert_eq!(scene.database.number("SELECT count(*) FROM counter WHERE n = 1").await, 0);
+    drop(stores);
+    ledger.finish().await;
+    stock.finish().await;
+    scene.finish().await;
+}
+
+/// D.11: every try of a remote consumer is reported, and written down where the event is.
+#[tokio::test(flavor = "multi_thread")]
+async fn receipts_of_rabbitmq_are_written_down() {
+    let scene = Scene::fresh().await;
+    scene.store.set_subscription(&Subscription::new("order.paid", "mail", Via::RabbitMq)).await.unwrap();
+    let remote = Database::sqlite().await;
+    let remote_store = SqliteStore::connect(remote.url()).await.unwrap();
+    let (consumer, mut told) = tells(|paid| match (paid.order, paid.attempt()) {
+        (1, 1) => Err(Failure::retry("the mail server is down").code("mail")),
+        (2, _) => Err(Failure::reject("no such address")),
+        _ => Ok(()),
+    });
+    let retry = RetryPolicy { base: Duration::from_millis(1), factor: 1.0, ..RetryPolicy::default() };
+    let inbox = Inbox::new(remote_store.clone())
+        .outside(consumer)
+        .options("mail", LaneOptions { retry, ..LaneOptions::default() });
+    let options = ReceiverOptions { receipts: true, ..ReceiverOptions::default() };
+    let receiver = scene.rabbitmq.receiver(inbox).options(options);
+    receiver.declare().await.unwrap();
+    let receiving = tokio::spawn(receiver.run(std::future::pending()));
+    let collecting = tokio::spawn(scene.rabbitmq.receipts(Arc::new(scene.store.clone())).run(std::future::pending()));
+    scene.enqueue([paid(1), paid(2)]).await;
+    scene.send_all().await;
+    for _ in 0..3 {
+        timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
+    }
+    let reports = "SELECT count(*) FROM postrider_consumption WHERE consumer = 'mail' AND attempt > 0";
+    scene.database.until(reports, 3).await;
+    let of = |found: Found| -> Vec<_> {
+        let attempts = found.consumptions.into_iter().filter(|one| one.consumer == "mail" && one.attempt > 0);
+        attempts.map(|one| (one.attempt, one.success, one.will_retry, one.error, one.code)).collect()
+    };
+    assert_eq!(
+        of(scene.find("order-1").await),
+        [
+            (1, Some(false), true, Some("the mail server is down".into()), Some("mail".into())),
+            (2, Some(true), false, None, None)
+        ]
+    );
+    assert_eq!(of(scene.find("order-2").await), [(1, Some(false), false, Some("no such address".into()), None)]);
+    receiving.abort();
+    collecting.abort();
+    drop(remote_store);
+    remote.finish().await;
+    scene.finish().await;
+}
+
+/// F46: a broker that is short of memory takes nothing, and nobody hangs; it is told, and goes on when it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blocked_rabbitmq_is_told_and_waited_for() {
+    let database = Database::sqlite().await;
+    let store = SqliteStore::connect(database.url()).await.unwrap();
+    let broker = PrivateBroker::start().await;
+    let rabbitmq = RabbitMq::new(&format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port())).unwrap();
+    let (consumer, mut told) = tells(|_| Ok(()));
+    let receiver = rabbitmq.receiver(Inbox::new(store.clone()).outside(consumer));
+    receiver.declare().await.unwrap();
+    let receiving = tokio::spawn(receiver.run(std::future::pending()));
+    let relay = tokio::spawn(Relay::new(store.clone(), rabbitmq.publisher()).run(std::future::pending()));
+    let enqueue = async |order| {
+        let mut tx = store.begin().await.unwrap();
+        Outbox::new(store.clone()).enqueue(&mut tx, paid(order)).await.unwrap();
+        store.commit(tx).await.unwrap();
+    };
+    enqueue(1).await;
+    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1));
+    broker.raise_memory_alarm().await;
+    // The broker tells those who publish.
+    enqueue(2).await;
+    let blocked = async {
+        while rabbitmq.state() != BrokerState::Blocked {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, blocked).await.expect("the state is shown");
+    enqueue(3).await;
+    broker.clear_memory_alarm().await;
+    let mut orders = [0; 2];
+    for order in &mut orders {
+        *order = timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
+    }
+    orders.sort_unstable();
+    assert_eq!(orders, [2, 3]);
+    database.until("SELECT count(*) FROM postrider_delivery", 0).await;
+    assert_eq!(database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await, 0);
+    relay.abort();
+    receiving.abort();
+    drop((relay.await.err(), receiving.await.err(), store));
+    database.finish().await;
+}
