@@ -43,10 +43,12 @@ use sessions::{Door, Sessions};
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// How our own sessions are set up. A plan that is cached while the tables are empty stays when they have grown, so it may
-/// only be what is right then: from row to row by an index. Compiling a query takes longer than running any of ours, and
+/// only be what is right then: from row to row by an index. That one plan does for all values, so it is made once and not
+/// five times on each session. Compiling a query takes longer than running any of ours, and
 /// a claim looks again at what others have committed, which a stricter isolation would call an error.
 const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET jit = off; \
-    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+    SET plan_cache_mode = force_generic_plan";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
@@ -57,6 +59,13 @@ const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
 /// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
 const WINDOW_FACTOR: u32 = 4;
 const WINDOW_FLOOR: u32 = 256;
+
+/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
+/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+const PARKED_WINDOWS: u32 = 16;
+/// From how many deliveries on a settle counts what it removed and asks which only if some are missing. With fewer, the
+/// transaction that this takes costs more than the answer.
+const COUNTED_SETTLE: usize = 64;
 
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
@@ -191,27 +200,39 @@ impl Store for PostgresStore {
             .fetch_all(&self.work)
             .await
             .map_err(own)?;
-        rows::lease(token, &rows)
+        if rows.is_empty() {
+            self.drop_orphans(claim, 0).await?;
+        }
+        self.lease(token, &rows).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
         claim.check()?;
         let token = Token::fresh();
-        let rows = sqlx::query(sql!("claim_keyed"))
-            .bind(&claim.lane)
-            .bind(shards(claim.shards))
-            .bind(i64::from(claim.limit))
-            .bind(token.0)
-            .bind(&claim.owner)
-            .bind(millis(claim.lease))
-            .bind(dead_head == DeadHead::Hold)
-            .bind(i64::from((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR)))
-            .bind(lane_number(&claim.lane))
-            .bind(CLAIM_SHARDS)
-            .fetch_all(&self.work)
-            .await
-            .map_err(own)?;
-        rows::lease(token, &rows)
+        for _ in 0..PARKED_WINDOWS {
+            let rows = sqlx::query(sql!("claim_keyed"))
+                .bind(&claim.lane)
+                .bind(shards(claim.shards))
+                .bind(i64::from(claim.limit))
+                .bind(token.0)
+                .bind(&claim.owner)
+                .bind(millis(claim.lease))
+                .bind(dead_head == DeadHead::Hold)
+                .bind(i64::from((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR)))
+                .bind(lane_number(&claim.lane))
+                .bind(CLAIM_SHARDS)
+                .fetch_all(&self.work)
+                .await
+                .map_err(own)?;
+            if rows.is_empty() {
+                self.drop_orphans(claim, 1).await?;
+            }
+            // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+            if !rows::only_parked(&rows)? {
+                return self.lease(token, &rows).await;
+            }
+        }
+        self.lease(token, &[]).await
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
@@ -226,6 +247,10 @@ impl Store for PostgresStore {
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        let many = deliveries.len() >= COUNTED_SETTLE;
+        if history == History::Omit && many && self.settle_all(token, deliveries).await? {
+            return Ok(deliveries.to_vec());
+        }
         let mut session = self.work.acquire().await.map_err(own)?;
         ids(settle(&mut session, token, deliveries, history).await)
     }
@@ -467,6 +492,36 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Rows of `claim.sql` or `claim_keyed.sql`, completed where they say more than most.
+    async fn lease(&self, token: Token, rows: &[PgRow]) -> Result<Lease> {
+        let (mut lease, say_more) = rows::lease(token, rows)?;
+        if !say_more.is_empty() {
+            let query = sqlx::query(sql!("claim_more")).bind(say_more).bind(token.0);
+            rows::more(&mut lease, &query.fetch_all(&self.work).await.map_err(own)?)?;
+        }
+        Ok(lease)
+    }
+
+    /// Clears the way of a claim that found nothing.
+    async fn drop_orphans(&self, claim: &Claim, place: i16) -> Result<()> {
+        let query = sqlx::query(sql!("drop_orphans")).bind(&claim.lane).bind(place).bind(i64::from(claim.limit));
+        query.execute(&self.work).await.map_err(own)?;
+        Ok(())
+    }
+
+    /// Settles all of them, or none: then some are not the caller's.
+    async fn settle_all(&self, token: Token, deliveries: &[DeliveryId]) -> Result<bool> {
+        let mut tx = self.work.begin().await.map_err(own)?;
+        let query = sqlx::query(sql!("settle")).bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0);
+        let settled = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        if settled != deliveries.len() as u64 {
+            tx.rollback().await.map_err(own)?;
+            return Ok(false);
+        }
+        tx.commit().await.map_err(own)?;
+        Ok(true)
+    }
+
     async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         sqlx::query(sql)
@@ -529,7 +584,7 @@ async fn settle(
 ) -> sqlx::Result<Vec<PgRow>> {
     let query = sqlx::query(match history {
         History::Keep => sql!("settle_keep"),
-        History::Omit => sql!("settle"),
+        History::Omit => concat!(sql!("settle"), "RETURNING d.event_seq, d.id"),
     });
     query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(conn).await
 }

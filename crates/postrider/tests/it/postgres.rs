@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use postrider::store::postgres::{PostgresStore, migrations_script};
+use postrider::store::{Claim, DeadHead, History};
 use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Via};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
@@ -135,11 +136,64 @@ async fn postgres_settles_by_index() {
     sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
     let leased = "SELECT array_agg(event_seq)::text, array_agg(id)::text FROM postrider_delivery WHERE token = 1";
     let (seqs, ids): (String, String) = sqlx::query_as(leased).fetch_one(&mut conn).await.expect("reads");
-    let settle = plan(&mut conn, "bigint[], bigint[], bigint", SETTLE, &format!("'{seqs}', '{ids}', 1")).await;
+    let settle = format!("{SETTLE}RETURNING d.id");
+    let settle = plan(&mut conn, "bigint[], bigint[], bigint", &settle, &format!("'{seqs}', '{ids}', 1")).await;
     let text = settle.join("\n");
     assert!(!text.contains("Seq Scan") && text.contains("Index Cond: (event_seq = ANY"), "{text}");
     // Those without a key, and of the others the stretches that begin with the first of their key: none.
     assert!(settle[0].contains("actual rows=333") || settle[0].contains("actual rows=334"), "{}", settle[0]);
+    database.drop().await;
+}
+
+/// Deliveries whose events somebody has deleted by hand are in nobody's way.
+#[tokio::test]
+async fn postgres_deliveries_without_an_event_do_not_block_their_lane() {
+    let (database, store) = Database::migrated().await;
+    store.register(&Subscription::new("order.paid", "coupon", Via::Local)).await.expect("registers");
+    let outbox = Outbox::new(store.clone());
+    for key in [None, Some("k")] {
+        for id in ["deleted", "kept"] {
+            let draft = Draft::text("order.paid", "text/plain", "7").event_id(id);
+            let draft = key.iter().fold(draft, |draft, key| draft.key(*key));
+            let mut tx = store.begin().await.expect("begins");
+            outbox.enqueue(&mut tx, draft).await.expect("enqueues");
+            store.commit(tx).await.expect("commits");
+        }
+        let delete = "DELETE FROM postrider_event WHERE event_id = 'deleted'";
+        sqlx::raw_sql(delete).execute(&mut database.connect().await).await.expect("deletes");
+        let claim = Claim::new("coupon", 1);
+        let mut claimed = Vec::new();
+        for _ in 0..3 {
+            let lease = match key {
+                None => store.claim(&claim).await.expect("claims"),
+                Some(_) => store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims"),
+            };
+            claimed.extend(lease.deliveries.iter().map(|delivery| delivery.envelope.event_id.to_string()));
+            store.settle(lease.token, &lease.ids(), History::Omit).await.expect("settles");
+        }
+        assert_eq!(claimed, ["kept"], "{key:?}");
+        let forget = "DELETE FROM postrider_event";
+        sqlx::raw_sql(forget).execute(&mut database.connect().await).await.expect("deletes");
+    }
+    database.drop().await;
+}
+
+/// One claim gets past windows full of what has to be parked.
+#[tokio::test]
+async fn postgres_one_claim_parks_many_windows() {
+    let (database, store) = Database::migrated().await;
+    sqlx::raw_sql(
+        "INSERT INTO postrider_event (event_id, topic, payload, event_key, routing)
+         SELECT 'e' || n, 'order.paid', '{}', CASE WHEN n <= 3000 THEN 'dead' ELSE 'alive' END, 'ROUTED' FROM generate_series(1, 3001) n;
+         INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
+         SELECT seq, 'coupon', 7, CASE WHEN event_id = 'e1' THEN 3 ELSE 1 END, event_key, now() FROM postrider_event",
+    )
+    .execute(&mut database.connect().await)
+    .await
+    .expect("fills");
+    let lease = store.claim_keyed(&Claim::new("coupon", 10), DeadHead::Hold).await.expect("claims");
+    assert_eq!(lease.deliveries.len(), 1, "the one behind them");
+    assert_eq!(lease.deliveries[0].envelope.event_id.as_str(), "e3001");
     database.drop().await;
 }
 
