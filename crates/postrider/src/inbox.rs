@@ -231,9 +231,8 @@ impl<S: Enlist> Transport for Inbox<S> {
     }
 
     async fn deliver(&self, lane: &Lane, mut parcels: Vec<Parcel>) -> Vec<Delivered> {
-        let consumers = self.lanes.get(&*lane.name);
-        let topic = parcels.first().map(|parcel| parcel.envelope.topic.clone()).unwrap_or_default();
-        match consumers.and_then(|consumers| consumers.by_topic.get(topic.as_str())) {
+        let topic = parcels.first().map_or("", |parcel| parcel.envelope.topic.as_str());
+        match self.lanes.get(&*lane.name).and_then(|consumers| consumers.by_topic.get(topic)) {
             None => {
                 let failure = Failure::retry(format!(
                     "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",

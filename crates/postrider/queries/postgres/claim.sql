@@ -11,13 +11,16 @@ WHERE d.ctid = ANY (ARRAY(
     WHERE c.lane = $1 AND c.place = 0
       AND c.due_at <= now() AND (c.lock_until IS NULL OR c.lock_until <= now())
       AND ($2::smallint[] IS NULL OR c.shard = ANY ($2))
+      -- The commit is not waited for: a server that crashes may forget the last leases, as if they had run out.
+      AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
     ORDER BY c.lane, c.place, c.due_at, c.id
     LIMIT $3
     FOR UPDATE SKIP LOCKED))
-  AND e.seq = d.event_seq
+  -- Not a plain =, which would offer the way from all events to their deliveries: on an empty table that looks as good.
+  AND e.seq = ANY (ARRAY[d.event_seq])
 -- What most events fill, and whether there is more, which claim_more.sql reads: each column costs, also where it is empty.
 RETURNING d.id, d.attempts, e.seq, e.event_id, e.topic, e.event_key, e.payload, e.trace_id, e.span_id,
     e.aggregate_type, e.aggregate_id, e.tenant_id, e.initiator, e.occurred_at,
-    d.target <> '' OR e.payload_type <> 'application/json'
-        OR NOT ((e.payload_encoding, e.parent_event_id, e.store_id, e.metadata, e.expire_at, e.deliver_at, e.max_attempts,
-            e.exchange, e.routing_key) IS NULL)
+    d.target <> '' OR e.payload_type <> 'application/json' OR e.payload_encoding IS NOT NULL OR e.parent_event_id IS NOT NULL
+        OR e.store_id IS NOT NULL OR e.metadata IS NOT NULL OR e.expire_at IS NOT NULL OR e.deliver_at IS NOT NULL
+        OR e.max_attempts IS NOT NULL OR e.exchange IS NOT NULL OR e.routing_key IS NOT NULL

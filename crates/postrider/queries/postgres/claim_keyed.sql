@@ -9,6 +9,8 @@ WITH freed AS (
     WHERE lane = $1 AND place = 1
       AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
       AND ($2::smallint[] IS NULL OR shard = ANY ($2))
+      -- As claim.sql.
+      AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
     ORDER BY lane, place, due_at, id
     LIMIT $8
 ), due_shard AS MATERIALIZED (
@@ -64,22 +66,29 @@ WITH freed AS (
 ), parked AS (
     UPDATE postrider_delivery d
     SET due_at = greatest(d.due_at, f.due_at), place = CASE f.place WHEN 3 THEN 2 ELSE 1 END
-    FROM in_front f
-    WHERE d.lane = $1 AND d.event_key = f.event_key AND d.event_seq > f.event_seq
-      AND (d.id IN (SELECT id FROM due)) IS TRUE AND d.token IS NULL AND d.place <> 3
+    FROM (
+        SELECT b.address, i.due_at, i.place FROM in_front i
+        -- OFFSET 0: from each in front to those behind it, never the other way round.
+        CROSS JOIN LATERAL (
+            SELECT ctid AS address FROM postrider_delivery
+            WHERE lane = $1 AND event_key = i.event_key AND event_seq > i.event_seq AND (id IN (SELECT id FROM due)) IS TRUE
+            OFFSET 0
+        ) b
+    ) f
+    WHERE d.ctid = f.address AND d.token IS NULL AND d.place <> 3
     RETURNING 1
 ), leased AS (
     UPDATE postrider_delivery d
     SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'),
         attempts = d.attempts + 1, place = 1
     FROM postrider_event e
-    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole)) AND e.seq = d.event_seq
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole)) AND e.seq = ANY (ARRAY[d.event_seq])
     -- As claim.sql.
     RETURNING d.id, d.attempts, e.seq, e.event_id, e.topic, e.event_key, e.payload, e.trace_id, e.span_id,
         e.aggregate_type, e.aggregate_id, e.tenant_id, e.initiator, e.occurred_at,
-        d.target <> '' OR e.payload_type <> 'application/json'
-            OR NOT ((e.payload_encoding, e.parent_event_id, e.store_id, e.metadata, e.expire_at, e.deliver_at, e.max_attempts,
-                e.exchange, e.routing_key) IS NULL) AS says_more
+        d.target <> '' OR e.payload_type <> 'application/json' OR e.payload_encoding IS NOT NULL OR e.parent_event_id IS NOT NULL
+            OR e.store_id IS NOT NULL OR e.metadata IS NOT NULL OR e.expire_at IS NOT NULL OR e.deliver_at IS NOT NULL
+            OR e.max_attempts IS NOT NULL OR e.exchange IS NOT NULL OR e.routing_key IS NOT NULL AS says_more
 )
 SELECT * FROM leased
 UNION ALL

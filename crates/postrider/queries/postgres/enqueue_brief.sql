@@ -15,8 +15,6 @@ WITH heard AS MATERIALIZED (
 )
 INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
 SELECT e.seq, h.lane, $12, CASE WHEN $3 IS NULL THEN 0 ELSE 1 END, $3, now()
-FROM stored e CROSS JOIN heard h
-WHERE h.lane IS NOT NULL
--- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
-ON CONFLICT (event_seq, lane, target) DO NOTHING
+-- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane. Cheaper than ON CONFLICT.
+FROM stored e CROSS JOIN (SELECT DISTINCT lane FROM heard WHERE lane IS NOT NULL) h
 RETURNING event_seq, EXISTS (SELECT 1 FROM heard WHERE remote)

@@ -15,7 +15,7 @@ mod jobs;
 mod rows;
 mod sessions;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,13 +42,6 @@ use sessions::{Door, Sessions};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
-/// How our own sessions are set up. A plan that is cached while the tables are empty stays when they have grown, so it may
-/// only be what is right then: from row to row by an index. That one plan does for all values, so it is made once and not
-/// five times on each session. Compiling a query takes longer than running any of ours, and
-/// a claim looks again at what others have committed, which a stricter isolation would call an error.
-const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET jit = off; \
-    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
-    SET plan_cache_mode = force_generic_plan";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
@@ -63,9 +56,6 @@ const WINDOW_FLOOR: u32 = 256;
 /// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
 const PARKED_WINDOWS: u32 = 16;
-/// From how many deliveries on a settle counts what it removed and asks which only if some are missing. With fewer, the
-/// transaction that this takes costs more than the answer.
-const COUNTED_SETTLE: usize = 64;
 
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
@@ -109,7 +99,7 @@ impl PostgresStore {
         let pools = PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30));
         let work = pools.clone().after_connect(|session, _| {
             Box::pin(async move {
-                sqlx::raw_sql(SESSION).execute(session).await?;
+                sqlx::raw_sql(sql!("session")).execute(session).await?;
                 Ok(())
             })
         });
@@ -201,7 +191,7 @@ impl Store for PostgresStore {
             .await
             .map_err(own)?;
         if rows.is_empty() {
-            self.drop_orphans(claim, 0).await?;
+            self.drop_orphans(&claim.lane, 0).await?;
         }
         self.lease(token, &rows).await
     }
@@ -225,7 +215,7 @@ impl Store for PostgresStore {
                 .await
                 .map_err(own)?;
             if rows.is_empty() {
-                self.drop_orphans(claim, 1).await?;
+                self.drop_orphans(&claim.lane, 1).await?;
             }
             // What had to be parked was in front of what can be had: look again, now that it is out of the way.
             if !rows::only_parked(&rows)? {
@@ -247,12 +237,10 @@ impl Store for PostgresStore {
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        let many = deliveries.len() >= COUNTED_SETTLE;
-        if history == History::Omit && many && self.settle_all(token, deliveries).await? {
-            return Ok(deliveries.to_vec());
-        }
         let mut session = self.work.acquire().await.map_err(own)?;
-        ids(settle(&mut session, token, deliveries, history).await)
+        let settled = settle(&mut session, token, deliveries, history).await;
+        self.work.note(&settled);
+        settled.map_err(own)
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
@@ -496,30 +484,17 @@ impl PostgresStore {
     async fn lease(&self, token: Token, rows: &[PgRow]) -> Result<Lease> {
         let (mut lease, say_more) = rows::lease(token, rows)?;
         if !say_more.is_empty() {
-            let query = sqlx::query(sql!("claim_more")).bind(say_more).bind(token.0);
-            rows::more(&mut lease, &query.fetch_all(&self.work).await.map_err(own)?)?;
+            let query = sqlx::query(sql!("claim_more")).bind(sequences(&say_more)).bind(token.0);
+            rows::more(&mut lease, &say_more, &query.fetch_all(&self.work).await.map_err(own)?)?;
         }
         Ok(lease)
     }
 
     /// Clears the way of a claim that found nothing.
-    async fn drop_orphans(&self, claim: &Claim, place: i16) -> Result<()> {
-        let query = sqlx::query(sql!("drop_orphans")).bind(&claim.lane).bind(place).bind(i64::from(claim.limit));
+    async fn drop_orphans(&self, lane: &str, place: i16) -> Result<()> {
+        let query = sqlx::query(sql!("drop_orphans")).bind(lane).bind(place);
         query.execute(&self.work).await.map_err(own)?;
         Ok(())
-    }
-
-    /// Settles all of them, or none: then some are not the caller's.
-    async fn settle_all(&self, token: Token, deliveries: &[DeliveryId]) -> Result<bool> {
-        let mut tx = self.work.begin().await.map_err(own)?;
-        let query = sqlx::query(sql!("settle")).bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0);
-        let settled = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
-        if settled != deliveries.len() as u64 {
-            tx.rollback().await.map_err(own)?;
-            return Ok(false);
-        }
-        tx.commit().await.map_err(own)?;
-        Ok(true)
     }
 
     async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
@@ -581,12 +556,19 @@ async fn settle(
     token: Token,
     deliveries: &[DeliveryId],
     history: History,
-) -> sqlx::Result<Vec<PgRow>> {
-    let query = sqlx::query(match history {
+) -> sqlx::Result<Vec<DeliveryId>> {
+    let query = sqlx::query_scalar(match history {
         History::Keep => sql!("settle_keep"),
-        History::Omit => concat!(sql!("settle"), "RETURNING d.event_seq, d.id"),
+        History::Omit => sql!("settle"),
     });
-    query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(conn).await
+    let query = query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0);
+    let settled: Option<Vec<i64>> = query.fetch_one(conn).await?;
+    let settled = settled.unwrap_or_default();
+    if settled.len() == deliveries.len() {
+        return Ok(deliveries.to_vec());
+    }
+    let settled: HashSet<i64> = settled.into_iter().collect();
+    Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
 }
 
 /// NULL for all: the statement then asks nothing about the shard.

@@ -1,6 +1,6 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
@@ -45,8 +45,8 @@ fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
     })
 }
 
-/// Rows of `claim.sql` or `claim_keyed.sql`, and the seqs of those that say more.
-pub(super) fn lease(token: Token, rows: &[PgRow]) -> Result<(Lease, Vec<i64>)> {
+/// Rows of `claim.sql` or `claim_keyed.sql`, and which of them say more.
+pub(super) fn lease(token: Token, rows: &[PgRow]) -> Result<(Lease, Vec<DeliveryId>)> {
     let (mut deliveries, mut say_more) = (Vec::with_capacity(rows.len()), Vec::new());
     // Events that lie side by side mostly come from one service.
     let mut initiators = ("", Initiator::default());
@@ -65,7 +65,7 @@ pub(super) fn lease(token: Token, rows: &[PgRow]) -> Result<(Lease, Vec<i64>)> {
         }
         envelope.initiator.clone_from(&initiators.1);
         if get(row, 14)? {
-            say_more.push(id.sequence);
+            say_more.push(id);
         }
         let attempt = u32::from(get::<i16>(row, 1)?.unsigned_abs());
         deliveries.push(Claimed { id, target: String::new(), attempt, expired: false, envelope });
@@ -79,11 +79,13 @@ pub(super) fn only_parked(rows: &[PgRow]) -> Result<bool> {
     Ok(matches!(rows, [row] if get::<Option<i64>>(row, 0)?.is_none()))
 }
 
-/// Completes a lease with the rows of `claim_more.sql`.
-pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
+/// Completes those of a lease that say more with the rows of `claim_more.sql`. What has no row was lost meanwhile.
+pub(super) fn more(lease: &mut Lease, say_more: &[DeliveryId], rows: &[PgRow]) -> Result<()> {
+    let mut incomplete: HashSet<DeliveryId> = say_more.iter().copied().collect();
     for row in rows {
         let id = delivery_id(row)?;
         let Ok(at) = lease.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else { continue };
+        incomplete.remove(&id);
         let claimed = &mut lease.deliveries[at];
         claimed.target = get(row, 2)?;
         claimed.expired = get(row, 13)?;
@@ -99,6 +101,7 @@ pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
         envelope.exchange = get(row, 11)?;
         envelope.routing_key = get(row, 12)?;
     }
+    lease.deliveries.retain(|delivery| !incomplete.contains(&delivery.id));
     Ok(())
 }
 
