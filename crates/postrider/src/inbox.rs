@@ -93,9 +93,8 @@ impl<S: Enlist> Inbox<S> {
 
     /// Consumes up to [`Lane::at_once`] events of one lane, in order. One answer per event.
     pub(crate) async fn consume(&self, lane: &Lane, mut tries: Vec<Try>) -> Vec<Delivered> {
-        let consumers = self.lanes.get(&*lane.name);
-        let topic = tries.first().map(|one| one.handling.envelope.topic.clone()).unwrap_or_default();
-        match consumers.and_then(|consumers| consumers.by_topic.get(topic.as_str())) {
+        let topic = tries.first().map_or("", |one| one.handling.envelope.topic.as_str());
+        match self.lanes.get(&*lane.name).and_then(|consumers| consumers.by_topic.get(topic)) {
             None => {
                 let failure = Failure::retry(format!(
                     "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",

@@ -39,26 +39,28 @@ CREATE INDEX postrider_event_new ON postrider_event (seq) WHERE routing = 'NEW';
 CREATE INDEX postrider_event_unheard ON postrider_event (topic, seq) WHERE routing = 'UNHEARD';
 
 CREATE TABLE postrider_delivery (
+    -- First what is always there and what indexes hold: each look at a column walks over what comes before it, unless
+    -- that has a fixed length and is never NULL.
     event_seq    bigint NOT NULL,
     -- Tells the deliveries of one event apart, and one from another that takes its place later. Has no index: whoever knows
     -- it knows the event too, and each index costs the producer.
     id           bigint GENERATED ALWAYS AS IDENTITY (CACHE 32),
     due_at       timestamptz NOT NULL,
-    -- What a claim changes. None of them may ever be in an index or in the predicate of one, or claims stop being
-    -- HOT updates.
-    token        bigint,
-    lock_time    timestamptz,
-    lock_until   timestamptz,
-    attempts     smallint NOT NULL DEFAULT 0,
-    lock_owner   varchar(128),
-    shard        smallint NOT NULL,
     -- Where it stands in its lane: 0 open, without a key; 1 open, with a key; 2 held behind a dead one of its key; 3 dead.
     place        smallint NOT NULL,
-    max_attempts smallint,
+    shard        smallint NOT NULL,
+    attempts     smallint NOT NULL DEFAULT 0,
     lane         varchar(128) COLLATE "C" NOT NULL,
     target       varchar(128) COLLATE "C" NOT NULL DEFAULT '',
     event_key    varchar(256) COLLATE "C",
+    -- What a claim changes, and the attempts. None of them may ever be in an index or in the predicate of one, or claims
+    -- stop being HOT updates.
+    token        bigint,
+    lock_time    timestamptz,
+    lock_until   timestamptz,
+    lock_owner   varchar(128),
     last_error   varchar(1000),
+    max_attempts smallint,
     PRIMARY KEY (event_seq, lane, target)
 -- Room for the leased version of every row on its own page: at 60 half of the claims were no HOT updates, and took twice
 -- as long.
@@ -87,6 +89,12 @@ CREATE TABLE postrider_subscription (
     routing_key text,
     created_at  timestamptz NOT NULL DEFAULT now(),
     updated_at  timestamptz NOT NULL DEFAULT now(),
+    -- What follows, reckoned when a subscription is written, because every event asks: whether it counts; the lane that
+    -- its deliveries wait in (NULL: it gets its events by its own means); whether it reports from elsewhere.
+    heard       boolean NOT NULL GENERATED ALWAYS AS (enabled AND NOT removed) STORED,
+    lane        text COLLATE "C" GENERATED ALWAYS AS
+                (CASE via WHEN 'external' THEN NULL WHEN 'rabbitmq' THEN 'rabbitmq' ELSE consumer END) STORED,
+    remote      boolean NOT NULL GENERATED ALWAYS AS (via IN ('rabbitmq', 'external') AND consumer <> 'rabbitmq') STORED,
     PRIMARY KEY (topic, consumer)
 );
 

@@ -9,15 +9,22 @@ WITH freed AS (
     WHERE lane = $1 AND place = 1
       AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now())
       AND ($2::smallint[] IS NULL OR shard = ANY ($2))
+      -- As claim.sql.
+      AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
     ORDER BY lane, place, due_at, id
     LIMIT $8
 ), due_shard AS MATERIALIZED (
-    SELECT shard FROM (SELECT DISTINCT shard FROM due) s ORDER BY random()
+    -- The oldest first: what waits in shards that others have just claimed is mostly behind what they hold. But now and then
+    -- any shard, or those with a slow key in front would be all that is ever looked at.
+    SELECT shard
+    FROM (SELECT shard, row_number() OVER (ORDER BY min(due_at), min(id)) AS age FROM due GROUP BY shard) s
+    ORDER BY CASE WHEN random() < 0.0625 THEN 0 ELSE age END
 ), mine AS MATERIALIZED (
     -- Spreads claimers over shards; held until this statement's transaction ends, never waited for.
     SELECT shard FROM due_shard WHERE pg_try_advisory_xact_lock($9, shard) LIMIT $10
 ), wanted AS MATERIALIZED (
-    SELECT event_key, count(*) AS rows FROM due WHERE shard IN (SELECT shard FROM mine)
+    -- IS TRUE, here and below: a hash of the shards, not a loop over them for each row.
+    SELECT event_key, count(*) AS rows FROM due WHERE (shard IN (SELECT shard FROM mine)) IS TRUE
     GROUP BY event_key ORDER BY min(due_at), min(id)
 ), run AS MATERIALIZED (
     -- Of each key the stretch that is free, or the one in front that is not.
@@ -59,21 +66,32 @@ WITH freed AS (
 ), parked AS (
     UPDATE postrider_delivery d
     SET due_at = greatest(d.due_at, f.due_at), place = CASE f.place WHEN 3 THEN 2 ELSE 1 END
-    FROM in_front f
-    WHERE d.lane = $1 AND d.event_key = f.event_key AND d.event_seq > f.event_seq
-      -- IS TRUE: a hash of the window, not a loop over it for each row.
-      AND (d.id IN (SELECT id FROM due)) IS TRUE AND d.token IS NULL AND d.place <> 3
+    FROM (
+        SELECT b.address, i.due_at, i.place FROM in_front i
+        -- OFFSET 0: from each in front to those behind it, never the other way round.
+        CROSS JOIN LATERAL (
+            SELECT ctid AS address FROM postrider_delivery
+            WHERE lane = $1 AND event_key = i.event_key AND event_seq > i.event_seq AND (id IN (SELECT id FROM due)) IS TRUE
+            OFFSET 0
+        ) b
+    ) f
+    WHERE d.ctid = f.address AND d.token IS NULL AND d.place <> 3
+    RETURNING 1
 ), leased AS (
     UPDATE postrider_delivery d
-    SET token = $4, lock_owner = $5, lock_time = now(), lock_until = now() + $6 * interval '1 ms',
+    SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'),
         attempts = d.attempts + 1, place = 1
-    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
-    RETURNING d.id, d.event_seq, d.target, d.attempts
+    FROM postrider_event e
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole)) AND e.seq = ANY (ARRAY[d.event_seq])
+    -- As claim.sql.
+    RETURNING d.id, d.attempts, e.seq, e.event_id, e.topic, e.event_key, e.payload, e.trace_id, e.span_id,
+        e.aggregate_type, e.aggregate_id, e.tenant_id, e.initiator, e.occurred_at,
+        d.target <> '' OR e.payload_type <> 'application/json' OR e.payload_encoding IS NOT NULL OR e.parent_event_id IS NOT NULL
+            OR e.store_id IS NOT NULL OR e.metadata IS NOT NULL OR e.expire_at IS NOT NULL OR e.deliver_at IS NOT NULL
+            OR e.max_attempts IS NOT NULL OR e.exchange IS NOT NULL OR e.routing_key IS NOT NULL AS says_more
 )
-SELECT l.id, l.target, l.attempts, e.expire_at IS NOT NULL AND e.expire_at <= now(),
-    e.seq, e.event_id, e.topic, e.event_key, e.payload, e.payload_type, e.payload_encoding, e.trace_id, e.span_id,
-    e.parent_event_id, e.aggregate_type, e.aggregate_id, e.tenant_id, e.store_id, e.initiator, e.metadata,
-    e.occurred_at, e.expire_at, e.deliver_at, e.max_attempts, e.exchange, e.routing_key
-FROM leased l
--- OFFSET 0: from each delivery to its event, never the other way round, whatever was known of the tables when this was planned.
-CROSS JOIN LATERAL (SELECT * FROM postrider_event WHERE seq = l.event_seq OFFSET 0) e
+SELECT * FROM leased
+UNION ALL
+-- One empty row: nothing was leased, but something is out of the way now.
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE EXISTS (SELECT 1 FROM parked) AND NOT EXISTS (SELECT 1 FROM leased)

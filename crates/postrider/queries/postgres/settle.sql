@@ -1,26 +1,33 @@
--- Removes what is done. $1 event seqs, $2 ids, $3 token.
-DELETE FROM postrider_delivery d
--- IS TRUE, here and below: a hash of the ids, and no join whose plan could walk the whole table instead.
-WHERE d.event_seq = ANY ($1) AND (d.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND d.token = $3
-  -- Those with a key only as a gapless stretch from the first of it on. Asked once for all, and only if there are any.
-  AND (d.event_key IS NULL OR d.id IN (
-      SELECT r.id
-      FROM (
-          SELECT m.lane, m.event_key, count(*) AS rows
-          FROM postrider_delivery m
-          WHERE m.event_seq = ANY ($1) AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND m.token = $3
-            -- Not IS NOT NULL, which would offer the index of all keys.
-            AND coalesce(m.event_key, '') <> ''
-          GROUP BY m.lane, m.event_key
-      ) k
-      CROSS JOIN LATERAL (
-          SELECT f.id, bool_and(f.mine) OVER (ORDER BY f.event_seq) AS unbroken
+-- Removes what is done. $1 event seqs, $2 ids, $3 token. Answers with one row, the ids: a row for each costs more.
+WITH settled AS (
+    DELETE FROM postrider_delivery d
+    -- IS TRUE, here and below: a hash of the ids, and no join whose plan could walk the whole table instead.
+    WHERE d.event_seq = ANY ($1) AND (d.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND d.token = $3
+      -- Those with a key only as a gapless stretch from the first of it on. Asked once for all, and only if there are any.
+      AND (d.event_key IS NULL OR d.id IN (
+          SELECT r.id
           FROM (
-              SELECT p.id, p.event_seq, p.token IS NOT DISTINCT FROM $3 AND p.id IN (SELECT unnest($2::bigint[])) AS mine
-              FROM postrider_delivery p
-              WHERE p.lane = k.lane AND p.event_key = k.event_key AND p.place <> 3
-              ORDER BY p.event_seq LIMIT k.rows
-          ) f
-      ) r
-      WHERE r.unbroken))
-RETURNING d.event_seq, d.id
+              SELECT m.lane, m.event_key, count(*) AS rows
+              FROM (
+                  SELECT lane, event_key FROM postrider_delivery
+                  WHERE event_seq = ANY ($1) AND (id IN (SELECT unnest($2::bigint[]))) IS TRUE AND token = $3
+                    -- Not IS NOT NULL, which would offer the index of all keys.
+                    AND coalesce(event_key, '') <> ''
+                  -- OFFSET 0: the grouping must not ask for an index in its order, which would be the whole table.
+                  OFFSET 0
+              ) m
+              GROUP BY m.lane, m.event_key
+          ) k
+          CROSS JOIN LATERAL (
+              SELECT f.id, bool_and(f.mine) OVER (ORDER BY f.event_seq) AS unbroken
+              FROM (
+                  SELECT p.id, p.event_seq, p.token IS NOT DISTINCT FROM $3 AND p.id IN (SELECT unnest($2::bigint[])) AS mine
+                  FROM postrider_delivery p
+                  WHERE p.lane = k.lane AND p.event_key = k.event_key AND p.place <> 3
+                  ORDER BY p.event_seq LIMIT k.rows
+              ) f
+          ) r
+          WHERE r.unbroken))
+    RETURNING d.id
+)
+SELECT array_agg(id) FROM settled

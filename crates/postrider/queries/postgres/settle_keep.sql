@@ -1,4 +1,4 @@
--- Removes what is done and appends the successes. $1 event seqs, $2 ids, $3 token.
+-- Removes what is done and appends the successes. $1 event seqs, $2 ids, $3 token. Answers as settle.sql.
 WITH settled AS (
     DELETE FROM postrider_delivery d
     -- IS TRUE, here and below: a hash of the ids, and no join whose plan could walk the whole table instead.
@@ -8,10 +8,14 @@ WITH settled AS (
           SELECT r.id
           FROM (
               SELECT m.lane, m.event_key, count(*) AS rows
-              FROM postrider_delivery m
-              WHERE m.event_seq = ANY ($1) AND (m.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND m.token = $3
-                -- Not IS NOT NULL, which would offer the index of all keys.
-                AND coalesce(m.event_key, '') <> ''
+              FROM (
+                  SELECT lane, event_key FROM postrider_delivery
+                  WHERE event_seq = ANY ($1) AND (id IN (SELECT unnest($2::bigint[]))) IS TRUE AND token = $3
+                    -- Not IS NOT NULL, which would offer the index of all keys.
+                    AND coalesce(event_key, '') <> ''
+                  -- OFFSET 0: the grouping must not ask for an index in its order, which would be the whole table.
+                  OFFSET 0
+              ) m
               GROUP BY m.lane, m.event_key
           ) k
           CROSS JOIN LATERAL (
@@ -32,4 +36,4 @@ WITH settled AS (
            true, now()
     FROM settled s
 )
-SELECT event_seq, id FROM settled
+SELECT array_agg(id) FROM settled

@@ -15,7 +15,7 @@ mod jobs;
 mod rows;
 mod sessions;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,11 +42,6 @@ use sessions::{Door, Sessions};
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
-/// How our own sessions are set up. A plan that is cached while the tables are empty stays when they have grown, so it may
-/// only be what is right then: from row to row by an index. Compiling a query takes longer than running any of ours, and
-/// a claim looks again at what others have committed, which a stricter isolation would call an error.
-const SESSION: &str = "SET default_transaction_isolation = 'read committed'; SET jit = off; \
-    SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
@@ -57,6 +52,10 @@ const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
 /// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
 const WINDOW_FACTOR: u32 = 4;
 const WINDOW_FLOOR: u32 = 256;
+
+/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
+/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+const PARKED_WINDOWS: u32 = 16;
 
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
@@ -100,7 +99,7 @@ impl PostgresStore {
         let pools = PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30));
         let work = pools.clone().after_connect(|session, _| {
             Box::pin(async move {
-                sqlx::raw_sql(SESSION).execute(session).await?;
+                sqlx::raw_sql(sql!("session")).execute(session).await?;
                 Ok(())
             })
         });
@@ -191,27 +190,39 @@ impl Store for PostgresStore {
             .fetch_all(&self.work)
             .await
             .map_err(own)?;
-        rows::lease(token, &rows)
+        if rows.is_empty() {
+            self.drop_orphans(&claim.lane, 0).await?;
+        }
+        self.lease(token, &rows).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
         claim.check()?;
         let token = Token::fresh();
-        let rows = sqlx::query(sql!("claim_keyed"))
-            .bind(&claim.lane)
-            .bind(shards(claim.shards))
-            .bind(i64::from(claim.limit))
-            .bind(token.0)
-            .bind(&claim.owner)
-            .bind(millis(claim.lease))
-            .bind(dead_head == DeadHead::Hold)
-            .bind(i64::from((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR)))
-            .bind(lane_number(&claim.lane))
-            .bind(CLAIM_SHARDS)
-            .fetch_all(&self.work)
-            .await
-            .map_err(own)?;
-        rows::lease(token, &rows)
+        for _ in 0..PARKED_WINDOWS {
+            let rows = sqlx::query(sql!("claim_keyed"))
+                .bind(&claim.lane)
+                .bind(shards(claim.shards))
+                .bind(i64::from(claim.limit))
+                .bind(token.0)
+                .bind(&claim.owner)
+                .bind(millis(claim.lease))
+                .bind(dead_head == DeadHead::Hold)
+                .bind(i64::from((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR)))
+                .bind(lane_number(&claim.lane))
+                .bind(CLAIM_SHARDS)
+                .fetch_all(&self.work)
+                .await
+                .map_err(own)?;
+            if rows.is_empty() {
+                self.drop_orphans(&claim.lane, 1).await?;
+            }
+            // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+            if !rows::only_parked(&rows)? {
+                return self.lease(token, &rows).await;
+            }
+        }
+        self.lease(token, &[]).await
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
@@ -227,7 +238,9 @@ impl Store for PostgresStore {
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
         let mut session = self.work.acquire().await.map_err(own)?;
-        ids(settle(&mut session, token, deliveries, history).await)
+        let settled = settle(&mut session, token, deliveries, history).await;
+        self.work.note(&settled);
+        settled.map_err(own)
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
@@ -467,6 +480,23 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Rows of `claim.sql` or `claim_keyed.sql`, completed where they say more than most.
+    async fn lease(&self, token: Token, rows: &[PgRow]) -> Result<Lease> {
+        let (mut lease, say_more) = rows::lease(token, rows)?;
+        if !say_more.is_empty() {
+            let query = sqlx::query(sql!("claim_more")).bind(sequences(&say_more)).bind(token.0);
+            rows::more(&mut lease, &say_more, &query.fetch_all(&self.work).await.map_err(own)?)?;
+        }
+        Ok(lease)
+    }
+
+    /// Clears the way of a claim that found nothing.
+    async fn drop_orphans(&self, lane: &str, place: i16) -> Result<()> {
+        let query = sqlx::query(sql!("drop_orphans")).bind(lane).bind(place);
+        query.execute(&self.work).await.map_err(own)?;
+        Ok(())
+    }
+
     async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         sqlx::query(sql)
@@ -526,12 +556,19 @@ async fn settle(
     token: Token,
     deliveries: &[DeliveryId],
     history: History,
-) -> sqlx::Result<Vec<PgRow>> {
-    let query = sqlx::query(match history {
+) -> sqlx::Result<Vec<DeliveryId>> {
+    let query = sqlx::query_scalar(match history {
         History::Keep => sql!("settle_keep"),
         History::Omit => sql!("settle"),
     });
-    query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(conn).await
+    let query = query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0);
+    let settled: Option<Vec<i64>> = query.fetch_one(conn).await?;
+    let settled = settled.unwrap_or_default();
+    if settled.len() == deliveries.len() {
+        return Ok(deliveries.to_vec());
+    }
+    let settled: HashSet<i64> = settled.into_iter().collect();
+    Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
 }
 
 /// NULL for all: the statement then asks nothing about the shard.

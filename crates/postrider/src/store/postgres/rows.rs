@@ -1,13 +1,13 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use time::OffsetDateTime;
 
 use crate::entry::DeliveryStatus;
-use crate::envelope::{Encoding, Envelope, trim};
+use crate::envelope::{Encoding, Envelope, Initiator, trim};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Token};
@@ -21,57 +21,115 @@ fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usi
 /// The event whose columns, from its seq on, begin at `at`.
 fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
     let text = |column: usize| get::<Option<String>>(row, at + column);
-    let time = |column: usize| get::<Option<OffsetDateTime>>(row, at + column).map(|time| time.map(trim));
-    let initiator: &str = get(row, at + 14)?;
     Ok(Envelope {
         event_id: EventId::stored(get(row, at + 1)?),
         topic: get(row, at + 2)?,
         key: text(3)?,
         payload: get(row, at + 4)?,
         payload_type: get(row, at + 5)?,
-        payload_encoding: match get::<Option<&str>>(row, at + 6)? {
-            Some("base64") => Encoding::Base64,
-            _ => Encoding::Plain,
-        },
+        payload_encoding: encoding(row, at + 6)?,
         trace_id: text(7)?,
         span_id: text(8)?,
         parent_event_id: text(9)?.map(EventId::stored),
-        aggregate: match (text(10)?, text(11)?) {
-            (Some(kind), Some(id)) => Some(Aggregate { kind, id }),
-            _ => None,
-        },
+        aggregate: aggregate(row, at + 10)?,
         tenant_id: text(12)?,
         store_id: text(13)?,
-        // Plain SQL may have written anything; what cannot be read is not worth losing the event for.
-        initiator: if initiator.is_empty() {
-            Default::default()
-        } else {
-            serde_json::from_str(initiator).unwrap_or_default()
-        },
+        initiator: initiator(get(row, at + 14)?),
         metadata: text(15)?.map(Into::into),
         occurred_at: trim(get(row, at + 16)?),
-        expire_at: time(17)?,
-        deliver_at: time(18)?,
-        max_attempts: get::<Option<i16>>(row, at + 19)?.map(|n| u32::from(n.max(1).unsigned_abs())),
+        expire_at: time(row, at + 17)?,
+        deliver_at: time(row, at + 18)?,
+        max_attempts: max_attempts(row, at + 19)?,
         exchange: text(20)?,
         routing_key: text(21)?,
     })
 }
 
-pub(super) fn lease(token: Token, rows: &[PgRow]) -> Result<Lease> {
-    let mut deliveries = rows.iter().map(claimed).collect::<Result<Vec<_>>>()?;
+/// Rows of `claim.sql` or `claim_keyed.sql`, and which of them say more.
+pub(super) fn lease(token: Token, rows: &[PgRow]) -> Result<(Lease, Vec<DeliveryId>)> {
+    let (mut deliveries, mut say_more) = (Vec::with_capacity(rows.len()), Vec::new());
+    // Events that lie side by side mostly come from one service.
+    let mut initiators = ("", Initiator::default());
+    for row in rows {
+        let id = DeliveryId { sequence: get(row, 2)?, number: get(row, 0)? };
+        let event_id = EventId::stored(get(row, 3)?);
+        let mut envelope = Envelope::new(event_id, get::<String>(row, 4)?, get::<String>(row, 6)?, get(row, 13)?);
+        envelope.key = get(row, 5)?;
+        envelope.trace_id = get(row, 7)?;
+        envelope.span_id = get(row, 8)?;
+        envelope.aggregate = aggregate(row, 9)?;
+        envelope.tenant_id = get(row, 11)?;
+        let json: &str = get(row, 12)?;
+        if json != initiators.0 {
+            initiators = (json, initiator(json));
+        }
+        envelope.initiator.clone_from(&initiators.1);
+        if get(row, 14)? {
+            say_more.push(id);
+        }
+        let attempt = u32::from(get::<i16>(row, 1)?.unsigned_abs());
+        deliveries.push(Claimed { id, target: String::new(), attempt, expired: false, envelope });
+    }
     deliveries.sort_unstable_by_key(|delivery| delivery.id);
-    Ok(Lease { token, deliveries })
+    Ok((Lease { token, deliveries }, say_more))
 }
 
-fn claimed(row: &PgRow) -> Result<Claimed> {
-    Ok(Claimed {
-        id: DeliveryId { sequence: get(row, 4)?, number: get(row, 0)? },
-        target: get(row, 1)?,
-        attempt: u32::from(get::<i16>(row, 2)?.unsigned_abs()),
-        expired: get(row, 3)?,
-        envelope: envelope(row, 4)?,
+/// Whether `claim_keyed.sql` leased nothing and parked something: its one row is empty then.
+pub(super) fn only_parked(rows: &[PgRow]) -> Result<bool> {
+    Ok(matches!(rows, [row] if get::<Option<i64>>(row, 0)?.is_none()))
+}
+
+/// Completes those of a lease that say more with the rows of `claim_more.sql`. What has no row was lost meanwhile.
+pub(super) fn more(lease: &mut Lease, say_more: &[DeliveryId], rows: &[PgRow]) -> Result<()> {
+    let mut incomplete: HashSet<DeliveryId> = say_more.iter().copied().collect();
+    for row in rows {
+        let id = delivery_id(row)?;
+        let Ok(at) = lease.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else { continue };
+        incomplete.remove(&id);
+        let claimed = &mut lease.deliveries[at];
+        claimed.target = get(row, 2)?;
+        claimed.expired = get(row, 13)?;
+        let envelope = &mut claimed.envelope;
+        envelope.payload_type = get(row, 3)?;
+        envelope.payload_encoding = encoding(row, 4)?;
+        envelope.parent_event_id = get::<Option<String>>(row, 5)?.map(EventId::stored);
+        envelope.store_id = get(row, 6)?;
+        envelope.metadata = get::<Option<String>>(row, 7)?.map(Into::into);
+        envelope.expire_at = time(row, 8)?;
+        envelope.deliver_at = time(row, 9)?;
+        envelope.max_attempts = max_attempts(row, 10)?;
+        envelope.exchange = get(row, 11)?;
+        envelope.routing_key = get(row, 12)?;
+    }
+    lease.deliveries.retain(|delivery| !incomplete.contains(&delivery.id));
+    Ok(())
+}
+
+fn time(row: &PgRow, column: usize) -> Result<Option<OffsetDateTime>> {
+    Ok(get::<Option<OffsetDateTime>>(row, column)?.map(trim))
+}
+
+fn encoding(row: &PgRow, column: usize) -> Result<Encoding> {
+    Ok(match get::<Option<&str>>(row, column)? {
+        Some("base64") => Encoding::Base64,
+        _ => Encoding::Plain,
     })
+}
+
+fn aggregate(row: &PgRow, column: usize) -> Result<Option<Aggregate>> {
+    Ok(match (get(row, column)?, get(row, column + 1)?) {
+        (Some(kind), Some(id)) => Some(Aggregate { kind, id }),
+        _ => None,
+    })
+}
+
+/// Plain SQL may have written anything; what cannot be read is not worth losing the event for.
+fn initiator(json: &str) -> Initiator {
+    if json.is_empty() { Initiator::default() } else { serde_json::from_str(json).unwrap_or_default() }
+}
+
+fn max_attempts(row: &PgRow, column: usize) -> Result<Option<u32>> {
+    Ok(get::<Option<i16>>(row, column)?.map(|n| u32::from(n.max(1).unsigned_abs())))
 }
 
 pub(super) fn delivery_id(row: &PgRow) -> Result<DeliveryId> {
@@ -88,6 +146,11 @@ pub(super) fn stored(rows: &[PgRow]) -> Result<(HashMap<String, String>, Vec<i64
         }
     }
     Ok((stored, expecting))
+}
+
+/// The row of `enqueue_brief.sql`: the event's seq, and whether remote consumers are expected for it.
+pub(super) fn brief(row: &PgRow) -> Result<(i64, bool)> {
+    Ok((get(row, 0)?, get(row, 1)?))
 }
 
 pub(super) fn known(row: &PgRow) -> Result<(String, Envelope)> {

@@ -123,7 +123,7 @@ impl Sessions {
     }
 
     /// Takes note of whether the server answers: one connection that broke makes all of them suspect.
-    fn note<T, E>(&self, answer: &Result<T, E>) {
+    pub(super) fn note<T, E>(&self, answer: &Result<T, E>) {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = answer.is_ok().then(Instant::now);
     }
 
@@ -153,6 +153,19 @@ impl<'p> Executor<'p> for &'p Sessions {
             fetched
         };
         stream::once(fetched).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten().boxed()
+    }
+
+    // Not by way of `fetch_many`, which would hand every row from stream to stream.
+    fn fetch_all<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Vec<PgRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, Postgres>,
+    {
+        Box::pin(async move {
+            let fetched = self.acquire().await?.fetch_all(query).await;
+            self.note(&fetched);
+            fetched
+        })
     }
 
     fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
