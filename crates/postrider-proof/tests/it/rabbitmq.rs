@@ -74,7 +74,7 @@ struct Scene {
     host: VirtualHost,
     rabbitmq: RabbitMq,
     channel: Channel,
-    _connection: Connection,
+    connection: Connection,
 }
 
 impl Scene {
@@ -84,7 +84,7 @@ impl Scene {
         let connection = Connection::connect(host.url(), ConnectionProperties::default()).await.unwrap();
         let channel = connection.create_channel().await.unwrap();
         let rabbitmq = RabbitMq::new(host.url()).unwrap();
-        Self { database, store, host, rabbitmq, channel, _connection: connection }
+        Self { database, store, host, rabbitmq, channel, connection }
     }
 
     async fn enqueue(&self, drafts: impl IntoIterator<Item = Draft>) {
@@ -257,9 +257,10 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
     let (alert, mut alarms) = mpsc::unbounded_channel();
     let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).alert(Alarms(alert));
     receiver.declare().await.unwrap();
+    let channel = scene.connection.create_channel().await.unwrap();
     let publish = |body: &'static [u8]| {
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-        scene.channel.basic_publish("".into(), "postrider.mail".into(), options, body, properties)
+        channel.basic_publish("".into(), "postrider.mail".into(), options, body, properties)
     };
     publish(b"\xff no event").await.unwrap();
     let killer =
@@ -267,8 +268,7 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
     publish(killer).await.unwrap();
 
     // Somebody takes them and never answers, time and again.
-    let mut lazy = scene
-        .channel
+    let mut lazy = channel
         .basic_consume("postrider.mail".into(), "lazy".into(), BasicConsumeOptions::default(), FieldTable::default())
         .await
         .unwrap();
@@ -276,8 +276,7 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
         let message = timeout(PATIENCE, lazy.next()).await.unwrap().unwrap().unwrap();
         message.acker.nack(BasicNackOptions { requeue: true, ..Default::default() }).await.unwrap();
     }
-    scene.channel.basic_cancel("lazy".into(), Default::default()).await.unwrap();
-    scene.channel.basic_recover(Default::default()).await.unwrap();
+    channel.close(200, "done".into()).await.unwrap();
 
     scene.enqueue([paid(1), paid(2), paid(3)]).await;
     scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
@@ -319,11 +318,12 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
 async fn a_queue_of_rabbitmq_with_other_settings_is_explained() {
     let scene = Scene::fresh().await;
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    // As somebody declares it who knows no better.
     scene.channel.queue_declare("postrider.mail".into(), durable, FieldTable::default()).await.unwrap();
     let (consumer, _) = tells(|_| Ok(()));
     let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
     let refused = receiver.run(std::future::pending()).await.unwrap_err().to_string();
-    for part in ["postrider.mail", "x-queue-type", "delete it", "another name"] {
+    for part in ["postrider.mail", "inequivalent arg", "delete it", "another name"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     scene.finish().await;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use lapin::Channel;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::FieldTable;
 use tokio::task::JoinSet;
@@ -179,6 +180,7 @@ struct LaneReceiver<S: Enlist> {
     /// counts are taken for guilt; so a process begins with one, and takes more while messages come that were never in
     /// vain. What a session has lost is what the next may hope to do, or its messages would be counted for nothing.
     reach: u16,
+    hands: Hands,
 }
 
 /// Why a session with the broker has ended.
@@ -200,6 +202,7 @@ impl<S: Enlist> LaneReceiver<S> {
             bindings,
             declared: false,
             reach: 1,
+            hands: Hands::default(),
         }
     }
 
@@ -242,33 +245,27 @@ impl<S: Enlist> LaneReceiver<S> {
         if stop.is_cancelled() {
             return Ok(Ended::Stopped);
         }
-        if !self.declared {
-            self.declare().await?;
-        }
-        let channel = link.channel().await?;
         let most = self.shared.options.prefetch.max(1);
         let reach = self.reach.min(most);
-        let tag = format!("{}-{}", self.lane.name, &Uuid::new_v4().simple().to_string()[..8]);
-        channel.basic_qos(reach, BasicQosOptions::default()).await.map_err(Away::from)?;
-        let queue = topology::queue(&self.lane.name);
-        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-        let consuming = channel.basic_consume(queue.as_str().into(), tag.as_str().into(), options, arguments);
-        let mut messages = consuming.await.map_err(|error| {
-            // Somebody may have removed it.
-            self.declared = !is_objection(&error);
-            Away::from(error)
-        })?;
-        tracing::debug!(consumer = %self.lane.name, queue, reach, "reading the queue");
-
-        let mut hands = Hands::default();
+        let opening = tokio::time::timeout(link.options.confirm_timeout, self.consume(&link, reach));
+        let (channel, mut messages) = match opening.await {
+            Ok(opened) => opened?,
+            Err(_) => {
+                link.lost("it does not answer");
+                return Err(Away("it does not answer".into()).into());
+            }
+        };
+        // What was begun in an earlier session goes on, but nobody is there to answer to.
+        let session = CancellationToken::new();
+        let _gone = session.clone().drop_guard();
         let (mut answered, mut unsuspected) = (0, 0);
         let ended = loop {
-            self.begin(&mut hands);
+            self.begin(&session);
             tokio::select! {
                 () = stop.cancelled() => break Ended::Stopped,
-                Some(done) = hands.working.join_next() => {
+                Some(done) = self.hands.working.join_next() => {
                     match done {
-                        Ok(done) => answered += hands.done(done),
+                        Ok(done) => answered += self.hands.done(done),
                         // Consumers are guarded; whatever else this was, its messages are better off elsewhere.
                         Err(error) => break Ended::Lost(Away(error.to_string()), answered),
                     }
@@ -281,28 +278,53 @@ impl<S: Enlist> LaneReceiver<S> {
                         link.worked();
                         let message = Message::of(delivery);
                         unsuspected += u16::from(message.handed_out_in_vain() == 0);
-                        hands.waiting.push_back(message);
+                        self.hands.waiting.push_back(message);
                     }
                     Some(Err(error)) => break Ended::Lost(error.into(), answered),
                     None => break Ended::Lost(Away("the queue was closed".into()), answered),
                 },
             }
         };
-        // What was begun is finished. If the channel is gone its answers do not arrive: it comes again, and is known.
-        if channel.status().connected() {
-            let _ = channel.basic_cancel(tag.as_str().into(), Default::default()).await;
-        }
-        hands.waiting.clear();
-        while hands.working.join_next().await.is_some() {}
-        if channel.status().connected() {
-            // Unanswered messages go back to the queue.
-            let _ = channel.close(200, "done".into()).await;
+        self.hands.waiting.clear();
+        if !matches!(ended, Ended::Lost(..)) {
+            // No more messages; those that were begun are finished and answered for, the others go back to the queue.
+            let finishing = async {
+                let _ = channel.basic_cancel(messages.tag(), Default::default()).await;
+                while let Some(done) = self.hands.working.join_next().await {
+                    self.hands.done(done.unwrap_or_default());
+                }
+                let _ = channel.close(200, "done".into()).await;
+            };
+            tokio::select! {
+                () = finishing => {}
+                () = gone(&channel) => {}
+            }
         }
         Ok(ended)
     }
 
+    async fn consume(&mut self, link: &Link, reach: u16) -> Result<(Channel, lapin::Consumer), Undeclared> {
+        if !self.declared {
+            self.declare().await?;
+        }
+        let channel = link.channel().await?;
+        let tag = format!("{}-{}", self.lane.name, &Uuid::new_v4().simple().to_string()[..8]);
+        channel.basic_qos(reach, BasicQosOptions::default()).await.map_err(Away::from)?;
+        let queue = topology::queue(&self.lane.name);
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consuming = channel.basic_consume(queue.as_str().into(), tag.as_str().into(), options, arguments);
+        let messages = consuming.await.map_err(|error| {
+            // Somebody may have removed it.
+            self.declared = !is_objection(&error);
+            Away::from(error)
+        })?;
+        tracing::debug!(consumer = %self.lane.name, queue, reach, "reading the queue");
+        Ok((channel, messages))
+    }
+
     /// Begins as much as may be done at the same time. Messages of one key are handled one after the other.
-    fn begin(&self, hands: &mut Hands) {
+    fn begin(&mut self, session: &CancellationToken) {
+        let hands = &mut self.hands;
         while hands.working.len() < self.lane.options.concurrency.max(1) {
             let batch = hands.next_batch(self.lane.at_once);
             if batch.is_empty() {
@@ -316,6 +338,7 @@ impl<S: Enlist> LaneReceiver<S> {
                 lane: Arc::clone(&self.lane),
                 delays: Arc::clone(&self.delays),
                 figures: Arc::clone(&self.figures),
+                session: session.clone(),
             };
             hands.working.spawn(async move {
                 work.handle(batch).await;
@@ -335,6 +358,7 @@ struct Hands {
 }
 
 /// What a task has done with.
+#[derive(Default)]
 struct Done {
     keys: Vec<String>,
     messages: usize,
@@ -377,6 +401,8 @@ struct Work<S: Enlist> {
     lane: Arc<Lane>,
     delays: Arc<BTreeSet<u64>>,
     figures: Arc<LaneFigures>,
+    /// Over when the channel is gone that the messages came by.
+    session: CancellationToken,
 }
 
 impl<S: Enlist> Work<S> {
@@ -386,7 +412,7 @@ impl<S: Enlist> Work<S> {
             match self.verdict(&message) {
                 Ok(envelope) => events.push((message, envelope)),
                 Err(Some(failure)) => self.dead(&message, &failure, message.attempt() - 1).await,
-                Err(None) => answer(&message).await,
+                Err(None) => self.answer(&message).await,
             }
         }
         let mut refusals = 0;
@@ -457,7 +483,7 @@ impl<S: Enlist> Work<S> {
                 if self.move_to(&queue, message, &failure, attempt).await
                     && self.report(envelope, Some((&failure, true))).await
                 {
-                    answer(message).await;
+                    self.answer(message).await;
                 }
             }
             // Nothing else follows from a failure.
@@ -467,7 +493,7 @@ impl<S: Enlist> Work<S> {
 
     async fn succeeded(&self, message: &Message, envelope: &Envelope) {
         if self.report(envelope, None).await {
-            answer(message).await;
+            self.answer(message).await;
         }
     }
 
@@ -495,7 +521,7 @@ impl<S: Enlist> Work<S> {
             None => true,
         };
         if reported {
-            answer(message).await;
+            self.answer(message).await;
         }
     }
 
@@ -556,11 +582,23 @@ impl<S: Enlist> Work<S> {
             }
         }
     }
+
+    /// The broker may forget it. Where that does not arrive, the message comes again.
+    async fn answer(&self, message: &Message) {
+        tokio::select! {
+            () = self.session.cancelled() => {}
+            answered = message.delivery.acker.ack(BasicAckOptions::default()) => {
+                if let Err(error) = answered {
+                    tracing::debug!(%error, "an acknowledgement did not arrive");
+                }
+            }
+        }
+    }
 }
 
-/// The broker may forget it. Where that does not arrive, the message comes again.
-async fn answer(message: &Message) {
-    if let Err(error) = message.delivery.acker.ack(BasicAckOptions::default()).await {
-        tracing::debug!(%error, "an acknowledgement did not arrive");
+/// Waits until a channel is gone.
+async fn gone(channel: &Channel) {
+    while channel.status().connected() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
