@@ -6,6 +6,7 @@
 
 mod bare_postgres;
 mod bare_sqlite;
+mod broker;
 mod drain;
 mod engine;
 mod ordered;
@@ -134,6 +135,7 @@ async fn run(args: Args) -> Outcome<bool> {
     );
     scenario!("postgres: exactly once / bare transaction", Some(0.8), engine::postgres_exactly_once(&scratch, size));
     scenario!("postgres: batches of 100 / single steps", Some(4.0), engine::postgres_batches(&scratch, size));
+    scenario!("postgres to rabbitmq / bare publisher", Some(0.7), broker::postgres_to_rabbitmq(&scratch, size));
     for (open, samples) in [(0, size.latencies.0), (200, size.latencies.1)] {
         let during = if open == 0 { String::new() } else { format!(", open for {open} ms") };
         for store in ["postgres", "sqlite"] {

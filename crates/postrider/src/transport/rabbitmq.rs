@@ -40,7 +40,7 @@ use crate::store::{Enlist, Store};
 use link::Link;
 
 pub use link::BrokerState;
-pub use publisher::Publisher;
+pub use publisher::{Publisher, TOGETHER};
 pub use receipts::ReceiptCollector;
 pub use receiver::{Receiver, ReceiverOptions};
 

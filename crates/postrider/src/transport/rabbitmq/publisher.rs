@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::{Away, BrokerState, Link, is_objection};
 use super::message;
@@ -22,10 +23,15 @@ use crate::store::Store;
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, Subscription, Via};
 use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
 
+/// Events that share a channel until all of them are confirmed. Few, so that a slow confirm holds up few others.
+pub const TOGETHER: usize = 25;
+/// Channels at the same time, where nothing else is said: with [`TOGETHER`] a window of 400.
+const CHANNELS: usize = 16;
+
 /// The lane `rabbitmq`: publishes every event of its store, unless told to publish what is subscribed to only.
 ///
-/// Events are sent in batches of [`LaneOptions::batch`], of which [`LaneOptions::concurrency`] are unconfirmed at a time:
-/// that is the window. Those of one key are sent one after the other, each when the one before it was confirmed.
+/// Events are sent [`TOGETHER`] at a time, and [`LaneOptions::concurrency`] times as many are unconfirmed at most: that is
+/// the window. Those of one key are sent one after the other, each when the one before it was confirmed.
 pub struct Publisher {
     link: Arc<Link>,
     options: LaneOptions,
@@ -47,7 +53,7 @@ impl Publisher {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {
             link,
-            options: LaneOptions::default(),
+            options: LaneOptions { concurrency: CHANNELS, batch: 400, ..LaneOptions::default() },
             every_topic: true,
             channels: Mutex::default(),
             blocked: AtomicBool::new(false),
@@ -147,20 +153,23 @@ impl Publisher {
             }
         };
         let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
-        let sending = letters.iter().map(|letter| async {
+        let sending = letters.iter().enumerate().map(|(n, letter)| {
             let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
-            let properties = letter.properties.clone();
-            // The first wait is for the letter to be written, the second for its confirm.
-            channel.basic_publish(exchange, routing_key, mandatory, letter.body, properties).await?.await
+            let sent = channel.basic_publish(exchange, routing_key, mandatory, letter.body, letter.properties.clone());
+            async move {
+                // The first wait is for the letter to be written, the second for its confirm.
+                let confirmed = async { sent.await?.await };
+                (n, confirmed.await)
+            }
         });
-        let sending = sending.map(|one| timeout(self.link.options.confirm_timeout, one));
+        let mut confirmed: FuturesUnordered<_> = sending.collect();
+        let deadline = Instant::now() + self.link.options.confirm_timeout;
+        let mut answers = nothing;
         let mut objected = false;
-        let mut unanswered = 0;
-        let mut answers = Vec::with_capacity(letters.len());
-        for (letter, sent) in letters.iter().zip(join_all(sending).await) {
-            answers.push(match sent {
-                Ok(Ok(confirmation)) => answer(letter, confirmation),
-                Ok(Err(error)) if is_objection(&error) => {
+        while let Ok(Some((n, confirmed))) = timeout_at(deadline, confirmed.next()).await {
+            answers[n] = match confirmed {
+                Ok(confirmation) => answer(&letters[n], confirmation),
+                Err(error) if is_objection(&error) => {
                     objected = true;
                     match letters.len() {
                         1 => {
@@ -169,16 +178,14 @@ impl Publisher {
                         _ => Delivered::NotTried,
                     }
                 }
-                Ok(Err(error)) => {
+                Err(error) => {
                     tracing::debug!(%error, "unconfirmed: it will be sent again");
                     Delivered::NotTried
                 }
-                Err(_) => {
-                    unanswered += 1;
-                    Delivered::NotTried
-                }
-            });
+            };
         }
+        let unanswered = confirmed.len();
+        drop(confirmed);
         if answers.iter().any(|answer| *answer != Delivered::NotTried) {
             self.link.worked();
         }
@@ -220,12 +227,7 @@ fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Delivered {
 #[async_trait]
 impl Transport for Publisher {
     fn lanes(&self) -> Vec<Lane> {
-        vec![Lane {
-            name: RABBITMQ.into(),
-            topics: Vec::new(),
-            at_once: self.options.batch.max(1) as usize,
-            options: self.options.clone(),
-        }]
+        vec![Lane { name: RABBITMQ.into(), topics: Vec::new(), at_once: TOGETHER, options: self.options.clone() }]
     }
 
     /// Subscribes the broker, and declares the exchange. A broker that is away is no reason not to begin.

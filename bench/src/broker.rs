@@ -1,0 +1,130 @@
+//! The relay to RabbitMQ beside a bare publisher: the same message, the same queue, as many unconfirmed at a time.
+
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lapin::options::{
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
+use postrider::store::History;
+use postrider::transport::rabbitmq::TOGETHER;
+use postrider::transport::rabbitmq::topology::EXCHANGE;
+use postrider::{LaneOptions, RabbitMq, Relay, Store, Subscription, Via};
+
+use crate::report::Round;
+use crate::setup::{LANE, Scratch, TOPIC, fill};
+use crate::{Outcome, Size};
+
+/// Channels, and messages unconfirmed on each.
+const CHANNELS: usize = 4;
+const WINDOW: usize = 100;
+
+/// A queue of the benchmark's own.
+struct Queue {
+    name: String,
+    connection: Connection,
+    channel: Channel,
+}
+
+impl Queue {
+    async fn new(url: &str) -> Outcome<Self> {
+        let connection = Connection::connect(url, ConnectionProperties::default()).await?;
+        let channel = connection.create_channel().await?;
+        let name = format!("bench.{}", uuid::Uuid::new_v4().simple());
+        let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        channel.exchange_declare(EXCHANGE.into(), ExchangeKind::Topic, durable, FieldTable::default()).await?;
+        let mut quorum = FieldTable::default();
+        quorum.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+        let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+        channel.queue_declare(name.as_str().into(), durable, quorum).await?;
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        channel.queue_bind(name.as_str().into(), EXCHANGE.into(), TOPIC.into(), options, none).await?;
+        Ok(Self { name, connection, channel })
+    }
+
+    /// One of the messages, for the other side to publish the same.
+    async fn message(&self) -> Outcome<(Vec<u8>, BasicProperties)> {
+        let got = self.channel.basic_get(self.name.as_str().into(), BasicGetOptions { no_ack: true }).await?;
+        let got = got.ok_or("nothing was published")?;
+        Ok((got.delivery.data, got.delivery.properties))
+    }
+
+    async fn purge(&self) -> Outcome<u32> {
+        Ok(self.channel.queue_purge(self.name.as_str().into(), QueuePurgeOptions::default()).await?)
+    }
+
+    async fn remove(self) -> Outcome<()> {
+        self.channel.queue_delete(self.name.as_str().into(), QueueDeleteOptions::default()).await?;
+        Ok(())
+    }
+}
+
+/// Publishes from memory as fast as the broker confirms; the rate per second.
+async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicProperties) -> Outcome<f64> {
+    let mut channels = Vec::new();
+    for _ in 0..CHANNELS {
+        let channel = queue.connection.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        channels.push(channel);
+    }
+    let started = Instant::now();
+    let publishing = channels.iter().map(|channel| async move {
+        let one = || async {
+            let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
+            let sent = channel.basic_publish(EXCHANGE.into(), TOPIC.into(), mandatory, body, properties.clone());
+            sent.await?.await
+        };
+        let mut left = events / CHANNELS;
+        let mut unconfirmed = FuturesUnordered::new();
+        loop {
+            while left > 0 && unconfirmed.len() < WINDOW {
+                unconfirmed.push(one());
+                left -= 1;
+            }
+            match unconfirmed.next().await {
+                Some(confirmation) => assert_eq!(confirmation?, Confirmation::Ack(None)),
+                None => return Outcome::Ok(()),
+            }
+        }
+    });
+    futures_util::future::try_join_all(publishing).await?;
+    Ok(events as f64 / started.elapsed().as_secs_f64())
+}
+
+pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    let url = std::env::var("POSTRIDER_TEST_RABBITMQ")
+        .map_err(|_| "POSTRIDER_TEST_RABBITMQ is not set: run `make bench`, which starts the servers")?;
+    let queue = Queue::new(&url).await?;
+    let rabbitmq = RabbitMq::new(&url)?;
+    let store = scratch.postgres_store("to_rabbitmq").await?;
+    store.remove_subscription(TOPIC, LANE).await?;
+    store.set_subscription(&Subscription::new(TOPIC, "rabbitmq", Via::RabbitMq)).await?;
+    let window = CHANNELS * WINDOW;
+    let options = LaneOptions {
+        batch: window as u32,
+        concurrency: window / TOGETHER,
+        history: History::Omit,
+        ..LaneOptions::default()
+    };
+    let events = size.pending;
+    let mut rounds = Vec::new();
+    for _ in 0..size.rounds {
+        fill(&store, events, 0).await?;
+        let publisher = rabbitmq.publisher().options(options.clone()).subscribed_only();
+        let started = Instant::now();
+        Relay::new(store.clone(), publisher).drain().await?;
+        let ours_per_second = events as f64 / started.elapsed().as_secs_f64();
+        assert!(store.counts().await?.is_empty(), "every event was sent");
+        let (body, properties) = queue.message().await?;
+        assert_eq!(queue.purge().await? as usize, events - 1);
+        let other_per_second = bare(&queue, events, &body, &properties).await?;
+        queue.purge().await?;
+        rounds.push(Round { ours_per_second, other_per_second });
+    }
+    queue.remove().await?;
+    Ok(rounds)
+}
