@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
+mod mysql;
 mod postgres;
 mod sqlite;
