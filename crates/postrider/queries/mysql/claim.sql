@@ -6,7 +6,8 @@ UPDATE (
     WHERE c.lane = ? AND c.place = 0
       AND c.due_at <= UTC_TIMESTAMP(6) AND (c.lock_until IS NULL OR c.lock_until <= UTC_TIMESTAMP(6))
       AND (? >> c.shard) & 1
-    ORDER BY c.lane, c.place, c.due_at, c.id
+    -- Not by the whole index: MariaDB would sort then, and lock everything it sorts.
+    ORDER BY c.due_at, c.id
     LIMIT ?
     FOR UPDATE SKIP LOCKED
 ) free

@@ -8,5 +8,5 @@ FROM postrider_delivery d FORCE INDEX (postrider_delivery_due)
 -- LEFT: an event that was removed by hand must not keep this from stopping where the claim did.
 LEFT JOIN postrider_event e ON e.seq = d.event_seq
 WHERE d.lane = ? AND d.place = 0 AND d.due_at <= UTC_TIMESTAMP(6) AND d.token = ?
-ORDER BY d.lane, d.place, d.due_at, d.id
+ORDER BY d.due_at, d.id
 LIMIT ?

@@ -4,5 +4,5 @@ FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
 WHERE lane = ? AND place = 1
   AND due_at <= UTC_TIMESTAMP(6) AND (lock_until IS NULL OR lock_until <= UTC_TIMESTAMP(6))
   AND (? >> shard) & 1
-ORDER BY lane, place, due_at, id
+ORDER BY due_at, id
 LIMIT ?

@@ -4,9 +4,9 @@ FROM (
     -- The first few are enough: those in front are leased at worst, and looked at again when they are done.
     (SELECT due_at, lock_until FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
      WHERE lane = ? AND place = 0
-     ORDER BY lane, place, due_at LIMIT 1000)
+     ORDER BY due_at LIMIT 1000)
     UNION ALL
     (SELECT due_at, lock_until FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
      WHERE lane = ? AND place = 1
-     ORDER BY lane, place, due_at LIMIT 1000)
+     ORDER BY due_at LIMIT 1000)
 ) first

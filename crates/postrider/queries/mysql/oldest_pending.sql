@@ -1,5 +1,11 @@
--- The first due delivery of each lane, then the oldest of those. In ms; NULL: nothing is due. Lanes are few and deliveries
--- many: from one lane and place to the next by the index.
+-- When the first delivery of a lane that is due became so. ? lane, twice. In ms ago; NULL: nothing is due.
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, min(first.due_at), UTC_TIMESTAMP(6)) DIV 1000 AS SIGNED)
-FROM (SELECT lane, place, min(due_at) AS due_at FROM postrider_delivery GROUP BY lane, place) first
-WHERE first.place < 2 AND first.due_at <= UTC_TIMESTAMP(6)
+FROM (
+    (SELECT due_at FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
+     WHERE lane = ? AND place = 0 AND due_at <= UTC_TIMESTAMP(6)
+     ORDER BY due_at LIMIT 1)
+    UNION ALL
+    (SELECT due_at FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
+     WHERE lane = ? AND place = 1 AND due_at <= UTC_TIMESTAMP(6)
+     ORDER BY due_at LIMIT 1)
+) first

@@ -302,9 +302,17 @@ impl Store for MySqlStore {
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
-        let waited: Option<i64> =
-            sqlx::query_scalar(sql!("oldest_pending")).fetch_one(&self.work).await.map_err(meaning)?;
-        Ok(waited.map(duration))
+        let mut oldest: Option<i64> = None;
+        let mut lane = String::new();
+        loop {
+            let query = sqlx::query_scalar(sql!("next_lane")).bind(&lane);
+            let Some(next) = query.fetch_one(&self.work).await.map_err(meaning)? else {
+                return Ok(oldest.map(duration));
+            };
+            lane = next;
+            let query = sqlx::query_scalar(sql!("oldest_pending")).bind(&lane).bind(&lane);
+            oldest = oldest.max(query.fetch_one(&self.work).await.map_err(meaning)?);
+        }
     }
 
     async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
