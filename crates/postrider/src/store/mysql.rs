@@ -34,7 +34,7 @@ use sqlx::{ConnectOptions, MySql};
 use time::OffsetDateTime;
 
 use self::error::{again, is_known, meaning};
-use self::heard::Heard;
+use self::heard::{Heard, Routes};
 use self::server::Server;
 use super::batch::millis;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
@@ -383,19 +383,6 @@ impl Store for MySqlStore {
 }
 
 #[derive(Serialize)]
-struct NewDelivery<'a> {
-    seq: i64,
-    lane: &'a str,
-    shard: u8,
-}
-
-#[derive(Serialize)]
-struct Expected<'a> {
-    seq: i64,
-    consumer: &'a str,
-}
-
-#[derive(Serialize)]
 struct Marked {
     seq: i64,
     heard: bool,
@@ -436,17 +423,15 @@ impl MySqlStore {
         if taken.is_empty() {
             return Ok(Routed::default());
         }
-        let (mut rows, mut expected, mut marked) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut routes, mut marked) = (Routes::default(), Vec::with_capacity(taken.len()));
         for (seq, event_id, key, topic) in &taken {
-            let shard = shard::shard_of(key.as_deref(), event_id);
-            rows.extend(heard.lanes(topic).into_iter().map(|lane| NewDelivery { seq: *seq, lane, shard }));
-            expected.extend(heard.remote(topic).into_iter().map(|consumer| Expected { seq: *seq, consumer }));
+            heard.route(*seq, topic, shard::shard_of(key.as_deref(), event_id), &mut routes);
             marked.push(Marked { seq: *seq, heard: heard.is_heard(topic) });
         }
         let routed = marked.iter().filter(|event| event.heard).count() as u64;
         for (sql, rows, any) in [
-            (sql!("deliver_many"), json(&rows)?, !rows.is_empty()),
-            (sql!("expect"), json(&expected)?, !expected.is_empty()),
+            (sql!("deliver_many"), json(&routes.deliveries)?, !routes.deliveries.is_empty()),
+            (sql!("expect"), json(&routes.expected)?, !routes.expected.is_empty()),
             (sql!("route"), json(&marked)?, true),
         ] {
             if any {

@@ -5,13 +5,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use serde::Serialize;
 use sqlx::mysql::{MySqlArguments, MySqlConnection};
 use sqlx::query::Query;
 use sqlx::{MySql, Transaction};
 
 use super::error::{is_known, meaning};
-use super::heard::Heard;
+use super::heard::{Heard, Routes};
 use super::{MySqlStore, deliveries, json, rows};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
@@ -176,19 +175,6 @@ pub(super) struct Part<'a, 'b> {
     pub(super) heard: bool,
 }
 
-#[derive(Serialize)]
-struct NewDelivery<'a> {
-    seq: i64,
-    lane: &'a str,
-    shard: u8,
-}
-
-#[derive(Serialize)]
-struct Expected<'a> {
-    seq: i64,
-    consumer: &'a str,
-}
-
 impl Writing<'_> {
     async fn store(&mut self, Part { events, heard }: Part<'_, '_>) -> Result<()> {
         let routing = if heard { Routing::Routed } else { Routing::Unheard };
@@ -224,13 +210,11 @@ impl Writing<'_> {
     }
 
     async fn deliver(&mut self, stored: &[(i64, &NewEvent)]) -> Result<()> {
-        let (mut rows, mut expected) = (Vec::new(), Vec::new());
+        let mut routes = Routes::default();
         for (seq, new) in stored {
-            let (topic, shard) = (&new.envelope.topic, new.envelope.shard());
-            rows.extend(self.heard.lanes(topic).into_iter().map(|lane| NewDelivery { seq: *seq, lane, shard }));
-            expected.extend(self.heard.remote(topic).into_iter().map(|consumer| Expected { seq: *seq, consumer }));
+            self.heard.route(*seq, &new.envelope.topic, new.envelope.shard(), &mut routes);
         }
-        match (&rows[..], stored) {
+        match (&routes.deliveries[..], stored) {
             ([], _) => {}
             // Most events have one lane.
             ([one], [(_, new)]) => {
@@ -240,12 +224,12 @@ impl Writing<'_> {
                 query.bind(new.envelope.max_attempts).execute(&mut *self.conn).await.map_err(meaning)?;
             }
             _ => {
-                let query = sqlx::query(sql!("deliver_many")).bind(json(&rows)?);
+                let query = sqlx::query(sql!("deliver_many")).bind(json(&routes.deliveries)?);
                 query.execute(&mut *self.conn).await.map_err(meaning)?;
             }
         }
-        if !expected.is_empty() {
-            let query = sqlx::query(sql!("expect")).bind(json(&expected)?);
+        if !routes.expected.is_empty() {
+            let query = sqlx::query(sql!("expect")).bind(json(&routes.expected)?);
             query.execute(&mut *self.conn).await.map_err(meaning)?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use serde::Serialize;
 use sqlx::mysql::MySqlConnection;
 
 use crate::subscription::{EVERY_TOPIC, RABBITMQ};
@@ -31,18 +32,16 @@ impl Heard {
         self.to(topic).next().is_some()
     }
 
-    /// The lanes that get a delivery. A consumer may hear both this topic and every topic, and all consumers of the
-    /// broker share its lane.
-    pub(super) fn lanes<'a>(&'a self, topic: &'a str) -> BTreeSet<&'a str> {
+    /// Adds the deliveries of an event: one for each lane. A consumer may hear both this topic and every topic, and all
+    /// consumers of the broker share its lane. And those who are expected to report from elsewhere.
+    pub(super) fn route<'a>(&'a self, seq: i64, topic: &'a str, shard: u8, routes: &mut Routes<'a>) {
         let lanes = self.to(topic).filter(|(_, via)| *via != "external");
-        lanes.map(|(consumer, via)| if via == RABBITMQ { RABBITMQ } else { consumer }).collect()
-    }
-
-    /// The consumers that report from elsewhere.
-    pub(super) fn remote<'a>(&'a self, topic: &'a str) -> BTreeSet<&'a str> {
-        let remote =
-            self.to(topic).filter(|(consumer, via)| matches!(*via, "rabbitmq" | "external") && *consumer != RABBITMQ);
-        remote.map(|(consumer, _)| consumer).collect()
+        let lanes: BTreeSet<_> =
+            lanes.map(|(consumer, via)| if via == RABBITMQ { RABBITMQ } else { consumer }).collect();
+        routes.deliveries.extend(lanes.into_iter().map(|lane| NewDelivery { seq, lane, shard }));
+        let remote = self.to(topic).filter(|(_, via)| matches!(*via, "rabbitmq" | "external"));
+        let remote: BTreeSet<_> = remote.map(|(consumer, _)| consumer).filter(|name| *name != RABBITMQ).collect();
+        routes.expected.extend(remote.into_iter().map(|consumer| Expected { seq, consumer }));
     }
 
     /// Topics that somebody hears by name, and whether somebody hears them all.
@@ -51,4 +50,24 @@ impl Heard {
         let every = topics.remove(EVERY_TOPIC);
         (topics, every)
     }
+}
+
+/// What is to be written for events: the parameters of `deliver_many.sql` and `expect.sql`.
+#[derive(Default)]
+pub(super) struct Routes<'a> {
+    pub(super) deliveries: Vec<NewDelivery<'a>>,
+    pub(super) expected: Vec<Expected<'a>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct NewDelivery<'a> {
+    pub(super) seq: i64,
+    pub(super) lane: &'a str,
+    pub(super) shard: u8,
+}
+
+#[derive(Serialize)]
+pub(super) struct Expected<'a> {
+    seq: i64,
+    consumer: &'a str,
 }
