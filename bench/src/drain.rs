@@ -9,7 +9,7 @@ use postrider::store::{Claim, History};
 
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, fill, fill_finished};
-use crate::{Outcome, Size, bare_postgres, bare_sqlite};
+use crate::{Outcome, Size, bare_mysql, bare_postgres, bare_sqlite};
 
 pub(crate) const BATCH: u32 = 500;
 /// On two cores a third worker adds nothing.
@@ -74,6 +74,19 @@ pub(crate) async fn sqlite_beside_bare(scratch: &Scratch, size: Size) -> Outcome
         let ours_per_second = drain(store.clone(), WORKERS, size.pending, History::Omit).await?;
         bare.fill(size.pending).await?;
         rounds.push(Round { ours_per_second, other_per_second: bare.drain(size.pending).await? });
+    }
+    Ok(rounds)
+}
+
+pub(crate) async fn mysql_beside_bare(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    let store = Arc::new(scratch.mysql_store("drain").await?);
+    let bare = bare_mysql::Bare::new(&scratch.mysql("drain_bare").await?).await?;
+    let mut rounds = Vec::new();
+    for _ in 0..size.rounds {
+        fill(&*store, size.pending, 0).await?;
+        let ours_per_second = drain(store.clone(), WORKERS, size.pending, History::Omit).await?;
+        bare.fill(size.pending).await?;
+        rounds.push(Round { ours_per_second, other_per_second: bare.drain(WORKERS, size.pending).await? });
     }
     Ok(rounds)
 }

@@ -4,6 +4,7 @@
 //! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and exits with 1 if a median is below
 //! its target; `--smoke` is a quick run at half the targets, part of `make test`.
 
+mod bare_mysql;
 mod bare_postgres;
 mod bare_sqlite;
 mod broker;
@@ -103,7 +104,9 @@ async fn run(args: Args) -> Outcome<bool> {
     size.rounds = args.rounds.unwrap_or(size.rounds).max(1);
     let server = std::env::var("POSTRIDER_TEST_POSTGRES")
         .map_err(|_| "POSTRIDER_TEST_POSTGRES is not set: run `make bench`, which starts the servers")?;
-    let scratch = setup::Scratch::new(&server).await?;
+    let mysql = std::env::var("POSTRIDER_TEST_MYSQL")
+        .map_err(|_| "POSTRIDER_TEST_MYSQL is not set: run `make bench`, which starts the servers")?;
+    let scratch = setup::Scratch::new(&server, &mysql).await?;
     let mut report = Report::new(args.smoke);
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
 
@@ -116,6 +119,7 @@ async fn run(args: Args) -> Outcome<bool> {
     }
     scenario!("postgres: claim+settle / bare loop", Some(0.8), drain::postgres_beside_bare(&scratch, size));
     scenario!("sqlite: claim+settle / bare loop", Some(0.8), drain::sqlite_beside_bare(&scratch, size));
+    scenario!("mysql: claim+settle / bare loop", Some(0.7), drain::mysql_beside_bare(&scratch, size));
     scenario!("postgres: many finished events / few", Some(0.9), drain::postgres_many_finished(&scratch, size));
     scenario!("sqlite: many finished events / few", Some(0.9), drain::sqlite_many_finished(&scratch, size));
     scenario!("postgres: started empty / started full", Some(0.9), drain::postgres_started_empty(&scratch, size));

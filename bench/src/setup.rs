@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Draft, Enlist, Outbox, Store, Subscription, Via};
+use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use uuid::Uuid;
 
@@ -23,17 +25,20 @@ pub(crate) fn payload() -> serde_json::Value {
 pub(crate) struct Scratch {
     server: String,
     admin: PgPool,
+    mysql: String,
+    mysql_admin: MySqlPool,
     prefix: String,
     folder: PathBuf,
 }
 
 impl Scratch {
-    pub(crate) async fn new(server: &str) -> Outcome<Self> {
+    pub(crate) async fn new(server: &str, mysql: &str) -> Outcome<Self> {
         let prefix = format!("bench_{}", Uuid::new_v4().simple());
         let folder = std::env::temp_dir().join(&prefix);
         std::fs::create_dir_all(&folder)?;
         let admin = PgPoolOptions::new().max_connections(1).connect(server).await?;
-        Ok(Self { server: server.into(), admin, prefix, folder })
+        let mysql_admin = MySqlPoolOptions::new().max_connections(1).connect(mysql).await?;
+        Ok(Self { server: server.into(), admin, mysql: mysql.into(), mysql_admin, prefix, folder })
     }
 
     /// A new, empty PostgreSQL database.
@@ -52,6 +57,21 @@ impl Scratch {
     /// A store in a new PostgreSQL database, with one consumer.
     pub(crate) async fn postgres_store(&self, name: &str) -> Outcome<PostgresStore> {
         let store = PostgresStore::connect(&self.postgres(name).await?).await?;
+        ready(&store).await?;
+        Ok(store)
+    }
+
+    /// A new, empty MySQL database.
+    pub(crate) async fn mysql(&self, name: &str) -> Outcome<String> {
+        let create = format!("CREATE DATABASE {}_{name}", self.prefix);
+        sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&self.mysql_admin).await?;
+        let (server, _) = self.mysql.rsplit_once('/').ok_or("the server's URL names no database")?;
+        Ok(format!("{server}/{}_{name}", self.prefix))
+    }
+
+    /// A store in a new MySQL database, with one consumer.
+    pub(crate) async fn mysql_store(&self, name: &str) -> Outcome<MySqlStore> {
+        let store = MySqlStore::connect(&self.mysql(name).await?).await?;
         ready(&store).await?;
         Ok(store)
     }
@@ -76,6 +96,15 @@ impl Scratch {
             sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP DATABASE {database} WITH (FORCE)")))
                 .execute(&self.admin)
                 .await?;
+        }
+        let databases: Vec<String> = sqlx::query_scalar(
+            "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE concat(?, '%')",
+        )
+        .bind(&self.prefix)
+        .fetch_all(&self.mysql_admin)
+        .await?;
+        for database in databases {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(format!("DROP DATABASE {database}"))).execute(&self.mysql_admin).await?;
         }
         std::fs::remove_dir_all(&self.folder)?;
         Ok(())

@@ -11,12 +11,13 @@ use crate::{End, say};
 #[command(after_help = "Examples:
   postrider migrate up                                            the default SQLite file
   postrider migrate up --store postgres://app@localhost/shop
+  postrider migrate up --store mysql://app@localhost/shop         MySQL or MariaDB
   postrider migrate status --store postgres://app@localhost/shop  exits with 5 if it is out of date
   postrider migrate print --store postgres: > schema.sql          for your own migration tool; connects to nothing")]
 pub(crate) struct Migrate {
     #[command(subcommand)]
     action: Action,
-    /// The store: sqlite://path or postgres://user@host/database
+    /// The store: sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(long, global = true, env = "POSTRIDER_STORE", hide_env_values = true, default_value = store::DEFAULT_URL)]
     store: String,
 }

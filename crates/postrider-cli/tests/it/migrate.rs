@@ -1,4 +1,4 @@
-//! `postrider migrate` on SQLite; what it does to PostgreSQL is the store's own test.
+//! `postrider migrate` on SQLite, and that it takes the other URLs; what it does to their servers is the stores' own test.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -63,15 +63,78 @@ fn what_print_prints_is_a_whole_schema() {
 fn an_unknown_store_is_refused_with_what_to_write() {
     let refused = postrider(&["migrate", "up", "--store", "oracle://host/db"]);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains("sqlite://path or postgres://"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("sqlite://path, postgres://"), "{}", stderr(&refused));
     assert!(stdout(&refused).is_empty());
 }
 
 #[test]
 fn a_server_that_is_not_there_is_an_error_with_its_cause() {
-    let refused = postrider(&["migrate", "status", "--store", "postgres://app:secret@127.0.0.1:1/shop"]);
-    assert_eq!(refused.status.code(), Some(1));
-    let error = stderr(&refused);
-    assert!(error.contains("not available") && error.contains("because:"), "{error}");
-    assert!(!error.contains("secret"), "{error}");
+    for scheme in ["postgres", "mysql"] {
+        let url = format!("{scheme}://app:secret@127.0.0.1:1/shop");
+        let refused = postrider(&["migrate", "status", "--store", &url]);
+        assert_eq!(refused.status.code(), Some(1));
+        let error = stderr(&refused);
+        assert!(error.contains("not available") && error.contains("because:"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+/// Each dialect prints its own schema, and needs no server for that.
+#[test]
+fn each_dialect_is_printed_without_a_server() {
+    for (url, own) in [("postgres:", "timestamptz"), ("mysql:", "utf8mb4_nopad_bin"), ("mariadb:", "utf8mb4_0900_bin")]
+    {
+        let printed = postrider(&["migrate", "print", "--store", url]);
+        assert!(printed.status.success(), "{}", stderr(&printed));
+        let script = stdout(&printed);
+        assert!(script.contains(own) && script.contains("INSERT INTO postrider_migrations"), "{url}");
+    }
+}
+
+#[test]
+fn mysql_is_migrated_and_tells_where_it_stands() {
+    let server = std::env::var("POSTRIDER_TEST_MYSQL")
+        .expect("POSTRIDER_TEST_MYSQL is not set: run `make services` and `eval \"$(scripts/services urls)\"`");
+    let (place, _) = server.rsplit_once('/').unwrap();
+    // Named in the URL only: whoever migrates may not make databases.
+    let url = format!("{place}/cli_{}", std::process::id());
+    let missing = postrider(&["migrate", "status", "--store", &url]);
+    assert_eq!(missing.status.code(), Some(1), "{}", stderr(&missing));
+    let mysql = MySqlDatabase::make(&url);
+    assert_eq!(postrider(&["migrate", "status", "--store", &url]).status.code(), Some(5));
+    let up = postrider(&["migrate", "up", "--store", &url]);
+    assert!(up.status.success() && stdout(&up).ends_with(", was 0\n"), "{}{}", stdout(&up), stderr(&up));
+    assert_eq!(postrider(&["migrate", "status", "--store", &url]).status.code(), Some(0));
+    drop(mysql);
+}
+
+/// A database that goes when the test ends, made with the shell.
+struct MySqlDatabase {
+    shell: Vec<String>,
+    password: String,
+    name: String,
+}
+
+impl MySqlDatabase {
+    fn make(url: &str) -> Self {
+        let (user, place) = url.trim_start_matches("mysql://").split_once('@').unwrap();
+        let (user, password) = user.split_once(':').unwrap_or((user, ""));
+        let (host, name) = place.split_once('/').unwrap();
+        let (host, port) = host.split_once(':').unwrap_or((host, "3306"));
+        let shell = ["--no-defaults", "--protocol=tcp", "--host", host, "--port", port, "--user", user, "--execute"];
+        let database = Self { shell: shell.map(Into::into).to_vec(), password: password.into(), name: name.into() };
+        assert!(database.run(&format!("CREATE DATABASE {name}")), "the shell makes a database");
+        database
+    }
+
+    fn run(&self, sql: &str) -> bool {
+        let shell = Command::new("mariadb").args(&self.shell).arg(sql).env("MYSQL_PWD", &self.password).status();
+        shell.is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for MySqlDatabase {
+    fn drop(&mut self) {
+        self.run(&format!("DROP DATABASE {}", self.name));
+    }
 }

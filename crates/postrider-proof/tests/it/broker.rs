@@ -10,10 +10,10 @@ use lapin::{Connection, ConnectionProperties};
 use postrider_proof::broker::{PrivateBroker, VirtualHost};
 use postrider_proof::proxy::Proxy;
 
-use crate::database::{Database, over_both_stores};
+use crate::database::{Database, over_each_store};
 use crate::worker::Worker;
 
-over_both_stores! {
+over_each_store! {
     /// A.14, E.2
     a_crash_between_commit_and_acknowledgement_doubles_nothing_on_rabbitmq,
 }

@@ -1,9 +1,9 @@
 //! Workers that are killed with SIGKILL, each in a window that it names itself, and what the next one makes of it.
 
-use crate::database::{Database, PAST_ANY_LEASE, Stands, over_both_stores};
+use crate::database::{Database, PAST_ANY_LEASE, Stands, over_each_store};
 use crate::worker::Worker;
 
-over_both_stores! {
+over_each_store! {
     /// A.14
     a_crash_in_any_window_loses_nothing_and_doubles_nothing,
     /// F03, F09

@@ -4,12 +4,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use postrider::Store;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::testing::Age;
 use postrider_proof::proxy::Proxy;
+use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, PgPool, SqlitePool};
 
 /// How long to wait for what must come: only a test that fails waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,6 +26,10 @@ const POSTGRES_TABLES: &str = "
     CREATE TABLE counter (name text PRIMARY KEY, n bigint NOT NULL);
     CREATE TABLE effect_log (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL, worker bigint NOT NULL);
 ";
+const MYSQL_TABLES: &str = "
+    CREATE TABLE counter (name VARCHAR(64) PRIMARY KEY, n BIGINT NOT NULL);
+    CREATE TABLE effect_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL, worker BIGINT NOT NULL);
+";
 /// The consumer of the workers is known before the first event, as it is once a service has run.
 const SUBSCRIBED: &str =
     "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('work.done', 'count', 'local')";
@@ -36,30 +42,36 @@ pub(crate) struct Database {
 enum Auditor {
     Sqlite { pool: SqlitePool, store: SqliteStore, folder: std::path::PathBuf },
     Postgres { pool: PgPool, store: PostgresStore, server: String, name: String },
+    MySql { pool: MySqlPool, store: MySqlStore, server: String, name: String },
 }
 
 /// Runs each case over each store: `crash::postgres::…` needs the server, `crash::sqlite::…` does not.
-macro_rules! over_both_stores {
+macro_rules! over_each_store {
     ($($(#[$doc:meta])* $case:ident,)*) => {
-        mod sqlite {
+        $crate::database::over! { sqlite: $($(#[$doc])* $case,)* }
+        $crate::database::over_each_server! { $($(#[$doc])* $case,)* }
+    };
+}
+/// The same where there is a server to lose.
+macro_rules! over_each_server {
+    ($($(#[$doc:meta])* $case:ident,)*) => {
+        $crate::database::over! { postgres: $($(#[$doc])* $case,)* }
+        $crate::database::over! { mysql: $($(#[$doc])* $case,)* }
+    };
+}
+macro_rules! over {
+    ($store:ident: $($(#[$doc:meta])* $case:ident,)*) => {
+        mod $store {
             $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let database = $crate::database::Database::sqlite().await;
-                super::$case(&database).await;
-                database.finish().await;
-            })*
-        }
-        mod postgres {
-            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let database = $crate::database::Database::postgres().await;
+                let database = $crate::database::Database::$store().await;
                 super::$case(&database).await;
                 database.finish().await;
             })*
         }
     };
 }
-pub(crate) use over_both_stores;
+pub(crate) use {over, over_each_server, over_each_store};
 
 impl Database {
     pub(crate) async fn sqlite() -> Self {
@@ -94,6 +106,22 @@ impl Database {
         Self { url, auditor: Auditor::Postgres { pool, store, server, name } }
     }
 
+    pub(crate) async fn mysql() -> Self {
+        let server = std::env::var("POSTRIDER_TEST_MYSQL").unwrap_or_else(|_| {
+            panic!("POSTRIDER_TEST_MYSQL is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
+        });
+        let name = format!("proof_{}", uuid::Uuid::new_v4().simple());
+        on_mysql(&server, format!("CREATE DATABASE {name}")).await;
+        let (place, _) = server.rsplit_once('/').unwrap();
+        let url = format!("{place}/{name}");
+        let store = MySqlStore::connect(&url).await.unwrap();
+        store.migrate().await.unwrap();
+        let pool = MySqlPoolOptions::new().max_connections(3).connect(&url).await.unwrap();
+        sqlx::raw_sql(MYSQL_TABLES).execute(&pool).await.unwrap();
+        sqlx::raw_sql(SUBSCRIBED).execute(&pool).await.unwrap();
+        Self { url, auditor: Auditor::MySql { pool, store, server, name } }
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -114,6 +142,11 @@ impl Database {
         match &self.auditor {
             Auditor::Sqlite { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
             Auditor::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
+            Auditor::MySql { pool, .. } => {
+                // It has another word for it.
+                let sql = AssertSqlSafe(sql.0.replace(" AS bigint)", " AS SIGNED)"));
+                sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
+            }
         }
     }
 
@@ -122,6 +155,7 @@ impl Database {
         match &self.auditor {
             Auditor::Sqlite { pool, .. } => drop(sqlx::raw_sql(sql).execute(pool).await.unwrap()),
             Auditor::Postgres { pool, .. } => drop(sqlx::raw_sql(sql).execute(pool).await.unwrap()),
+            Auditor::MySql { pool, .. } => drop(sqlx::raw_sql(sql).execute(pool).await.unwrap()),
         }
     }
 
@@ -143,6 +177,7 @@ impl Database {
         match &self.auditor {
             Auditor::Sqlite { store, .. } => store.age(by).await.unwrap(),
             Auditor::Postgres { store, .. } => store.age(by).await.unwrap(),
+            Auditor::MySql { store, .. } => store.age(by).await.unwrap(),
         }
     }
 
@@ -187,6 +222,10 @@ impl Database {
                 pool.close().await;
                 on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
             }
+            Auditor::MySql { pool, server, name, .. } => {
+                pool.close().await;
+                on_mysql(&server, format!("DROP DATABASE {name}")).await;
+            }
         }
     }
 }
@@ -198,6 +237,12 @@ pub(crate) struct Stands {
     pub(crate) status: &'static str,
     pub(crate) received: i64,
     pub(crate) effects: i64,
+}
+
+async fn on_mysql(server: &str, sql: String) {
+    let mut conn = MySqlConnection::connect(server).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
 }
 
 async fn on_the_server(server: &str, sql: String) {

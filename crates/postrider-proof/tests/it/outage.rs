@@ -2,8 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::database::Database;
+use crate::database::{Database, over_each_server};
 use crate::worker::Worker;
+
+over_each_server! {
+    /// F44: connections that are made and reset at once, as by a load balancer with nobody behind it.
+    an_outage_is_no_storm_of_connections,
+    /// F44: a port that nobody listens on, as of a server that is down. Pools of sqlx ask such a one again and again.
+    a_closed_port_is_not_hammered,
+}
 
 const OUTAGE: Duration = Duration::from_secs(10);
 /// One a second, and one or two for those who were about to connect when it began.
@@ -13,10 +20,7 @@ async fn everything_settled(database: &Database, events: i64) {
     database.until("SELECT count(*) FROM counter WHERE n = 1", events).await;
 }
 
-/// F44: connections that are made and reset at once, as by a load balancer with nobody behind it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_of_postgres_is_no_storm_of_connections() {
-    let database = Database::postgres().await;
+async fn an_outage_is_no_storm_of_connections(database: &Database) {
     let (proxy, url) = database.proxy().await;
     Worker::start(database.url(), "produce 200 --together 100").finishes().await;
     // Slow enough to be in the middle of it when the link dies.
@@ -37,16 +41,12 @@ async fn an_outage_of_postgres_is_no_storm_of_connections() {
 
     proxy.accept();
     // What was in flight when the link died has failed once, and is due again soon.
-    everything_settled(&database, 300).await;
+    everything_settled(database, 300).await;
     consumer.kill().await;
     database.every_effect_happened_once(300).await;
-    database.finish().await;
 }
 
-/// F44: a port that nobody listens on, as of a server that is down. Pools of sqlx ask such a one again and again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_port_of_postgres_is_not_hammered() {
-    let database = Database::postgres().await;
+async fn a_closed_port_is_not_hammered(database: &Database) {
     let (proxy, url) = database.proxy().await;
     Worker::start(database.url(), "produce 200 --together 100").finishes().await;
     let mut consumer = Worker::start(&url, "relay --takes-ms 20 --attempts 100");
@@ -65,10 +65,9 @@ async fn a_closed_port_of_postgres_is_not_hammered() {
     assert!(made.is_none_or(|made| made <= 2 * CONNECTIONS), "{made:?} connections in {OUTAGE:?}");
 
     proxy.open().await.unwrap();
-    everything_settled(&database, 200).await;
+    everything_settled(database, 200).await;
     consumer.kill().await;
     database.every_effect_happened_once(200).await;
-    database.finish().await;
 }
 
 /// Connections that were refused, as Linux counts them.

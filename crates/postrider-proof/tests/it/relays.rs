@@ -1,9 +1,9 @@
 //! Many relay processes at once.
 
-use crate::database::{Database, over_both_stores};
+use crate::database::{Database, over_each_store};
 use crate::worker::Worker;
 
-over_both_stores! {
+over_each_store! {
     /// B.2
     four_processes_share_the_work_and_no_effect,
 }

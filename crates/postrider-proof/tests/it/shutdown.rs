@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::database::{Database, over_both_stores};
+use crate::database::{Database, over_each_store};
 use crate::worker::Worker;
 
-over_both_stores! {
+over_each_store! {
     /// F12
     a_worker_that_is_told_to_end_finishes_what_it_began,
 }

@@ -171,6 +171,7 @@ pub(super) fn burials(buried: &[Buried]) -> Result<String> {
     serde_json::to_string(&rows).map_err(Error::Encode)
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 #[derive(Serialize)]
 struct RouteRow {
     seq: i64,
@@ -178,6 +179,7 @@ struct RouteRow {
 }
 
 /// The parameter of `route.sql`.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(super) fn routes(events: impl IntoIterator<Item = (i64, u8)>) -> Result<String> {
     let rows: Vec<_> = events.into_iter().map(|(seq, shard)| RouteRow { seq, shard }).collect();
     serde_json::to_string(&rows).map_err(Error::Encode)

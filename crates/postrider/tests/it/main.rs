@@ -4,6 +4,8 @@
 #[cfg(feature = "webhook")]
 mod alert;
 mod examples;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod observe;
 #[cfg(feature = "postgres")]
 mod postgres;

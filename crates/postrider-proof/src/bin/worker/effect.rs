@@ -3,9 +3,10 @@
 use std::future::Future;
 
 use postrider::Enlist;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
-use sqlx::{PgConnection, SqliteConnection};
+use sqlx::{MySqlConnection, PgConnection, SqliteConnection};
 
 /// The business of a worker.
 pub(crate) trait Effect: Enlist {
@@ -49,4 +50,11 @@ effect!(
     "INSERT INTO counter (name, n) VALUES ($1, 0)",
     "UPDATE counter SET n = n + 1 WHERE name = $1",
     "INSERT INTO effect_log (name, worker) VALUES ($1, $2)"
+);
+effect!(
+    MySqlStore,
+    MySqlConnection,
+    "INSERT INTO counter (name, n) VALUES (?, 0)",
+    "UPDATE counter SET n = n + 1 WHERE name = ?",
+    "INSERT INTO effect_log (name, worker) VALUES (?, ?)"
 );

@@ -11,6 +11,7 @@ mod produce;
 use std::error::Error;
 
 use clap::{Parser, Subcommand};
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 
@@ -19,7 +20,7 @@ use crate::points::{Stop, Stops};
 
 #[derive(Parser)]
 struct Arguments {
-    /// sqlite://path or postgres://user@host/database
+    /// sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(long)]
     store: String,
     #[command(flatten)]
@@ -46,6 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match arguments.store.split(':').next() {
         Some("sqlite") => run(SqliteStore::connect(&arguments.store).await?, arguments).await,
         Some("postgres") => run(PostgresStore::connect(&arguments.store).await?, arguments).await,
+        Some("mysql") => run(MySqlStore::connect(&arguments.store).await?, arguments).await,
         _ => Err(format!("{} is no store of this program", arguments.store).into()),
     }
 }

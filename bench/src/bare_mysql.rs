@@ -1,0 +1,123 @@
+//! The fastest relay loop we can write by hand on MySQL with the same driver: an immutable event, a narrow work row whose
+//! lease touches no indexed column, deletion when done. No order, no routing, no dead letters, no history, one consumer.
+
+use std::time::Instant;
+
+use futures_util::future::try_join_all;
+use sqlx::Row;
+use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use uuid::Uuid;
+
+use crate::Outcome;
+use crate::drain::BATCH;
+use crate::setup::{TOPIC, payload};
+
+const TABLES: &str = "
+    CREATE TABLE bare_event (
+        id BIGINT AUTO_INCREMENT PRIMARY KEY,
+        event_id VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL UNIQUE,
+        topic VARCHAR(128) CHARACTER SET ascii NOT NULL,
+        payload MEDIUMTEXT CHARACTER SET utf8mb4 NOT NULL,
+        created_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6))
+    );
+    CREATE TABLE bare_work (
+        id BIGINT PRIMARY KEY,
+        due_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
+        lock_until DATETIME(6),
+        token BIGINT,
+        attempts SMALLINT NOT NULL DEFAULT 0,
+        KEY bare_work_due (due_at)
+    )";
+
+const FILL_EVENTS: &str = "
+    INSERT INTO bare_event (event_id, topic, payload)
+    SELECT i.id, ?, ? FROM JSON_TABLE(?, '$[*]' COLUMNS (id VARCHAR(64) PATH '$')) i";
+const FILL_WORK: &str = "INSERT INTO bare_work (id) SELECT id FROM bare_event WHERE id > ?";
+
+const CLAIM: &str = "
+    UPDATE (
+        SELECT id FROM bare_work FORCE INDEX (bare_work_due)
+        WHERE due_at <= UTC_TIMESTAMP(6) AND (lock_until IS NULL OR lock_until <= UTC_TIMESTAMP(6))
+        ORDER BY due_at, id LIMIT ? FOR UPDATE SKIP LOCKED) free
+    STRAIGHT_JOIN bare_work w FORCE INDEX (PRIMARY) ON w.id = free.id
+    SET w.lock_until = UTC_TIMESTAMP(6) + INTERVAL 30 SECOND, w.token = ?, w.attempts = w.attempts + 1";
+const FETCH: &str = "
+    SELECT w.id, w.attempts, e.event_id, e.topic, e.payload, e.created_at
+    FROM bare_work w FORCE INDEX (bare_work_due) STRAIGHT_JOIN bare_event e ON e.id = w.id
+    WHERE w.due_at <= UTC_TIMESTAMP(6) AND w.token = ? ORDER BY w.due_at, w.id LIMIT ?";
+const SETTLE: &str = "
+    DELETE w FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
+    STRAIGHT_JOIN bare_work w FORCE INDEX (PRIMARY) ON w.id = i.id WHERE w.token = ?";
+
+pub(crate) struct Bare {
+    pool: MySqlPool,
+}
+
+impl Bare {
+    pub(crate) async fn new(url: &str) -> Outcome<Self> {
+        let pool = MySqlPoolOptions::new()
+            .max_connections(4)
+            .test_before_acquire(false)
+            .after_connect(|session, _| {
+                Box::pin(async move {
+                    let level = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED";
+                    sqlx::raw_sql(level).execute(session).await?;
+                    Ok(())
+                })
+            })
+            .connect(url)
+            .await?;
+        sqlx::raw_sql(TABLES).execute(&pool).await?;
+        Ok(Self { pool })
+    }
+
+    pub(crate) async fn fill(&self, events: usize) -> Outcome<()> {
+        let payload = payload().to_string();
+        let last: i64 = sqlx::query_scalar("SELECT coalesce(max(id), 0) FROM bare_event").fetch_one(&self.pool).await?;
+        let mut left = events;
+        while left > 0 {
+            let batch = left.min(1_000);
+            let ids: Vec<String> = (0..batch).map(|_| Uuid::now_v7().to_string()).collect();
+            let fill = sqlx::query(FILL_EVENTS).bind(TOPIC).bind(&payload).bind(serde_json::to_string(&ids)?);
+            fill.execute(&self.pool).await?;
+            left -= batch;
+        }
+        sqlx::query(FILL_WORK).bind(last).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    pub(crate) async fn drain(&self, workers: usize, expected: usize) -> Outcome<f64> {
+        let started = Instant::now();
+        let tasks = (0..workers).map(|worker| {
+            let pool = self.pool.clone();
+            tokio::spawn(async move {
+                let (mut token, mut drained) = (worker as i64 * 1_000_000_000, 0_u64);
+                loop {
+                    token += 1;
+                    let leased = sqlx::query(CLAIM).bind(BATCH).bind(token).execute(&pool).await?.rows_affected();
+                    if leased == 0 {
+                        return Ok::<_, sqlx::Error>(drained);
+                    }
+                    let rows = sqlx::query(FETCH).bind(token).bind(leased).fetch_all(&pool).await?;
+                    let (mut ids, mut bytes) = (String::from("["), 0);
+                    for row in &rows {
+                        ids += &row.get::<i64, _>(0).to_string();
+                        ids.push(',');
+                        let event: (String, String, String) = (row.get(2), row.get(3), row.get(4));
+                        bytes += event.2.len();
+                    }
+                    assert!(bytes > 0);
+                    ids.pop();
+                    ids.push(']');
+                    drained += sqlx::query(SETTLE).bind(ids).bind(token).execute(&pool).await?.rows_affected();
+                }
+            })
+        });
+        let mut drained = 0;
+        for worker in try_join_all(tasks).await? {
+            drained += worker?;
+        }
+        assert_eq!(drained, expected as u64);
+        Ok(expected as f64 / started.elapsed().as_secs_f64())
+    }
+}
