@@ -1,0 +1,103 @@
+//! `playlists`: users, songs and playlists, together or each in a process of its own.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::Parser;
+use postrider::Failure;
+use postrider::store::postgres::PostgresStore;
+use postrider::store::sqlite::SqliteStore;
+use postrider_playlists::service::AnyError;
+use postrider_playlists::{Process, Service};
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+/// What the log shows unless RUST_LOG says otherwise: the story, and nothing of the drivers below warnings.
+const LOG: &str = "info,sqlx=warn";
+
+const EXAMPLES: &str = "\
+Examples:
+  Everything in one process on SQLite; nothing else is needed:
+    playlists --listen 127.0.0.1:7080 --store sqlite://playlists.db
+
+  Then, from another shell:
+    curl -X POST http://127.0.0.1:7080/users/ada
+    curl -X POST http://127.0.0.1:7080/songs/So%20What
+    curl -X PUT http://127.0.0.1:7080/playlists/late \\
+         --json '{\"owner\": \"ada\", \"songs\": [\"So What\"]}'
+    curl -X DELETE http://127.0.0.1:7080/songs/So%20What
+    curl http://127.0.0.1:7080/playlists/late";
+
+/// Users, songs and playlists: a deletion in one service cleans up in another, once.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Where to listen; port 0 takes any that is free, and the log says which
+    #[arg(long, default_value = "127.0.0.1:7080", env = "PLAYLISTS_LISTEN")]
+    listen: String,
+    /// The database of this process: sqlite://path or postgres://user@host/database
+    #[arg(
+        long,
+        default_value = "sqlite://playlists-data/playlists.db",
+        env = "PLAYLISTS_STORE",
+        hide_env_values = true
+    )]
+    store: String,
+    /// What to serve
+    #[arg(long, default_value = "all", env = "PLAYLISTS_SERVICE")]
+    service: Service,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG)))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = %Failure::from(error), "playlists ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: Arguments) -> Result<(), AnyError> {
+    // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
+    let shutdown = shutdown_signal()?;
+    let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
+    let process = Process { service: arguments.service, listener };
+    match arguments.store.split(':').next() {
+        Some("sqlite") => process.run(SqliteStore::connect(&arguments.store).await?, shutdown).await,
+        Some("postgres" | "postgresql") => process.run(PostgresStore::connect(&arguments.store).await?, shutdown).await,
+        // Not the URL itself: it may hold a password.
+        _ => {
+            Err("--store is for no database of this program: write sqlite://path or postgres://user@host/database"
+                .into())
+        }
+    }
+}
+
+/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person.
+#[cfg(unix)]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// What ends a service: Ctrl-C.
+#[cfg(not(unix))]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
+}

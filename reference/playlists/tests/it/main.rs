@@ -1,0 +1,7 @@
+//! The services as processes, asked over HTTP, and judged by their logs and by SQL that shares nothing with them.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod cleaning;
+mod database;
+mod http;
+mod process;
