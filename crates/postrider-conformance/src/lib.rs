@@ -42,8 +42,10 @@ pub mod route;
 pub mod settle;
 pub mod subscriptions;
 pub mod testing;
+pub mod transport;
 
 pub use harness::{Conn, Features, Harness, Tx};
+pub use transport::{Carrier, InProcess};
 
 /// How long a case may take on however busy a machine: a claimer that waits for what never comes would wait for ever.
 #[doc(hidden)]
@@ -374,6 +376,43 @@ macro_rules! cases {
     };
 }
 
+/// What every way to a consumer promises, for a harness and a [`Carrier`]. Both are evaluated anew for each case.
+#[macro_export]
+macro_rules! transport_suite {
+    ($harness:expr, $carrier:expr) => {
+        $crate::transport_cases! { $harness, $carrier;
+            every_consumer_has_every_effect_once
+            a_failure_is_tried_again
+            what_is_given_up_has_a_reason
+            an_undecodable_event_harms_no_other
+            a_panic_is_one_failure
+            delivered_again_it_has_no_second_effect
+            a_redrive_reaches_one_consumer_only
+            what_a_consumer_enqueues_is_a_child
+            a_batch_has_its_effects_once
+            events_of_a_key_stay_in_order
+        }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! transport_cases {
+    ($harness:expr, $carrier:expr; $($case:ident)*) => {
+        $(
+            /// E.4
+            #[tokio::test(flavor = "multi_thread")]
+            async fn $case() {
+                let (harness, carrier) = ($harness, $carrier);
+                let case = $crate::transport::$case(harness.clone(), carrier.clone());
+                tokio::time::timeout($crate::PATIENCE, case).await.expect("the case ends");
+                $crate::Carrier::finish(carrier).await;
+                $crate::Harness::finish(harness).await;
+            }
+        )*
+    };
+}
+
 #[cfg(test)]
 mod tests {
     /// A case that nobody runs proves nothing: each is in the table, under its own verb.
@@ -406,6 +445,11 @@ mod tests {
             ("subscriptions", include_str!("subscriptions.rs")),
             ("testing", include_str!("testing.rs")),
         ];
+        let cases = include_str!("transport.rs").split("pub async fn ").skip(1);
+        let cases: Vec<&str> = cases.map(|case| case.split('<').next().unwrap()).collect();
+        let table_of_transports = &lib[lib.find("$crate::transport_cases! {").unwrap()..];
+        let listed = &table_of_transports[..table_of_transports.find('}').unwrap()];
+        assert_eq!(cases, listed.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>());
         for (verb, source) in verbs {
             let start = table.find(&format!("\n            {verb} {{")).expect(verb);
             let listed = &table[start..start + table[start..].find('}').unwrap()];

@@ -93,6 +93,11 @@ impl Error {
         Self::TooLarge { field, message }
     }
 
+    /// An inbox row that this transaction wrote is not there: the transaction has ended behind the caller's back.
+    pub(crate) fn not_received() -> Self {
+        Self::TransactionLost("the inbox row of this transaction is gone".into())
+    }
+
     /// A stored value that no version of this program writes.
     pub(crate) fn corrupt(what: &'static str, found: &str) -> Self {
         Self::Store(format!("{what} holds {found:?}, which this program does not know").into())

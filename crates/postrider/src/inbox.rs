@@ -14,12 +14,13 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
+use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::limits;
 use crate::observe;
 use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
-use crate::store::{Completed, Completion, Enlist, Receipt, Store};
+use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
 use crate::subscription::{Subscription, Via};
 use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
 
@@ -82,29 +83,49 @@ impl<S: Enlist> Inbox<S> {
         self
     }
 
+    /// Refuses what was registered wrongly.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.mistakes.first() {
+            Some(mistake) => Err(Error::Unsupported(mistake.clone())),
+            None => self.lanes.keys().try_for_each(|name| limits::consumer(name)),
+        }
+    }
+
+    /// Consumes up to [`Lane::at_once`] events of one lane, in order. One answer per event.
+    pub(crate) async fn consume(&self, lane: &Lane, mut tries: Vec<Try>) -> Vec<Delivered> {
+        let consumers = self.lanes.get(&*lane.name);
+        let topic = tries.first().map(|one| one.handling.envelope.topic.clone()).unwrap_or_default();
+        match consumers.and_then(|consumers| consumers.by_topic.get(topic.as_str())) {
+            None => {
+                let failure = Failure::retry(format!(
+                    "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
+                    lane.name
+                ));
+                vec![Delivered::Failed(failure.code("noConsumer")); tries.len()]
+            }
+            Some(Registered::InBatches(consumer)) => self.in_batches(lane, &**consumer, tries).await,
+            Some(Registered::InTransaction(consumer)) => match tries.pop() {
+                Some(one) => vec![self.in_transaction(lane, &**consumer, one).await],
+                None => Vec::new(),
+            },
+            Some(Registered::Outside(consumer)) => match tries.pop() {
+                Some(one) => vec![outside(lane, &**consumer, one).await],
+                None => Vec::new(),
+            },
+        }
+    }
+
     /// A consumer in its transaction.
-    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, parcel: Parcel) -> Delivered {
-        let handling = handling(lane, &parcel);
+    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, one: Try) -> Delivered {
+        let handling = &one.handling;
         let tried = async {
             let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
-            let new = self.store.receive(&mut tx, &receipt(&handling)).await?;
+            let new = self.store.receive(&mut tx, &receipt(handling)).await?;
             if new {
-                let work = Arc::clone(&handling).run(consumer.handle(&mut tx, &handling));
+                let work = Arc::clone(handling).run(consumer.handle(&mut tx, handling));
                 guarded(work, lane.options.timeout).await?;
             }
-            let result = handling.take_result();
-            let completion = Completion {
-                consumer: &lane.name,
-                token: parcel.lease.token,
-                history: lane.options.history,
-                completed: &[Completed {
-                    event_id: handling.envelope.event_id.as_str(),
-                    delivery: parcel.id,
-                    result: result.as_deref(),
-                }],
-            };
-            self.store.complete(&mut tx, &completion).await?;
-            self.store.commit(tx).await?;
+            self.end(tx, lane, &[&one]).await?;
             Ok(match new {
                 true => {
                     tracing::info!("{}", observe::CONSUMED_LINE);
@@ -113,40 +134,70 @@ impl<S: Enlist> Inbox<S> {
                 false => Delivered::Duplicate,
             })
         };
-        Trouble::delivered(tried.instrument(span(&handling)).await)
+        Trouble::delivered(tried.instrument(span(handling)).await)
+    }
+
+    /// The last statement, and the commit.
+    async fn end(&self, mut tx: S::Tx, lane: &Lane, tries: &[&Try]) -> Result<()> {
+        let results: Vec<_> = tries.iter().map(|one| one.handling.take_result()).collect();
+        let ended = tries.iter().zip(&results);
+        match tries.first().and_then(|one| one.claim) {
+            Some((_, token)) => {
+                let completed: Vec<_> = ended
+                    .filter_map(|(one, result)| {
+                        let (event_id, (delivery, _)) = (one.handling.envelope.event_id.as_str(), one.claim?);
+                        Some(Completed { event_id, delivery, result: result.as_deref() })
+                    })
+                    .collect();
+                let history = lane.options.history;
+                let completion = Completion { consumer: &lane.name, token, history, completed: &completed };
+                self.store.complete(&mut tx, &completion).await?;
+            }
+            None => {
+                let handled: Vec<_> = ended
+                    .map(|(one, result)| Handled {
+                        event_id: one.handling.envelope.event_id.as_str(),
+                        result: result.as_deref(),
+                    })
+                    .collect();
+                self.store.confirm_received(&mut tx, &lane.name, &handled).await?;
+            }
+        }
+        self.store.commit(tx).await
     }
 
     /// Many events in one transaction; one by one where that fails.
-    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, parcels: Vec<Parcel>) -> Vec<Delivered> {
-        if parcels.len() > 1 {
-            let together: Vec<_> = parcels.iter().collect();
+    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, tries: Vec<Try>) -> Vec<Delivered> {
+        if tries.len() > 1 {
+            let together: Vec<_> = tries.iter().collect();
             match self.in_one_transaction(lane, consumer, &together).await {
                 Ok(delivered) => return delivered,
                 // The database is not there, or the lease is gone: no single step would fare better.
                 Err(trouble @ (Trouble::BeforeTheTry(_) | Trouble::LeaseLost)) => {
-                    return vec![Trouble::delivered(Err(trouble)); parcels.len()];
+                    return vec![Trouble::delivered(Err(trouble)); tries.len()];
                 }
                 Err(Trouble::Failed(failure)) => {
-                    tracing::debug!(consumer = %lane.name, events = parcels.len(), error = %failure, "a batch failed: each by itself");
+                    tracing::debug!(consumer = %lane.name, events = tries.len(), error = %failure, "a batch failed: each by itself");
                 }
             }
         }
-        let mut delivered = Vec::with_capacity(parcels.len());
-        let mut stopped: Vec<String> = Vec::new();
-        for parcel in &parcels {
+        let mut delivered = Vec::with_capacity(tries.len());
+        let mut stopped: Vec<&String> = Vec::new();
+        for one in &tries {
             // What comes after a failure waits for it, in the order of its key.
-            if parcel.envelope.key.as_ref().is_some_and(|key| stopped.contains(key)) {
+            let key = one.handling.envelope.key.as_ref();
+            if key.is_some_and(|key| stopped.contains(&key)) {
                 delivered.push(Delivered::NotTried);
                 continue;
             }
-            let one = match self.in_one_transaction(lane, consumer, &[parcel]).await {
-                Ok(mut one) => one.pop().unwrap_or(Delivered::NotTried),
+            let alone = match self.in_one_transaction(lane, consumer, &[one]).await {
+                Ok(mut alone) => alone.pop().unwrap_or(Delivered::NotTried),
                 Err(trouble) => Trouble::delivered(Err(trouble)),
             };
-            if !matches!(one, Delivered::Completed | Delivered::Duplicate) {
-                stopped.extend(parcel.envelope.key.clone());
+            if !matches!(alone, Delivered::Completed | Delivered::Duplicate) {
+                stopped.extend(key);
             }
-            delivered.push(one);
+            delivered.push(alone);
         }
         delivered
     }
@@ -155,16 +206,13 @@ impl<S: Enlist> Inbox<S> {
         &self,
         lane: &Lane,
         consumer: &dyn InBatches<S>,
-        parcels: &[&Parcel],
+        tries: &[&Try],
     ) -> Result<Vec<Delivered>, Trouble> {
-        let Some(first) = parcels.first() else {
-            return Ok(Vec::new());
-        };
-        let handlings: Vec<_> = parcels.iter().map(|parcel| handling(lane, parcel)).collect();
-        let receipts: Vec<_> = handlings.iter().map(|handling| receipt(handling)).collect();
+        let receipts: Vec<_> = tries.iter().map(|one| receipt(&one.handling)).collect();
         let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
         let new = self.store.receive_many(&mut tx, &receipts).await?;
-        let fresh: Vec<_> = handlings.iter().zip(&new).filter(|(_, new)| **new).map(|(h, _)| Arc::clone(h)).collect();
+        let fresh = tries.iter().zip(&new).filter(|(_, new)| **new);
+        let fresh: Vec<_> = fresh.map(|(one, _)| Arc::clone(&one.handling)).collect();
         if !fresh.is_empty() {
             let work = async {
                 match &fresh[..] {
@@ -178,22 +226,7 @@ impl<S: Enlist> Inbox<S> {
                 result?;
             }
         }
-        let results: Vec<_> = handlings.iter().map(|handling| handling.take_result()).collect();
-        let completed: Vec<_> = (parcels.iter().zip(&results))
-            .map(|(parcel, result)| Completed {
-                event_id: parcel.envelope.event_id.as_str(),
-                delivery: parcel.id,
-                result: result.as_deref(),
-            })
-            .collect();
-        let completion = Completion {
-            consumer: &lane.name,
-            token: first.lease.token,
-            history: lane.options.history,
-            completed: &completed,
-        };
-        self.store.complete(&mut tx, &completion).await?;
-        self.store.commit(tx).await?;
+        self.end(tx, lane, tries).await?;
         Ok(new.into_iter().map(|new| if new { Delivered::Completed } else { Delivered::Duplicate }).collect())
     }
 }
@@ -218,11 +251,8 @@ impl<S: Enlist> Transport for Inbox<S> {
 
     /// Registers what its consumers hear; an operator's choice stays.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
-        if let Some(mistake) = self.mistakes.first() {
-            return Err(Error::Unsupported(mistake.clone()));
-        }
+        self.check()?;
         for (name, consumers) in &self.lanes {
-            limits::consumer(name)?;
             for topic in consumers.by_topic.keys() {
                 store.register(&Subscription::new(*topic, *name, Via::Local)).await?;
             }
@@ -230,28 +260,31 @@ impl<S: Enlist> Transport for Inbox<S> {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, mut parcels: Vec<Parcel>) -> Vec<Delivered> {
-        let consumers = self.lanes.get(&*lane.name);
-        let topic = parcels.first().map(|parcel| parcel.envelope.topic.clone()).unwrap_or_default();
-        match consumers.and_then(|consumers| consumers.by_topic.get(topic.as_str())) {
-            None => {
-                let failure = Failure::retry(format!(
-                    "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
-                    lane.name
-                ));
-                vec![Delivered::Failed(failure.code("noConsumer")); parcels.len()]
-            }
-            Some(Registered::InBatches(consumer)) => self.in_batches(lane, &**consumer, parcels).await,
-            Some(Registered::InTransaction(consumer)) => match parcels.pop() {
-                Some(parcel) => vec![self.in_transaction(lane, &**consumer, parcel).await],
-                None => Vec::new(),
-            },
-            Some(Registered::Outside(consumer)) => match parcels.pop() {
-                Some(parcel) => vec![outside(lane, &**consumer, parcel).await],
-                None => Vec::new(),
-            },
-        }
+    async fn deliver(&self, lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
+        let claimed = |parcel: Parcel| Try {
+            handling: handling(lane, parcel.envelope, parcel.attempt),
+            claim: Some((parcel.id, parcel.lease.token)),
+        };
+        self.consume(lane, parcels.into_iter().map(claimed).collect()).await
     }
+}
+
+/// One event on its way to its consumer.
+pub(crate) struct Try {
+    handling: Arc<Handling>,
+    /// The delivery that ends with it; None: a broker has the message.
+    claim: Option<(DeliveryId, Token)>,
+}
+
+impl Try {
+    /// A message of a broker's.
+    pub(crate) fn of_message(lane: &Lane, envelope: Arc<Envelope>, attempt: u32) -> Self {
+        Self { handling: handling(lane, envelope, attempt), claim: None }
+    }
+}
+
+fn handling(lane: &Lane, envelope: Arc<Envelope>, attempt: u32) -> Arc<Handling> {
+    Arc::new(Handling::new(Arc::clone(&lane.name), envelope, attempt))
 }
 
 fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
@@ -262,10 +295,10 @@ fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
 }
 
 /// A consumer without a transaction.
-async fn outside(lane: &Lane, consumer: &dyn Outside, parcel: Parcel) -> Delivered {
-    let handling = handling(lane, &parcel);
-    let span = span(&handling);
-    let work = Arc::clone(&handling).run(consumer.handle(&handling));
+async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Delivered {
+    let handling = &one.handling;
+    let span = span(handling);
+    let work = Arc::clone(handling).run(consumer.handle(handling));
     let tried = async {
         match guarded(work, lane.options.timeout).await {
             Ok(()) => {
@@ -327,10 +360,6 @@ impl From<Error> for Trouble {
             other => Self::Failed(Failure::from(other).code("store")),
         }
     }
-}
-
-fn handling(lane: &Lane, parcel: &Parcel) -> Arc<Handling> {
-    Arc::new(Handling::new(Arc::clone(&lane.name), Arc::clone(&parcel.envelope), parcel.attempt))
 }
 
 fn receipt(handling: &Handling) -> Receipt<'_> {

@@ -172,6 +172,8 @@ pub use retry::RetryPolicy;
 pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};
 pub use subscription::{Subscription, Via};
+#[cfg(feature = "rabbitmq")]
+pub use transport::rabbitmq::RabbitMq;
 pub use transport::{LaneOptions, Transport};
 
 /// The README's program is compiled with the doc tests, so that it stays one.

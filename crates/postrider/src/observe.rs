@@ -40,6 +40,8 @@ pub const LEASE_LOST: &str = "postrider_relay_lease_lost_total";
 pub const SHED: &str = "postrider_relay_shed_total";
 /// Times that the store did not answer.
 pub const STORE_UNAVAILABLE: &str = "postrider_store_unavailable_total";
+/// 1 while the broker takes nothing, being short of memory or disk.
+pub const BROKER_BLOCKED: &str = "postrider_broker_blocked";
 /// Alerts that could not be passed on.
 pub const ALERTS_FAILED: &str = "postrider_alerts_failed_total";
 
@@ -118,6 +120,11 @@ pub(crate) fn shed(deliveries: usize) {
 
 pub(crate) fn store_unavailable() {
     counter!(STORE_UNAVAILABLE).increment(1);
+}
+
+#[cfg(feature = "rabbitmq")]
+pub(crate) fn broker_blocked(blocked: bool) {
+    gauge!(BROKER_BLOCKED).set(f64::from(u8::from(blocked)));
 }
 
 pub(crate) fn alert_failed() {

@@ -54,6 +54,20 @@ impl RetryPolicy {
     }
 }
 
+/// How often to ask a server that is away: 1, 2, 4 … 30 seconds, spread so that many do not ask together.
+const ASKING: RetryPolicy = RetryPolicy {
+    base: Duration::from_secs(1),
+    factor: 2.0,
+    cap: Duration::from_secs(30),
+    jitter: 0.3,
+    max_attempts: u32::MAX,
+};
+
+/// How long to wait before asking a server that is away for the `asked`th time.
+pub(crate) fn pause(asked: u32) -> Duration {
+    ASKING.delay(asked, chance())
+}
+
 /// A uniform number in [0, 1).
 pub(crate) fn chance() -> f64 {
     // 53 bits: as many as the fraction of an f64 holds.

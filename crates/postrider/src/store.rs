@@ -253,6 +253,15 @@ pub trait Enlist: Store + Clone {
     /// a database error that the consumer swallowed has ended the transaction behind its back.
     fn complete(&self, conn: &mut Self::Conn, completion: &Completion<'_>) -> impl Future<Output = Result<()>> + Send;
 
+    /// The last statement of a consumer's transaction where the delivery is not in this database, but a message of a
+    /// broker's: keeps the results, if every inbox row is there. Anything else is [`Error::TransactionLost`], as above.
+    fn confirm_received(
+        &self,
+        conn: &mut Self::Conn,
+        consumer: &str,
+        handled: &[Handled<'_>],
+    ) -> impl Future<Output = Result<()>> + Send;
+
     /// Takes an idempotency key.
     fn begin_key(
         &self,
@@ -336,6 +345,15 @@ pub struct Completed<'a> {
     pub event_id: &'a str,
     /// Its delivery.
     pub delivery: DeliveryId,
+    /// What the consumer has to say, kept in the inbox; None leaves what is there.
+    pub result: Option<&'a str>,
+}
+
+/// One event that a consumer has handled, of which the store knows no delivery.
+#[derive(Debug, Clone)]
+pub struct Handled<'a> {
+    /// Which event.
+    pub event_id: &'a str,
     /// What the consumer has to say, kept in the inbox; None leaves what is there.
     pub result: Option<&'a str>,
 }

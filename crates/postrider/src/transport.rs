@@ -1,6 +1,9 @@
 //! How deliveries get to where they have their effect. A relay claims them and hands them to a transport; what it
 //! answers decides whether they are settled, retried or given up. [`Inbox`](crate::Inbox) is the transport inside
-//! this process.
+//! this process, [`rabbitmq`] the one through a broker.
+
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +14,10 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use crate::consumer::Failure;
+use crate::entry::{self, Decision, Outcome};
 use crate::envelope::Envelope;
 use crate::error::Result;
-use crate::retry::RetryPolicy;
+use crate::retry::{RetryPolicy, chance};
 use crate::store::{DeliveryId, History, Store, Token};
 
 /// Carries the deliveries of its lanes.
@@ -40,6 +44,20 @@ pub struct Lane {
     pub at_once: usize,
     /// What the user may choose.
     pub options: LaneOptions,
+}
+
+impl Lane {
+    /// What follows from a failure of attempt number `attempt`.
+    pub(crate) fn after(&self, failure: &Failure, attempt: u32, envelope: &Envelope) -> Decision {
+        let policy = self.options.policy(failure.cause().code.as_deref());
+        let outcome = match failure {
+            Failure::Retry(_) => Outcome::Failed,
+            Failure::RetryAfter(wait, _) => Outcome::FailedFor(*wait),
+            Failure::Reject(_) => Outcome::Rejected,
+        };
+        let max_attempts = envelope.max_attempts.unwrap_or(policy.max_attempts);
+        entry::after(&outcome, attempt, max_attempts, policy, chance())
+    }
 }
 
 /// What a user may choose for each lane.

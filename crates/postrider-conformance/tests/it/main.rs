@@ -5,3 +5,4 @@
 mod memory;
 mod postgres;
 mod sqlite;
+mod transport;

@@ -28,7 +28,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    async fn fresh() -> Self {
+    pub(crate) async fn fresh() -> Self {
         let server = std::env::var("POSTRIDER_TEST_POSTGRES").unwrap_or_else(|_| {
             panic!("POSTRIDER_TEST_POSTGRES is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
         });

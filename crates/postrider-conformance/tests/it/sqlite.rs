@@ -20,7 +20,7 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    async fn fresh() -> Self {
+    pub(crate) async fn fresh() -> Self {
         let folder = std::env::temp_dir().join(format!("postrider-case-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir_all(&folder).expect("a folder for the case");
         let store = connect(&folder.join("case.db")).await;

@@ -1,22 +1,10 @@
 //! Whether the store answers. While it does not, one task asks it now and then, and all others wait: an outage must not
 //! become a storm of connections.
 
-use std::time::Duration;
-
 use tokio::sync::watch;
 
 use crate::error::Error;
 use crate::observe;
-use crate::retry::{RetryPolicy, chance};
-
-/// How often to ask a store that is away: 1, 2, 4 … 30 seconds, spread so that many relays do not ask together.
-const ASKING: RetryPolicy = RetryPolicy {
-    base: Duration::from_secs(1),
-    factor: 2.0,
-    cap: Duration::from_secs(30),
-    jitter: 0.3,
-    max_attempts: u32::MAX,
-};
 
 /// Up, or down since so many questions.
 pub(super) struct Health {
@@ -60,10 +48,5 @@ impl Health {
     /// Waits until it does not.
     pub(super) async fn down(&self) {
         let _ = self.up.subscribe().wait_for(|up| !*up).await;
-    }
-
-    /// How long to wait before question number `asked`.
-    pub(super) fn pause(asked: u32) -> Duration {
-        ASKING.delay(asked, chance())
     }
 }

@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Shared;
-use super::health::Health;
 use super::outcomes::{How, Outcomes, Tried, Written};
 use super::rate::Rate;
 use super::watch::Bell;
@@ -25,6 +24,7 @@ use crate::entry::{self, Verdict};
 use crate::error::Result;
 use crate::limits;
 use crate::observe::{self, LaneFigures};
+use crate::retry;
 use crate::store::{Claim, Claimed, DeliveryId, Token};
 use crate::transport::{Delivered, HeldLease, Lane, Parcel, Transport};
 
@@ -403,7 +403,7 @@ impl LaneTask {
             // Given back at once it would be claimed again at once, and so on as fast as the store can.
             true => {
                 self.refusals = self.refusals.saturating_add(1);
-                self.rest_until = Instant::now() + Health::pause(self.refusals);
+                self.rest_until = Instant::now() + retry::pause(self.refusals);
                 self.hungry = ByKind { unkeyed: true, keyed: true };
             }
             false => self.refusals = 0,

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use super::Shared;
 use crate::alert::Alarm;
 use crate::consumer::Failure;
-use crate::entry::{self, Decision, Outcome};
+use crate::entry::Decision;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::observe::{self, LaneFigures};
-use crate::retry::chance;
 use crate::store::{Buried, DeliveryId, Failed, History, Token};
 use crate::transport::{Delivered, Lane};
 
@@ -134,15 +133,8 @@ impl Outcomes {
         failure: &Failure,
     ) {
         let cause = failure.cause();
-        let policy = lane.options.policy(cause.code.as_deref());
-        let outcome = match failure {
-            Failure::Retry(_) => Outcome::Failed,
-            Failure::RetryAfter(wait, _) => Outcome::FailedFor(*wait),
-            Failure::Reject(_) => Outcome::Rejected,
-        };
-        let max_attempts = envelope.max_attempts.unwrap_or(policy.max_attempts);
         let (error, code) = (cause.message.clone(), cause.code.clone());
-        match entry::after(&outcome, attempt, max_attempts, policy, chance()) {
+        match lane.after(failure, attempt, envelope) {
             Decision::Retry(after) => {
                 tracing::warn!(
                     consumer = %lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),

@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::Shared;
-use super::health::Health;
 use crate::alert::Alarm;
 use crate::consumer::Failure;
 use crate::error::{Error, Result};
 use crate::observe;
 use crate::retention::Retention;
+use crate::retry;
 use crate::transport::Lane;
 use crate::wake::Poke;
 
@@ -276,7 +276,7 @@ impl Watcher {
     async fn wait_for_the_store(&self) {
         for asked in 1.. {
             tokio::select! {
-                () = tokio::time::sleep(Health::pause(asked)) => {}
+                () = tokio::time::sleep(retry::pause(asked)) => {}
                 () = self.shared.stop.cancelled() => return,
             }
             if self.shared.store.now().await.is_ok() {
@@ -315,7 +315,7 @@ pub(super) async fn listen(shared: Arc<Shared>, bells: Vec<Bell>) {
             tracing::warn!(error = %Failure::from(error), "announcements of other relays are not heard: polling does until they are");
         }
         tokio::select! {
-            () = tokio::time::sleep(Health::pause(failed)) => {}
+            () = tokio::time::sleep(retry::pause(failed)) => {}
             () = shared.stop.cancelled() => return,
         }
     }

@@ -308,6 +308,10 @@ impl Enlist for MemoryStore {
         conn.state.complete(completion, now)
     }
 
+    async fn confirm_received(&self, conn: &mut Conn, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
+        conn.state.confirm_received(consumer, handled)
+    }
+
     async fn begin_key(&self, conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8], lease: Duration) -> Result<KeyState> {
         let now = conn.now();
         Ok(conn.state.begin_key(key, fingerprint, lease, now))

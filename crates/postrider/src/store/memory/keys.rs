@@ -8,7 +8,7 @@ use super::state::{InboxRow, KeyRow, KeyStatus, LeaseRow, State, span};
 use crate::envelope::trim;
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::store::{Appended, Completion, Consumption, Key, KeyState, Receipt, Report, Token};
+use crate::store::{Appended, Completion, Consumption, Handled, Key, KeyState, Receipt, Report, Token};
 
 impl State {
     pub(super) fn receive(&mut self, receipt: &Receipt<'_>, now: OffsetDateTime) -> bool {
@@ -35,6 +35,17 @@ impl State {
             true => Ok(()),
             false => Err(Error::LeaseLost),
         }
+    }
+
+    pub(super) fn confirm_received(&mut self, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
+        for Handled { event_id, result } in handled {
+            let id = (consumer.to_owned(), (*event_id).to_owned());
+            let row = self.inbox.get_mut(&id).ok_or_else(Error::not_received)?;
+            if let Some(result) = result {
+                row.result = Some((*result).into());
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn append_consumption(&mut self, report: &Report, now: OffsetDateTime) -> Appended {

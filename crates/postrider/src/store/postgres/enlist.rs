@@ -11,7 +11,7 @@ use super::{PostgresStore, enlisted, own, rows};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
-use crate::store::{Completion, Enlist, Enqueued, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
+use crate::store::{Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
 
 impl Enlist for PostgresStore {
     type Conn = PgConnection;
@@ -90,27 +90,23 @@ impl Enlist for PostgresStore {
             let done = query.fetch_optional(conn).await.map_err(enlisted)?;
             return done.map(|_| ()).ok_or(Error::LeaseLost);
         }
-        let (with_result, results): (Vec<_>, Vec<_>) =
-            completion.completed.iter().filter_map(|one| Some((one.event_id, one.result?))).unzip();
-        if !with_result.is_empty() {
-            let query = sqlx::query(sql!("keep_results")).bind(completion.consumer).bind(with_result).bind(results);
-            query.execute(&mut *conn).await.map_err(enlisted)?;
-        }
-        let event_ids: Vec<_> = completion.completed.iter().map(|one| one.event_id).collect();
-        let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
-        let received: i64 = sqlx::query_scalar(sql!("count_received"))
-            .bind(completion.consumer)
-            .bind(&event_ids)
-            .fetch_one(&mut *conn)
-            .await
-            .map_err(enlisted)?;
-        if received.unsigned_abs() != event_ids.len() as u64 {
+        let completed = completion.completed.iter();
+        let handled: Vec<_> = completed.map(|one| Handled { event_id: one.event_id, result: one.result }).collect();
+        if !all_received(&mut *conn, completion.consumer, &handled).await? {
             return Err(Error::LeaseLost);
         }
+        let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
         let settled = super::settle(conn, completion.token, &deliveries, completion.history).await.map_err(enlisted)?;
         match settled.len() == deliveries.len() {
             true => Ok(()),
             false => Err(Error::LeaseLost),
+        }
+    }
+
+    async fn confirm_received(&self, conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
+        match all_received(conn, consumer, handled).await? {
+            true => Ok(()),
+            false => Err(Error::not_received()),
         }
     }
 
@@ -167,6 +163,20 @@ impl Enlist for PostgresStore {
         let query = sqlx::query(sql!("extend_key")).bind(key.scope).bind(key.key).bind(token.0);
         Ok(query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
     }
+}
+
+/// Keeps the results, and tells whether every inbox row is there.
+async fn all_received(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
+    let (with_result, results): (Vec<_>, Vec<_>) =
+        handled.iter().filter_map(|one| Some((one.event_id, one.result?))).unzip();
+    if !with_result.is_empty() {
+        let query = sqlx::query(sql!("keep_results")).bind(consumer).bind(with_result).bind(results);
+        query.execute(&mut *conn).await.map_err(enlisted)?;
+    }
+    let event_ids: Vec<_> = handled.iter().map(|one| one.event_id).collect();
+    let query = sqlx::query_scalar(sql!("count_received")).bind(consumer).bind(&event_ids);
+    let received: i64 = query.fetch_one(conn).await.map_err(enlisted)?;
+    Ok(received.unsigned_abs() == event_ids.len() as u64)
 }
 
 fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {

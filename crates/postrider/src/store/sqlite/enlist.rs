@@ -11,7 +11,7 @@ use super::{SqliteStore, append_successes, json, rows, write_routes};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
-use crate::store::{Completion, Enlist, Enqueued, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
+use crate::store::{Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
 
 /// Bytes of payload in one statement: SQLite takes a gigabyte at most, and a batch may be larger.
 const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
@@ -109,6 +109,19 @@ impl Enlist for SqliteStore {
             History::Omit => Ok(()),
             History::Keep => append_successes(conn, &successes).await?.map_err(enlisted),
         }
+    }
+
+    async fn confirm_received(
+        &self,
+        conn: &mut SqliteConnection,
+        consumer: &str,
+        handled: &[Handled<'_>],
+    ) -> Result<()> {
+        for Handled { event_id, result } in handled {
+            let query = sqlx::query(sql!("confirm_received")).bind(consumer).bind(event_id).bind(result);
+            query.fetch_optional(&mut *conn).await.map_err(enlisted)?.ok_or_else(Error::not_received)?;
+        }
+        Ok(())
     }
 
     async fn begin_key(

@@ -1,0 +1,423 @@
+//! What a consumer may rely on whichever way its events come: inside the process, or through a broker. The same consumers,
+//! the same cases; only the [`Carrier`] differs.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use postrider::alert::{Alarm, Alert};
+use postrider::{
+    BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
+    Relay, RetryPolicy, Store,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+use crate::steps::*;
+use crate::{Conn, Harness, PATIENCE};
+
+/// Brings events from a store to the consumers of an inbox.
+pub trait Carrier: Clone + Send + Sync + 'static {
+    /// Does so until `stop` is ready.
+    fn carry<S: Enlist>(
+        &self,
+        store: S,
+        inbox: Inbox<S>,
+        alert: impl Alert,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = postrider::Result<()>> + Send + 'static;
+
+    /// Lane and target under which an event goes to one consumer alone.
+    fn way_to(&self, consumer: &str) -> (String, String);
+
+    /// Cleans up after a case that passed.
+    fn finish(self) -> impl Future<Output = ()> + Send;
+}
+
+/// Without a broker: the relay hands events to the inbox.
+#[derive(Debug, Clone, Copy)]
+pub struct InProcess;
+
+impl Carrier for InProcess {
+    fn carry<S: Enlist>(
+        &self,
+        store: S,
+        inbox: Inbox<S>,
+        alert: impl Alert,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> impl Future<Output = postrider::Result<()>> + Send + 'static {
+        Relay::new(store, inbox).alert(alert).run(stop)
+    }
+
+    fn way_to(&self, consumer: &str) -> (String, String) {
+        (consumer.into(), String::new())
+    }
+
+    async fn finish(self) {}
+}
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    n: String,
+}
+
+impl Event for Paid {
+    const TOPIC: &'static str = TOPIC;
+}
+
+#[derive(Serialize, Deserialize)]
+struct Refunded {
+    n: String,
+}
+
+impl Event for Refunded {
+    const TOPIC: &'static str = "order.refunded";
+}
+
+type Then = Arc<dyn Fn(&Received<Paid>) -> Result<(), Failure> + Send + Sync>;
+
+/// Adds one to the event's own counter, writes it down under its key, and does what the case wants beside.
+struct Count<H> {
+    h: H,
+    then: Then,
+}
+
+impl<H: Harness> Count<H> {
+    fn new(h: &H) -> Self {
+        Self::then(h, |_| Ok(()))
+    }
+
+    fn then(h: &H, then: impl Fn(&Received<Paid>) -> Result<(), Failure> + Send + Sync + 'static) -> Self {
+        Self { h: h.clone(), then: Arc::new(then) }
+    }
+}
+
+impl<H: Harness> Consumer<H::Store> for Count<H> {
+    const NAME: &'static str = LANE;
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+        self.h.add(tx, &paid.n).await?;
+        if let Some(key) = &paid.envelope().key {
+            self.h.write_down(tx, key, paid.n.trim_start_matches(char::is_alphabetic).parse()?).await;
+        }
+        (self.then)(&paid)
+    }
+}
+
+/// A second consumer of the same events, with one counter for all.
+struct Other<H>(H);
+
+impl<H: Harness> Consumer<H::Store> for Other<H> {
+    const NAME: &'static str = "other";
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, _: Received<Paid>) -> Result<(), Failure> {
+        Ok(self.0.add(tx, "other").await?)
+    }
+}
+
+#[derive(Clone)]
+struct Alarms(mpsc::UnboundedSender<Alarm>);
+
+#[async_trait]
+impl Alert for Alarms {
+    async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.0.send(alarm.clone())?)
+    }
+}
+
+/// A carrier at work beside the case.
+struct Carrying {
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<postrider::Result<()>>,
+    alarms: mpsc::UnboundedReceiver<Alarm>,
+}
+
+impl Carrying {
+    fn start<H: Harness>(h: &H, carrier: &impl Carrier, inbox: Inbox<H::Store>) -> Self {
+        let ((stop, stopped), (alert, alarms)) = (oneshot::channel(), mpsc::unbounded_channel());
+        let stopped = async { stopped.await.unwrap_or_default() };
+        let ended = tokio::spawn(carrier.carry(h.store().clone(), inbox, Alarms(alert), stopped));
+        Self { stop, ended, alarms }
+    }
+
+    /// The next delivery that was given up: event, attempts, reason.
+    async fn dead(&mut self) -> (String, u32, String) {
+        loop {
+            match tokio::time::timeout(PATIENCE, self.alarms.recv()).await.expect("an alarm").unwrap() {
+                Alarm::Dead { event_id, attempts, error, .. } => return (event_id, attempts, error),
+                _ => continue,
+            }
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.ended.await.unwrap().unwrap();
+    }
+}
+
+fn inbox<H: Harness>(h: &H) -> Inbox<H::Store> {
+    Inbox::new(h.store().clone())
+}
+
+/// Tries again as soon as the carrier can.
+fn at_once(max_attempts: u32) -> LaneOptions {
+    let retry = RetryPolicy { base: Duration::from_millis(10), factor: 1.0, max_attempts, ..RetryPolicy::default() };
+    LaneOptions { retry, ..LaneOptions::default() }
+}
+
+fn names(n: usize) -> Vec<String> {
+    (0..n).map(|n| format!("e{n:05}")).collect()
+}
+
+/// Enqueues events, each with a counter of its own.
+async fn enqueue_counted<H: Harness>(h: &H, drafts: impl IntoIterator<Item = Draft>, names: &[String]) {
+    for name in names {
+        h.make_counter(name).await;
+    }
+    enqueue(h, drafts).await;
+}
+
+/// Waits until a counter has a number; another one shows up in the end.
+async fn until<H: Harness>(h: &H, counter: &str, wanted: i64) {
+    // The database has no signal that all of them could give: it is asked.
+    while h.counter(counter).await < wanted {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(h.counter(counter).await, wanted, "{counter}");
+}
+
+async fn all_once<H: Harness>(h: &H, names: &[String]) {
+    for name in names {
+        until(h, name, 1).await;
+    }
+}
+
+/// A.6, D.11: each consumer has each event, and its effect, once.
+pub async fn every_consumer_has_every_effect_once<H: Harness, C: Carrier>(h: H, carrier: C) {
+    h.make_counter("other").await;
+    let names = names(100);
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone())));
+    enqueue_counted(&h, drafts(100), &names).await;
+    all_once(&h, &names).await;
+    until(&h, "other", 100).await;
+    carrying.stop().await;
+    all_once(&h, &names).await;
+    until(&h, "other", 100).await;
+}
+
+/// A.5: fails twice, then succeeds; what the failed tries did is taken back, and other consumers do not wait.
+pub async fn a_failure_is_tried_again<H: Harness, C: Carrier>(h: H, carrier: C) {
+    h.make_counter("other").await;
+    let tries = Arc::new(Mutex::new(Vec::new()));
+    let tried = Arc::clone(&tries);
+    let twice = move |paid: &Received<Paid>| {
+        tried.lock().unwrap().push(paid.attempt());
+        match paid.attempt() {
+            1 | 2 => Err(Failure::retry("not yet")),
+            _ => Ok(()),
+        }
+    };
+    let inbox = inbox(&h).consumer(Count::then(&h, twice)).consumer(Other(h.clone())).options(LANE, at_once(10));
+    let carrying = Carrying::start(&h, &carrier, inbox);
+    enqueue_counted(&h, drafts(1), &names(1)).await;
+    all_once(&h, &names(1)).await;
+    until(&h, "other", 1).await;
+    carrying.stop().await;
+    assert_eq!(*tries.lock().unwrap(), [1, 2, 3]);
+}
+
+/// A.5: what fails too often, and what can never succeed, is given up with its reason; the rest goes on.
+pub async fn what_is_given_up_has_a_reason<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let by_name = |paid: &Received<Paid>| match paid.n.as_str() {
+        "e00001" => Err(Failure::retry("the wallet does not answer")),
+        "e00002" => Err(Failure::reject("there is no such order")),
+        _ => Ok(()),
+    };
+    let inbox = inbox(&h).consumer(Count::then(&h, by_name)).options(LANE, at_once(2));
+    let mut carrying = Carrying::start(&h, &carrier, inbox);
+    enqueue_counted(&h, drafts(4), &names(4)).await;
+    let mut dead = [carrying.dead().await, carrying.dead().await];
+    dead.sort();
+    assert_eq!(dead[0], ("e00001".into(), 2, "the wallet does not answer".into()));
+    assert_eq!(dead[1], ("e00002".into(), 1, "there is no such order".into()));
+    until(&h, "e00000", 1).await;
+    until(&h, "e00003", 1).await;
+    carrying.stop().await;
+    assert_eq!((h.counter("e00001").await, h.counter("e00002").await), (0, 0), "without effect");
+}
+
+/// F19: what nobody can read is given up by itself.
+pub async fn an_undecodable_event_harms_no_other<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let mut carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)));
+    let odd = Draft::json(TOPIC, &serde_json::json!({ "amount": 5 })).unwrap().event_id("odd");
+    enqueue_counted(&h, [draft("e00000"), odd, draft("e00001")], &names(2)).await;
+    let (event, attempts, reason) = carrying.dead().await;
+    assert_eq!((event.as_str(), attempts), ("odd", 1));
+    assert!(reason.contains("missing field `n`"), "{reason}");
+    all_once(&h, &names(2)).await;
+    carrying.stop().await;
+}
+
+/// A panic is a failure of one try of one event.
+pub async fn a_panic_is_one_failure<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let panics = |paid: &Received<Paid>| match (paid.n.as_str(), paid.attempt()) {
+        ("e00000", 1) => panic!("a bug"),
+        _ => Ok(()),
+    };
+    let inbox = inbox(&h).consumer(Count::then(&h, panics)).options(LANE, at_once(10));
+    let carrying = Carrying::start(&h, &carrier, inbox);
+    enqueue_counted(&h, drafts(3), &names(3)).await;
+    all_once(&h, &names(3)).await;
+    carrying.stop().await;
+}
+
+/// E.2, F20: however often it arrives, the effect is one.
+pub async fn delivered_again_it_has_no_second_effect<H: Harness, C: Carrier>(h: H, carrier: C) {
+    h.make_counter("other").await;
+    let handled = Arc::new(AtomicU32::new(0));
+    let seen = Arc::clone(&handled);
+    let count = Count::then(&h, move |_| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    });
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(count).consumer(Other(h.clone())));
+    enqueue_counted(&h, drafts(1), &names(1)).await;
+    all_once(&h, &names(1)).await;
+    until(&h, "other", 1).await;
+    let (lane, target) = carrier.way_to(LANE);
+    for _ in 0..3 {
+        nothing_waits(&h).await;
+        h.store().redrive("e00000", &lane, &target).await.unwrap();
+    }
+    nothing_waits(&h).await;
+    // What comes after it has overtaken nothing.
+    enqueue_counted(&h, [draft("later")], &["later".into()]).await;
+    until(&h, "later", 1).await;
+    carrying.stop().await;
+    assert_eq!(h.counter("e00000").await, 1);
+    assert_eq!(handled.load(Ordering::Relaxed), 2, "once for each event");
+    assert_eq!(h.counter("other").await, 2, "and nobody else was asked again");
+}
+
+async fn nothing_waits<H: Harness>(h: &H) {
+    while !h.store().counts().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A consumer that is there only later gets what it is sent by a redrive, and nobody else gets it again.
+pub async fn a_redrive_reaches_one_consumer_only<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let fails = |_: &Received<Paid>| Err(Failure::reject("not today"));
+    h.make_counter("other").await;
+    let both = inbox(&h).consumer(Count::then(&h, fails)).consumer(Other(h.clone()));
+    let mut carrying = Carrying::start(&h, &carrier, both);
+    enqueue_counted(&h, drafts(1), &names(1)).await;
+    assert_eq!(carrying.dead().await.2, "not today");
+    until(&h, "other", 1).await;
+    carrying.stop().await;
+
+    let both = inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone()));
+    let carrying = Carrying::start(&h, &carrier, both);
+    let (lane, target) = carrier.way_to(LANE);
+    h.store().redrive("e00000", &lane, &target).await.unwrap();
+    all_once(&h, &names(1)).await;
+    nothing_waits(&h).await;
+    carrying.stop().await;
+    assert_eq!(h.counter("other").await, 1);
+}
+
+/// Answers a payment with a refund.
+struct Refund<H: Harness>(Outbox<H::Store>);
+
+impl<H: Harness> Consumer<H::Store> for Refund<H> {
+    const NAME: &'static str = "refund";
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+        self.0.enqueue(tx, &Refunded { n: paid.n.clone() }).await?;
+        Ok(())
+    }
+}
+
+struct Mail(mpsc::UnboundedSender<(String, Option<String>, Option<String>, String)>);
+
+impl OutsideConsumer for Mail {
+    const NAME: &'static str = "mail";
+    type Event = Refunded;
+
+    async fn handle(&self, refunded: Received<Refunded>) -> Result<(), Failure> {
+        let envelope = refunded.envelope();
+        let parent = envelope.parent_event_id.as_ref().map(ToString::to_string);
+        Ok(self.0.send((refunded.n.clone(), envelope.trace_id.clone(), parent, refunded.idempotency_key()))?)
+    }
+}
+
+/// D.10: what a consumer enqueues belongs to the same trace, and knows what it came from.
+pub async fn what_a_consumer_enqueues_is_a_child<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let (tell, mut mails) = mpsc::unbounded_channel();
+    let inbox = inbox(&h).consumer(Refund::<H>(Outbox::new(h.store().clone()))).outside(Mail(tell));
+    let carrying = Carrying::start(&h, &carrier, inbox);
+    enqueue(&h, drafts(1)).await;
+    let (n, trace, parent, key) = tokio::time::timeout(PATIENCE, mails.recv()).await.unwrap().unwrap();
+    let first = find(&h, "e00000").await.envelope;
+    assert_eq!((n.as_str(), parent.as_deref()), ("e00000", Some("e00000")));
+    assert!(trace.is_some());
+    assert_eq!(trace, first.trace_id);
+    assert!(key.starts_with("mail:"), "{key}");
+    carrying.stop().await;
+}
+
+struct Many<H>(H);
+
+impl<H: Harness> BatchConsumer<H::Store> for Many<H> {
+    const NAME: &'static str = LANE;
+    const SIZE: usize = 20;
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<Paid>>) -> Result<Vec<Result<(), Failure>>, Failure> {
+        let mut results = Vec::new();
+        for paid in events {
+            self.0.add(tx, &paid.n).await?;
+            results.push(match paid.n.as_str() {
+                "e00007" => Err(Failure::reject("not this one")),
+                _ => Ok(()),
+            });
+        }
+        Ok(results)
+    }
+}
+
+/// Many events in one transaction; a bad one takes nothing from the others.
+pub async fn a_batch_has_its_effects_once<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let names = names(60);
+    enqueue_counted(&h, drafts(60), &names).await;
+    let mut carrying = Carrying::start(&h, &carrier, inbox(&h).batch(Many(h.clone())));
+    assert_eq!(carrying.dead().await.0, "e00007");
+    for name in names.iter().filter(|name| *name != "e00007") {
+        until(&h, name, 1).await;
+    }
+    carrying.stop().await;
+    assert_eq!(h.counter("e00007").await, 0);
+}
+
+/// F17: while nothing fails, events of one key are consumed in their order, whatever happens beside them.
+pub async fn events_of_a_key_stay_in_order<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let keys = ["a", "b", "c", "d"];
+    let drafts: Vec<_> = (1..=25).flat_map(|n| keys.map(|key| draft(format!("{key}{n}")).key(key))).collect();
+    let names: Vec<_> = keys.iter().flat_map(|key| (1..=25).map(move |n| format!("{key}{n}"))).collect();
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)));
+    enqueue_counted(&h, drafts, &names).await;
+    all_once(&h, &names).await;
+    carrying.stop().await;
+    let log = h.written_down().await;
+    for key in keys {
+        let of_key: Vec<_> = log.iter().filter(|(of, _)| of == key).map(|(_, n)| *n).collect();
+        assert_eq!(of_key, (1..=25).collect::<Vec<_>>(), "{key}");
+    }
+}

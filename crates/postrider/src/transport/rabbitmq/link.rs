@@ -1,0 +1,188 @@
+//! One connection, made when it is needed and made again when it is lost: by one caller at a time, and with pauses.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lapin::protocol::{AMQPErrorKind, AMQPHardError};
+use lapin::uri::AMQPUri;
+use lapin::{Channel, Connection, ConnectionProperties, ErrorKind};
+use tokio::time::Instant;
+
+use super::RabbitMqOptions;
+use crate::retry;
+
+/// A connection that lived shorter than this was none: the next one has to wait.
+const LIVED: Duration = Duration::from_secs(1);
+
+pub(super) struct Link {
+    uri: AMQPUri,
+    pub(super) options: RabbitMqOptions,
+    /// What for, as the broker's own console shows it.
+    purpose: &'static str,
+    state: Mutex<State>,
+    /// Held while a connection is made.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+/// How it stands.
+#[derive(Default)]
+struct State {
+    connection: Option<(Arc<Connection>, Instant)>,
+    /// Connections in a row that could not be made, or did not live.
+    failures: u32,
+    /// No new connection before this.
+    rest_until: Option<Instant>,
+    last_error: String,
+}
+
+/// How it stands with a broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BrokerState {
+    /// Nothing has been sent yet.
+    Unused,
+    /// It takes what is published.
+    Connected,
+    /// It is short of memory or disk, and takes nothing.
+    Blocked,
+    /// There is no connection, for this reason.
+    Away(String),
+}
+
+/// The broker cannot be used now, whatever the event.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the broker is away: {0}")]
+pub(super) struct Away(pub(super) String);
+
+impl From<lapin::Error> for Away {
+    fn from(error: lapin::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Link {
+    pub(super) fn new(uri: AMQPUri, options: RabbitMqOptions, purpose: &'static str) -> Self {
+        Self { uri, options, purpose, state: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    }
+
+    /// Another connection to the same broker.
+    pub(super) fn another(&self, purpose: &'static str) -> Self {
+        Self::new(self.uri.clone(), self.options.clone(), purpose)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn state(&self) -> BrokerState {
+        let state = self.lock();
+        match &state.connection {
+            Some((connection, _)) if connection.status().blocked() => BrokerState::Blocked,
+            Some((connection, _)) if connection.status().connected() => BrokerState::Connected,
+            None if state.failures == 0 => BrokerState::Unused,
+            _ => BrokerState::Away(state.last_error.clone()),
+        }
+    }
+
+    /// A new channel.
+    pub(super) async fn channel(&self) -> Result<Channel, Away> {
+        let connection = self.connection().await?;
+        match tokio::time::timeout(self.options.connect_timeout, connection.create_channel()).await {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(error)) => {
+                self.lost(&error.to_string());
+                Err(error.into())
+            }
+            Err(_) => {
+                self.lost("it does not open a channel");
+                Err(Away("it does not open a channel".into()))
+            }
+        }
+    }
+
+    /// The connection, made anew if there is none.
+    async fn connection(&self) -> Result<Arc<Connection>, Away> {
+        if let Some(connection) = self.usable()? {
+            return Ok(connection);
+        }
+        let _one_at_a_time = self.connecting.lock().await;
+        if let Some(connection) = self.usable()? {
+            return Ok(connection);
+        }
+        let name = format!("postrider {}", self.purpose);
+        let properties = ConnectionProperties::default().with_connection_name(name.into());
+        let connecting = Connection::connect_uri(self.uri.clone(), properties);
+        let made = match tokio::time::timeout(self.options.connect_timeout, connecting).await {
+            Ok(Ok(connection)) => Ok(Arc::new(connection)),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {:?}", self.options.connect_timeout)),
+        };
+        let place = format!("{}:{}", self.uri.authority.host, self.uri.authority.port);
+        let mut state = self.lock();
+        match made {
+            Ok(connection) => {
+                tracing::info!(broker = place, purpose = self.purpose, "connected to the broker");
+                state.connection = Some((Arc::clone(&connection), Instant::now()));
+                Ok(connection)
+            }
+            Err(error) => {
+                state.failed(&error);
+                tracing::warn!(broker = place, error, failures = state.failures, "the broker cannot be reached");
+                Err(Away(error))
+            }
+        }
+    }
+
+    /// The connection that there is; None: one may be made now.
+    fn usable(&self) -> Result<Option<Arc<Connection>>, Away> {
+        let mut state = self.lock();
+        if let Some((connection, _)) = &state.connection {
+            if connection.status().connected() {
+                return Ok(Some(Arc::clone(connection)));
+            }
+            state.drop_connection("the connection was lost");
+        }
+        match state.rest_until {
+            Some(until) if until > Instant::now() => Err(Away(state.last_error.clone())),
+            _ => Ok(None),
+        }
+    }
+
+    /// The connection is of no use any more, although it may not know it.
+    pub(super) fn lost(&self, error: &str) {
+        self.lock().drop_connection(error);
+    }
+
+    /// How long to wait before asking again.
+    pub(super) fn rest(&self) -> Duration {
+        let until = self.lock().rest_until;
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl State {
+    fn drop_connection(&mut self, error: &str) {
+        let Some((_, since)) = self.connection.take() else { return };
+        if since.elapsed() >= LIVED {
+            self.failures = 0;
+        }
+        self.failed(error);
+    }
+
+    fn failed(&mut self, error: &str) {
+        self.failures = self.failures.saturating_add(1);
+        self.rest_until = Some(Instant::now() + retry::pause(self.failures));
+        self.last_error = error.into();
+    }
+}
+
+/// Whether the broker objects to what it was sent, rather than being away.
+pub(super) fn is_objection(error: &lapin::Error) -> bool {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => {
+            // An administrator closes connections, or the broker shuts down: no fault of the message's.
+            *error.kind() != AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED)
+        }
+        ErrorKind::SerialisationError(_) => true,
+        _ => false,
+    }
+}

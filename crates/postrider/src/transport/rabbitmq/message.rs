@@ -1,0 +1,111 @@
+//! An event as a message: the envelope as JSON, with what a broker and other programs like to know beside it.
+
+use lapin::BasicProperties;
+use lapin::message::Delivery;
+use lapin::types::{AMQPValue, FieldTable};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::consumer::Failure;
+use crate::envelope::Envelope;
+use crate::envelope::trace::TraceContext;
+use crate::error::{Error, Result};
+use crate::limits;
+
+/// How often the message has been tried without success.
+pub(super) const ATTEMPTS: &str = "x-postrider-attempts";
+/// Why it failed last.
+pub(super) const REASON: &str = "x-postrider-reason";
+/// The code of that.
+pub(super) const CODE: &str = "x-postrider-code";
+/// How often a quorum queue has handed it out in vain. The broker counts.
+const DELIVERY_COUNT: &str = "x-delivery-count";
+
+const PERSISTENT: u8 = 2;
+
+/// The envelope, and when it was sent.
+pub(super) fn body(envelope: &Envelope, sent_at: OffsetDateTime) -> Result<Vec<u8>> {
+    let mut body = serde_json::to_vec(envelope).map_err(Error::Encode)?;
+    // The envelope is an object, and has members.
+    body.pop();
+    let sent_at = sent_at.format(&Rfc3339).unwrap_or_default();
+    body.extend_from_slice(format!(",\"sentAt\":\"{sent_at}\"}}").as_bytes());
+    Ok(body)
+}
+
+pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
+    let mut headers = FieldTable::default();
+    let mut say = |name: &str, value: String| {
+        headers.insert(name.into(), AMQPValue::LongString(value.into()));
+    };
+    if let (Some(trace), Some(span)) = (&envelope.trace_id, &envelope.span_id)
+        && let Some(context) = TraceContext::of(trace, span)
+    {
+        say("traceparent", context.header());
+    }
+    say("cloudEvents_specversion", "1.0".into());
+    say("cloudEvents_id", envelope.event_id.to_string());
+    say("cloudEvents_type", envelope.topic.clone());
+    say("cloudEvents_source", envelope.initiator.service.clone().unwrap_or_else(|| "/".into()));
+    say("cloudEvents_time", envelope.occurred_at.format(&Rfc3339).unwrap_or_default());
+    if let Some(aggregate) = &envelope.aggregate {
+        say("cloudEvents_subject", format!("{}/{}", aggregate.kind, aggregate.id));
+    }
+    BasicProperties::default()
+        .with_delivery_mode(PERSISTENT)
+        .with_content_type("application/json".into())
+        .with_message_id(envelope.event_id.as_str().into())
+        .with_headers(headers)
+}
+
+/// A message that a queue has handed out.
+pub(super) struct Message {
+    pub(super) delivery: Delivery,
+    /// What is in it; or why nobody can tell.
+    pub(super) envelope: std::result::Result<std::sync::Arc<Envelope>, Failure>,
+}
+
+impl Message {
+    pub(super) fn of(delivery: Delivery) -> Self {
+        let envelope = serde_json::from_slice::<Envelope>(&delivery.data)
+            .map_err(|e| format!("{:?} error at line {} column {}", e.classify(), e.line(), e.column()))
+            .and_then(|envelope| envelope.check().map(|()| envelope).map_err(|e| e.to_string()))
+            .map(std::sync::Arc::new)
+            .map_err(|why| Failure::reject(format!("the message is no event: {why}")).code("undecodable"));
+        Self { delivery, envelope }
+    }
+
+    /// Which try comes now; the first is 1.
+    pub(super) fn attempt(&self) -> u32 {
+        u32::try_from(self.number(ATTEMPTS)).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// How often it was handed out to somebody who never answered.
+    pub(super) fn handed_out_in_vain(&self) -> i64 {
+        self.number(DELIVERY_COUNT)
+    }
+
+    pub(super) fn key(&self) -> Option<&str> {
+        self.envelope.as_ref().ok()?.key.as_deref()
+    }
+
+    fn number(&self, header: &str) -> i64 {
+        let headers = self.delivery.properties.headers().as_ref();
+        match headers.and_then(|headers| headers.inner().get(header)) {
+            Some(AMQPValue::LongLongInt(n)) => (*n).max(0),
+            Some(AMQPValue::LongInt(n)) => i64::from(*n).max(0),
+            Some(AMQPValue::LongUInt(n)) => i64::from(*n),
+            _ => 0,
+        }
+    }
+
+    /// Its properties for the next queue: what it came with, and what went wrong.
+    pub(super) fn after(&self, failure: &Failure, attempts: u32) -> BasicProperties {
+        let mut headers = self.delivery.properties.headers().clone().unwrap_or_default();
+        let cause = failure.cause();
+        headers.insert(ATTEMPTS.into(), AMQPValue::LongLongInt(attempts.into()));
+        headers.insert(REASON.into(), AMQPValue::LongString(limits::error_text(&cause.message).into()));
+        headers.insert(CODE.into(), AMQPValue::LongString(cause.code.clone().unwrap_or_default().into()));
+        self.delivery.properties.clone().with_delivery_mode(PERSISTENT).with_headers(headers)
+    }
+}

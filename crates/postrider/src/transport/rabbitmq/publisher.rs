@@ -1,0 +1,317 @@
+//! Publishing with confirms. What the broker has confirmed *and* not returned is delivered; nothing else is.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{BasicProperties, Channel, Confirmation};
+use tokio::time::{Instant, timeout};
+
+use super::link::{Away, BrokerState, Link, is_objection};
+use super::message;
+use super::topology::{self, Undeclared};
+use crate::clock::{Clock, SystemClock};
+use crate::consumer::Failure;
+use crate::envelope::Envelope;
+use crate::error::Result;
+use crate::observe;
+use crate::store::Store;
+use crate::subscription::{EVERY_TOPIC, RABBITMQ, Subscription, Via};
+use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
+
+/// The lane `rabbitmq`: publishes every event of its store, unless told to publish what is subscribed to only.
+///
+/// Events are sent in batches of [`LaneOptions::batch`], of which [`LaneOptions::concurrency`] are unconfirmed at a time:
+/// that is the window. Those of one key are sent one after the other, each when the one before it was confirmed.
+pub struct Publisher {
+    link: Arc<Link>,
+    options: LaneOptions,
+    every_topic: bool,
+    /// Open, in confirm mode, and used by nobody. One batch has one to itself, so what closes it harms no other.
+    channels: Mutex<Vec<Channel>>,
+    blocked: AtomicBool,
+}
+
+/// Something to publish.
+pub(super) struct Letter<'a> {
+    pub(super) exchange: &'a str,
+    pub(super) routing_key: &'a str,
+    pub(super) body: &'a [u8],
+    pub(super) properties: BasicProperties,
+}
+
+impl Publisher {
+    pub(super) fn new(link: Arc<Link>) -> Self {
+        Self {
+            link,
+            options: LaneOptions::default(),
+            every_topic: true,
+            channels: Mutex::default(),
+            blocked: AtomicBool::new(false),
+        }
+    }
+
+    /// Other options than the usual.
+    #[must_use]
+    pub fn options(mut self, options: LaneOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Publishes only what somebody subscribes to through the broker. Otherwise the relay subscribes the broker itself, to
+    /// everything: right for a service that does not know who listens.
+    #[must_use]
+    pub fn subscribed_only(mut self) -> Self {
+        self.every_topic = false;
+        self
+    }
+
+    /// A channel in confirm mode: an idle one, or a new one. Whoever opens one sees to the exchange.
+    async fn channel(&self) -> Result<Channel, Undeclared> {
+        loop {
+            let idle = self.channels.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            match idle {
+                Some(channel) if channel.status().connected() => return Ok(channel),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        let channel = self.link.channel().await?;
+        topology::declare_exchange(&channel).await?;
+        channel.confirm_select(ConfirmSelectOptions::default()).await.map_err(Away::from)?;
+        Ok(channel)
+    }
+
+    fn give_back(&self, channel: Channel) {
+        if channel.status().connected() {
+            self.channels.lock().unwrap_or_else(PoisonError::into_inner).push(channel);
+        }
+    }
+
+    /// Whether the broker is short of something, and takes nothing.
+    fn is_blocked(&self) -> bool {
+        let blocked = self.link.state() == BrokerState::Blocked;
+        if self.blocked.swap(blocked, Ordering::Relaxed) != blocked {
+            observe::broker_blocked(blocked);
+            match blocked {
+                true => tracing::warn!("the broker is blocked (memory or disk): events wait in their store"),
+                false => tracing::info!("the broker takes events again"),
+            }
+        }
+        blocked
+    }
+
+    /// Publishes, and waits for the confirms. One answer per letter.
+    pub(super) async fn publish(&self, letters: Vec<Letter<'_>>) -> Vec<Delivered> {
+        let began = Instant::now();
+        let (answers, objected) = self.publish_together(&letters).await;
+        if !objected || letters.len() == 1 {
+            return answers;
+        }
+        // The broker closed the channel over one of them, and does not say which. One at a time it is found out, and the
+        // others are confirmed.
+        let mut alone = Vec::with_capacity(letters.len());
+        for (letter, answer) in letters.into_iter().zip(answers) {
+            alone.push(match answer {
+                Delivered::NotTried if began.elapsed() < self.link.options.confirm_timeout => {
+                    self.publish_together(&[letter]).await.0.pop().unwrap_or(Delivered::NotTried)
+                }
+                answer => answer,
+            });
+        }
+        alone
+    }
+
+    /// True: the broker objects to something in it.
+    async fn publish_together(&self, letters: &[Letter<'_>]) -> (Vec<Delivered>, bool) {
+        let nothing = vec![Delivered::NotTried; letters.len()];
+        if self.is_blocked() {
+            return (nothing, false);
+        }
+        let channel = match timeout(self.link.options.confirm_timeout, self.channel()).await {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(Undeclared::Away(away))) => {
+                tracing::debug!(error = %away, "nothing is published");
+                return (nothing, false);
+            }
+            Ok(Err(Undeclared::Refused(error))) => {
+                tracing::error!(%error, "nothing can be published");
+                return (nothing, false);
+            }
+            Err(_) => {
+                self.link.lost("it does not answer");
+                return (nothing, false);
+            }
+        };
+        let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
+        let sending = letters.iter().map(|letter| async {
+            let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
+            let properties = letter.properties.clone();
+            // The first wait is for the letter to be written, the second for its confirm.
+            channel.basic_publish(exchange, routing_key, mandatory, letter.body, properties).await?.await
+        });
+        let sending = sending.map(|one| timeout(self.link.options.confirm_timeout, one));
+        let mut objected = false;
+        let mut unanswered = 0;
+        let mut answers = Vec::with_capacity(letters.len());
+        for (letter, sent) in letters.iter().zip(join_all(sending).await) {
+            answers.push(match sent {
+                Ok(Ok(confirmation)) => answer(letter, confirmation),
+                Ok(Err(error)) if is_objection(&error) => {
+                    objected = true;
+                    match letters.len() {
+                        1 => {
+                            Delivered::Failed(Failure::retry(format!("the broker refuses it: {error}")).code("refused"))
+                        }
+                        _ => Delivered::NotTried,
+                    }
+                }
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "unconfirmed: it will be sent again");
+                    Delivered::NotTried
+                }
+                Err(_) => {
+                    unanswered += 1;
+                    Delivered::NotTried
+                }
+            });
+        }
+        match unanswered {
+            0 => self.give_back(channel),
+            // Blocked brokers answer later; others never will, on this connection.
+            _ if self.is_blocked() => {}
+            _ => {
+                let wait = self.link.options.confirm_timeout;
+                tracing::warn!(unanswered, ?wait, "the broker has not confirmed: a new connection is made");
+                self.link.lost("it did not confirm in time");
+            }
+        }
+        (answers, objected)
+    }
+}
+
+/// What a confirm means.
+fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Delivered {
+    match confirmation {
+        Confirmation::Ack(None) => Delivered::Done,
+        // An unroutable letter is confirmed, and returned.
+        Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => Delivered::Failed(
+            Failure::retry(format!(
+                "no queue is bound to exchange {:?} for routing key {:?}: start its consumer or bind a queue, then redrive",
+                letter.exchange, letter.routing_key
+            ))
+            .code("unroutable"),
+        ),
+        Confirmation::Nack(None) => {
+            Delivered::Failed(Failure::retry("the broker could not take it (nack)").code("nack"))
+        }
+        Confirmation::NotRequested => {
+            Delivered::Failed(Failure::retry("the broker was not asked to confirm").code("nack"))
+        }
+    }
+}
+
+#[async_trait]
+impl Transport for Publisher {
+    fn lanes(&self) -> Vec<Lane> {
+        vec![Lane {
+            name: RABBITMQ.into(),
+            topics: Vec::new(),
+            at_once: self.options.batch.max(1) as usize,
+            options: self.options.clone(),
+        }]
+    }
+
+    /// Subscribes the broker, and declares the exchange. A broker that is away is no reason not to begin.
+    async fn prepare(&self, store: &dyn Store) -> Result<()> {
+        if self.every_topic {
+            store.register(&Subscription::new(EVERY_TOPIC, RABBITMQ, Via::RabbitMq)).await?;
+        }
+        match self.channel().await {
+            Ok(channel) => {
+                self.give_back(channel);
+                Ok(())
+            }
+            Err(Undeclared::Refused(error)) => Err(error),
+            Err(Undeclared::Away(away)) => {
+                tracing::warn!(error = %away, "the broker is away: events wait until it is there");
+                Ok(())
+            }
+        }
+    }
+
+    async fn deliver(&self, _lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
+        let mut delivered = vec![Delivered::NotTried; parcels.len()];
+        // Rounds: the first of each key and all without, then the second of each key, and so on.
+        let mut rounds: Vec<Vec<usize>> = Vec::new();
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for (n, parcel) in parcels.iter().enumerate() {
+            let round = parcel.envelope.key.as_deref().map_or(0, |key| {
+                let next = seen.entry(key).or_default();
+                std::mem::replace(next, *next + 1)
+            });
+            if rounds.len() <= round {
+                rounds.resize_with(round + 1, Vec::new);
+            }
+            rounds[round].push(n);
+        }
+        let mut stopped: Vec<&str> = Vec::new();
+        let sent_at = SystemClock.now();
+        for round in rounds {
+            let free = |key: &Option<String>| key.as_deref().is_none_or(|key| !stopped.contains(&key));
+            let round: Vec<_> = round.into_iter().filter(|n| free(&parcels[*n].envelope.key)).collect();
+            let answers = self.publish_parcels(&parcels, &round, sent_at).await;
+            for (n, answer) in round.into_iter().zip(answers) {
+                if answer != Delivered::Done {
+                    stopped.extend(parcels[n].envelope.key.as_deref());
+                }
+                delivered[n] = answer;
+            }
+        }
+        delivered
+    }
+}
+
+impl Publisher {
+    async fn publish_parcels(
+        &self,
+        parcels: &[Parcel],
+        round: &[usize],
+        sent_at: time::OffsetDateTime,
+    ) -> Vec<Delivered> {
+        let addressed: Result<Vec<_>> = round
+            .iter()
+            .map(|n| {
+                let (envelope, target) = (&parcels[*n].envelope, &parcels[*n].target);
+                Ok((message::body(envelope, sent_at)?, address(envelope, target), message::properties(envelope)))
+            })
+            .collect();
+        match addressed {
+            Ok(addressed) => {
+                let letters = addressed.iter().map(|(body, (exchange, routing_key), properties)| Letter {
+                    exchange,
+                    routing_key,
+                    body,
+                    properties: properties.clone(),
+                });
+                self.publish(letters.collect()).await
+            }
+            // Everything that a store holds can be written as JSON.
+            Err(error) => vec![Delivered::Failed(Failure::from(error).code("encode")); round.len()],
+        }
+    }
+}
+
+/// Exchange and routing key: the event's own, or the usual; one consumer's queue, where only that one is meant.
+fn address(envelope: &Envelope, target: &str) -> (String, String) {
+    match target {
+        "" => (
+            envelope.exchange.clone().unwrap_or_else(|| topology::EXCHANGE.into()),
+            envelope.routing_key.clone().unwrap_or_else(|| envelope.topic.clone()),
+        ),
+        consumer => (String::new(), topology::queue(consumer)),
+    }
+}

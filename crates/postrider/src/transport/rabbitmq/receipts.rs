@@ -1,0 +1,169 @@
+//! Receipts: what remote consumers report through the broker, and who writes it down.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use lapin::BasicProperties;
+use lapin::message::Delivery;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::FieldTable;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+use super::link::{Away, Link};
+use super::publisher::{Letter, Publisher};
+use super::topology::{self, Undeclared};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::retry;
+use crate::store::{Appended, Report, Store};
+use crate::transport::Delivered;
+
+/// Receipts at hand before the first is written down.
+const PREFETCH: u16 = 100;
+
+/// A report, in the names of the API.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire {
+    event_id: String,
+    consumer_id: String,
+    success: bool,
+    #[serde(default)]
+    will_retry: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error_message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error_code: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "time::serde::rfc3339::option")]
+    consumed_at: Option<OffsetDateTime>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    callback_id: Option<String>,
+}
+
+pub(super) fn body(report: &Report) -> Vec<u8> {
+    let wire = Wire {
+        event_id: report.event_id.clone(),
+        consumer_id: report.consumer.clone(),
+        success: report.success,
+        will_retry: report.will_retry,
+        error_message: report.error.as_deref().map(limits::error_text),
+        error_code: report.code.clone(),
+        consumed_at: report.consumed_at,
+        callback_id: report.callback_id.clone(),
+    };
+    // Texts, flags and a time: nothing that JSON could not hold.
+    serde_json::to_vec(&wire).unwrap_or_default()
+}
+
+pub(super) fn properties() -> BasicProperties {
+    BasicProperties::default().with_delivery_mode(2).with_content_type("application/json".into())
+}
+
+fn parse(body: &[u8]) -> Result<Report, String> {
+    let wire: Wire = serde_json::from_slice(body)
+        .map_err(|e| format!("{:?} error at line {} column {}", e.classify(), e.line(), e.column()))?;
+    Ok(Report {
+        event_id: wire.event_id,
+        consumer: wire.consumer_id,
+        success: wire.success,
+        will_retry: wire.will_retry,
+        error: wire.error_message,
+        code: wire.error_code,
+        callback_id: wire.callback_id,
+        consumed_at: wire.consumed_at,
+    })
+}
+
+/// Writes receipts down as attempts, in the store that has the events.
+pub struct ReceiptCollector {
+    link: Arc<Link>,
+    publisher: Publisher,
+    store: Arc<dyn Store>,
+}
+
+impl ReceiptCollector {
+    pub(super) fn new(link: Arc<Link>, publisher: Publisher, store: Arc<dyn Store>) -> Self {
+        Self { link, publisher, store }
+    }
+
+    /// Works until `shutdown` is ready. A receipt is acknowledged once it is written down.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        tokio::select! {
+            () = shutdown => Ok(()),
+            refused = self.sessions() => refused,
+        }
+    }
+
+    async fn sessions(&self) -> Result<()> {
+        loop {
+            let away = match self.session().await {
+                Ok(never) => match never {},
+                Err(Undeclared::Refused(error)) => return Err(error),
+                Err(Undeclared::Away(away)) => away,
+            };
+            tracing::warn!(error = %away, "receipts are not read: the broker is away");
+            tokio::time::sleep(self.link.rest()).await;
+        }
+    }
+
+    async fn session(&self) -> Result<std::convert::Infallible, Undeclared> {
+        let channel = self.link.channel().await?;
+        topology::declare_receipts(&channel).await?;
+        channel.basic_qos(PREFETCH, BasicQosOptions::default()).await.map_err(Away::from)?;
+        let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consuming = channel.basic_consume(topology::RECEIPTS.into(), "".into(), options, arguments);
+        let mut messages = consuming.await.map_err(Away::from)?;
+        while let Some(message) = messages.next().await {
+            let message = message.map_err(Away::from)?;
+            match parse(&message.data) {
+                Ok(report) => self.write(&report).await,
+                Err(why) => self.park(&message, &why).await?,
+            }
+            message.acker.ack(BasicAckOptions::default()).await.map_err(Away::from)?;
+        }
+        Err(Away("the queue of receipts was closed".into()).into())
+    }
+
+    /// Writes one down; waits for a store that is away.
+    async fn write(&self, report: &Report) {
+        let mut failures = 0;
+        loop {
+            match self.store.append_consumption(report).await {
+                Ok(Appended::Attempt(_) | Appended::Repeated(_)) => return,
+                Ok(Appended::NotExpected) => {
+                    tracing::warn!(
+                        event_id = report.event_id,
+                        consumer = report.consumer,
+                        "a receipt that nobody expected"
+                    );
+                    return;
+                }
+                Err(Error::Unavailable(error)) => {
+                    failures += 1;
+                    tracing::warn!(%error, "a receipt waits for the store");
+                    tokio::time::sleep(retry::pause(failures)).await;
+                }
+                Err(error) => {
+                    tracing::error!(event_id = report.event_id, consumer = report.consumer, %error, "a receipt was refused");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A receipt that is none is kept for a person to look at.
+    async fn park(&self, message: &Delivery, why: &str) -> Result<(), Away> {
+        tracing::error!(error = why, "a message on the queue of receipts is no receipt");
+        let letter = Letter {
+            exchange: "",
+            routing_key: &format!("{}.dead", topology::RECEIPTS),
+            body: &message.data,
+            properties: message.properties.clone().with_delivery_mode(2),
+        };
+        match self.publisher.publish(vec![letter]).await.pop() {
+            Some(Delivered::Done) => Ok(()),
+            _ => Err(Away("a message could not be parked".into())),
+        }
+    }
+}

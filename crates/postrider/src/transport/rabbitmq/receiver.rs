@@ -1,0 +1,532 @@
+//! Reading queues. A message is handed to its consumer through the [`Inbox`], and acknowledged once the effect is committed:
+//! whatever dies in between, the message comes again and finds its inbox row.
+//!
+//! A failure is written on the message, which then waits in a queue of the broker's until its time has come. Nothing of this
+//! is lost either: it is acknowledged in the old queue when the new one has confirmed it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::FieldTable;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::link::{Away, Link};
+use super::message::Message;
+use super::publisher::{Letter, Publisher};
+use super::receipts;
+use super::topology::{self, Binding, Undeclared};
+use crate::alert::{Alarm, Alert, LogAlert};
+use crate::clock::{Clock, SystemClock};
+use crate::consumer::Failure;
+use crate::entry::Decision;
+use crate::envelope::Envelope;
+use crate::error::Result;
+use crate::inbox::{Inbox, Try};
+use crate::observe::{self, LaneFigures};
+use crate::retry;
+use crate::store::{Enlist, Report};
+use crate::transport::{Delivered, Lane, Transport};
+
+/// How often a message is handed out to somebody who never answers, before it is taken for what kills them.
+const IN_VAIN: i64 = 20;
+
+/// Reads the queues of an inbox's consumers until it is told to stop.
+pub struct Receiver<S: Enlist> {
+    publisher: Publisher,
+    link: Arc<Link>,
+    inbox: Inbox<S>,
+    options: ReceiverOptions,
+    bindings: BTreeMap<String, BTreeSet<Binding>>,
+    alert: Arc<dyn Alert>,
+}
+
+/// What a user may choose for a receiver.
+#[derive(Debug, Clone)]
+pub struct ReceiverOptions {
+    /// How many messages a consumer has at hand before it has answered for the first.
+    pub prefetch: u16,
+    /// Whether every try is reported on the queue of receipts; somebody has to read it.
+    pub receipts: bool,
+    /// How long what is in flight may take to finish once the receiver is told to stop.
+    pub grace: Duration,
+}
+
+impl Default for ReceiverOptions {
+    fn default() -> Self {
+        Self { prefetch: 100, receipts: false, grace: Duration::from_secs(25) }
+    }
+}
+
+impl<S: Enlist> Receiver<S> {
+    pub(super) fn new(publisher: Publisher, link: Arc<Link>, inbox: Inbox<S>) -> Self {
+        Self {
+            publisher,
+            link,
+            inbox,
+            options: ReceiverOptions::default(),
+            bindings: BTreeMap::new(),
+            alert: Arc::new(LogAlert),
+        }
+    }
+
+    /// Other options than the usual.
+    #[must_use]
+    pub fn options(mut self, options: ReceiverOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Binds the queue of a consumer to an exchange of somebody else's too.
+    #[must_use]
+    pub fn bind(mut self, consumer: &str, binding: Binding) -> Self {
+        self.bindings.entry(consumer.into()).or_default().insert(binding);
+        self
+    }
+
+    /// Where alarms go, instead of the log.
+    #[must_use]
+    pub fn alert(mut self, alert: impl Alert) -> Self {
+        self.alert = Arc::new(alert);
+        self
+    }
+
+    /// Declares the queues and their bindings: what is published from now on is kept for these consumers, whether they
+    /// run or not. [`Receiver::run`] does so too; this is for those who must know that it is done, before they publish.
+    pub async fn declare(&self) -> Result<()> {
+        for lane in self.inbox.lanes() {
+            let bindings = self.bindings.get(&*lane.name).cloned().unwrap_or_default();
+            let declared = async {
+                let channel = self.link.channel().await?;
+                topology::declare_lane(&channel, &lane, &topology::delays(&lane), &bindings).await
+            };
+            declared.await.map_err(|undeclared| match undeclared {
+                Undeclared::Refused(error) => error,
+                Undeclared::Away(away) => crate::Error::Unavailable(away.into()),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Works until `shutdown` is ready. Then nothing more is taken, what is in flight has [`ReceiverOptions::grace`] to
+    /// finish, and the rest goes back to its queue. A broker that is away is waited for; one that has something else under
+    /// our names is an error.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        self.inbox.check()?;
+        let lanes = self.inbox.lanes();
+        let grace = self.options.grace;
+        let shared = Arc::new(Shared {
+            publisher: self.publisher,
+            link: self.link,
+            inbox: self.inbox,
+            options: self.options,
+            alert: self.alert,
+            stop: CancellationToken::new(),
+        });
+        // Whatever ends this future ends its tasks too.
+        let _stop = shared.stop.clone().drop_guard();
+        let mut working = JoinSet::new();
+        for lane in lanes {
+            let bindings = self.bindings.get(&*lane.name).cloned().unwrap_or_default();
+            working.spawn(LaneReceiver::new(Arc::clone(&shared), lane, bindings).run());
+        }
+        tokio::pin!(shutdown);
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(ended) = working.join_next() => match ended {
+                    Ok(refused) => refused?,
+                    Err(error) => return Err(crate::Error::Store(error.into())),
+                },
+            }
+        }
+        shared.stop.cancel();
+        let finished = tokio::time::timeout(grace, async { while working.join_next().await.is_some() {} });
+        if finished.await.is_err() {
+            tracing::warn!(?grace, "what is still in flight goes back to its queue");
+        }
+        Ok(())
+    }
+}
+
+/// What all queues of one receiver share.
+struct Shared<S: Enlist> {
+    publisher: Publisher,
+    link: Arc<Link>,
+    inbox: Inbox<S>,
+    options: ReceiverOptions,
+    alert: Arc<dyn Alert>,
+    stop: CancellationToken,
+}
+
+/// One queue.
+struct LaneReceiver<S: Enlist> {
+    shared: Arc<Shared<S>>,
+    lane: Arc<Lane>,
+    delays: Arc<BTreeSet<u64>>,
+    bindings: BTreeSet<Binding>,
+    figures: Arc<LaneFigures>,
+    /// A message has come that killed nobody before. Until then they are taken one at a time: whatever kills this process
+    /// must not be counted against its neighbours.
+    trusted: AtomicBool,
+}
+
+/// Why a session with the broker has ended.
+enum Ended {
+    Stopped,
+    /// There are no more suspects: begin anew, with more at hand.
+    Trusted,
+    Lost(Away),
+}
+
+impl<S: Enlist> LaneReceiver<S> {
+    fn new(shared: Arc<Shared<S>>, lane: Lane, bindings: BTreeSet<Binding>) -> Self {
+        Self {
+            shared,
+            delays: Arc::new(topology::delays(&lane)),
+            figures: Arc::new(LaneFigures::new(&lane.name)),
+            lane: Arc::new(lane),
+            bindings,
+            trusted: AtomicBool::new(false),
+        }
+    }
+
+    async fn run(self) -> Result<()> {
+        loop {
+            let away = match self.session().await {
+                Ok(Ended::Stopped) => return Ok(()),
+                Ok(Ended::Trusted) => continue,
+                Ok(Ended::Lost(away)) | Err(Undeclared::Away(away)) => away,
+                Err(Undeclared::Refused(error)) => return Err(error),
+            };
+            tracing::warn!(consumer = %self.lane.name, error = %away, "the queue is not read: the broker is away");
+            tokio::select! {
+                () = self.shared.stop.cancelled() => return Ok(()),
+                () = tokio::time::sleep(self.shared.link.rest()) => {}
+            }
+        }
+    }
+
+    /// Reads the queue over one channel.
+    async fn session(&self) -> Result<Ended, Undeclared> {
+        let (stop, link) = (&self.shared.stop, &self.shared.link);
+        if stop.is_cancelled() {
+            return Ok(Ended::Stopped);
+        }
+        topology::declare_lane(&link.channel().await?, &self.lane, &self.delays, &self.bindings).await?;
+        if self.shared.options.receipts {
+            topology::declare_receipts(&link.channel().await?).await?;
+        }
+        let channel = link.channel().await?;
+        let slowly = !self.trusted.load(Ordering::Relaxed);
+        let prefetch = if slowly { 1 } else { self.shared.options.prefetch.max(1) };
+        let tag = format!("{}-{}", self.lane.name, &Uuid::new_v4().simple().to_string()[..8]);
+        channel.basic_qos(prefetch, BasicQosOptions::default()).await.map_err(Away::from)?;
+        let queue = topology::queue(&self.lane.name);
+        let consuming = channel.basic_consume(
+            queue.as_str().into(),
+            tag.as_str().into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        );
+        let mut messages = consuming.await.map_err(Away::from)?;
+        tracing::info!(consumer = %self.lane.name, queue, "reading the queue");
+
+        let mut hands = Hands::default();
+        let ended = loop {
+            self.begin(&mut hands);
+            tokio::select! {
+                () = stop.cancelled() => break Ended::Stopped,
+                Some(done) = hands.working.join_next() => {
+                    hands.done(done.unwrap_or_default());
+                    if slowly && self.trusted.load(Ordering::Relaxed) {
+                        break Ended::Trusted;
+                    }
+                }
+                message = messages.next() => match message {
+                    Some(Ok(delivery)) => {
+                        let message = Message::of(delivery);
+                        if message.handed_out_in_vain() == 0 {
+                            self.trusted.store(true, Ordering::Relaxed);
+                        }
+                        hands.waiting.push_back(message);
+                    }
+                    Some(Err(error)) => break Ended::Lost(error.into()),
+                    None => break Ended::Lost(Away("the queue was closed".into())),
+                },
+            }
+        };
+        // What was begun is finished. If the channel is gone its answers do not arrive: it comes again, and is known.
+        if channel.status().connected() {
+            let _ = channel.basic_cancel(tag.as_str().into(), Default::default()).await;
+        }
+        hands.waiting.clear();
+        while let Some(done) = hands.working.join_next().await {
+            hands.done(done.unwrap_or_default());
+        }
+        if channel.status().connected() {
+            // Unanswered messages go back to the queue.
+            let _ = channel.close(200, "done".into()).await;
+        }
+        Ok(ended)
+    }
+
+    /// Begins as much as may be done at the same time. Messages of one key are handled one after the other.
+    fn begin(&self, hands: &mut Hands) {
+        while hands.working.len() < self.lane.options.concurrency.max(1) {
+            let batch = hands.next_batch(self.lane.at_once);
+            if batch.is_empty() {
+                return;
+            }
+            let keys: Vec<_> = batch.iter().filter_map(|message| message.key().map(str::to_owned)).collect();
+            hands.busy.extend(keys.iter().cloned());
+            let work = Work {
+                shared: Arc::clone(&self.shared),
+                lane: Arc::clone(&self.lane),
+                delays: Arc::clone(&self.delays),
+                figures: Arc::clone(&self.figures),
+            };
+            hands.working.spawn(async move {
+                work.handle(batch).await;
+                keys
+            });
+        }
+    }
+}
+
+/// What a queue has handed out.
+#[derive(Default)]
+struct Hands {
+    waiting: VecDeque<Message>,
+    /// The keys of what is being handled, which each task gives back.
+    busy: HashSet<String>,
+    working: JoinSet<Vec<String>>,
+}
+
+impl Hands {
+    /// Takes up to `limit` messages off the queue, in order, of no key that is busy.
+    fn next_batch(&mut self, limit: usize) -> Vec<Message> {
+        let mut batch = Vec::new();
+        let mut blocked = HashSet::new();
+        let mut n = 0;
+        while n < self.waiting.len() && batch.len() < limit {
+            let free = match self.waiting[n].key() {
+                Some(key) => !self.busy.contains(key) && !blocked.contains(key),
+                None => true,
+            };
+            match free {
+                true => batch.extend(self.waiting.remove(n)),
+                false => {
+                    blocked.extend(self.waiting[n].key().map(str::to_owned));
+                    n += 1;
+                }
+            }
+        }
+        batch
+    }
+
+    fn done(&mut self, keys: Vec<String>) {
+        for key in keys {
+            self.busy.remove(&key);
+        }
+    }
+}
+
+/// What one task needs to handle messages.
+struct Work<S: Enlist> {
+    shared: Arc<Shared<S>>,
+    lane: Arc<Lane>,
+    delays: Arc<BTreeSet<u64>>,
+    figures: Arc<LaneFigures>,
+}
+
+impl<S: Enlist> Work<S> {
+    async fn handle(&self, batch: Vec<Message>) {
+        let mut events = Vec::with_capacity(batch.len());
+        for message in batch {
+            match self.verdict(&message) {
+                Ok(envelope) => events.push((message, envelope)),
+                Err(Some(failure)) => self.dead(&message, &failure, message.attempt() - 1).await,
+                Err(None) => answer(&message).await,
+            }
+        }
+        let mut refusals = 0;
+        while !events.is_empty() {
+            let tries = events
+                .iter()
+                .map(|(message, envelope)| Try::of_message(&self.lane, Arc::clone(envelope), message.attempt()));
+            let delivered = self.shared.inbox.consume(&self.lane, tries.collect()).await;
+            // A batch of several topics is consumed topic by topic, and a database that is away is asked again.
+            let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
+            let mut left = Vec::new();
+            let before = events.len();
+            for ((message, envelope), delivered) in events.into_iter().zip(delivered) {
+                match delivered {
+                    Delivered::NotTried | Delivered::LeaseLost => left.push((message, envelope)),
+                    delivered => self.note(&message, &envelope, delivered).await,
+                }
+            }
+            refusals = if left.len() < before { 0 } else { refusals + 1 };
+            events = left;
+            if refusals > 0 {
+                tokio::select! {
+                    // Unanswered, they go back to the queue.
+                    () = self.shared.stop.cancelled() => return,
+                    () = tokio::time::sleep(retry::pause(refusals)) => {}
+                }
+            }
+        }
+    }
+
+    /// The event to handle; or why not: it has to go to the dead, or it is past its time.
+    fn verdict(&self, message: &Message) -> Result<Arc<Envelope>, Option<Failure>> {
+        let envelope = message.envelope.as_ref().map_err(|failure| Some(failure.clone()))?;
+        let in_vain = message.handed_out_in_vain();
+        if in_vain >= IN_VAIN {
+            let why = format!("given up: it was handed out {in_vain} times to somebody who never answered");
+            return Err(Some(Failure::reject(why).code("exhausted")));
+        }
+        if envelope.expire_at.is_some_and(|expiry| expiry <= SystemClock.now()) {
+            return Err(None);
+        }
+        Ok(Arc::clone(envelope))
+    }
+
+    /// Writes down what became of a message, tells whoever wants to know, and answers for it.
+    async fn note(&self, message: &Message, envelope: &Envelope, delivered: Delivered) {
+        let failure = match delivered {
+            Delivered::Failed(failure) => failure,
+            Delivered::Duplicate => {
+                self.figures.idempotent();
+                return self.succeeded(message, envelope).await;
+            }
+            _ => {
+                self.figures.consumed(envelope);
+                return self.succeeded(message, envelope).await;
+            }
+        };
+        self.figures.failed();
+        let attempt = message.attempt();
+        match self.lane.after(&failure, attempt, envelope) {
+            Decision::Retry(after) => {
+                let after = topology::delay_for(&self.delays, after);
+                tracing::warn!(
+                    consumer = %self.lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
+                    attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
+                );
+                let queue = topology::retry_queue(&self.lane.name, after);
+                if self.move_to(&queue, message, &failure, attempt).await
+                    && self.report(envelope, Some((&failure, true))).await
+                {
+                    answer(message).await;
+                }
+            }
+            // Nothing else follows from a failure.
+            Decision::Bury | Decision::Settle | Decision::Release => self.dead(message, &failure, attempt).await,
+        }
+    }
+
+    async fn succeeded(&self, message: &Message, envelope: &Envelope) {
+        if self.report(envelope, None).await {
+            answer(message).await;
+        }
+    }
+
+    /// The message has had its last try.
+    async fn dead(&self, message: &Message, failure: &Failure, attempts: u32) {
+        if !self.move_to(&topology::dead_queue(&self.lane.name), message, failure, attempts).await {
+            return;
+        }
+        self.figures.dead();
+        let id = message.delivery.properties.message_id().as_ref().map(ToString::to_string);
+        let envelope = message.envelope.as_ref().ok();
+        let alarm = Alarm::Dead {
+            event_id: envelope.map(|e| e.event_id.to_string()).or(id).unwrap_or_default(),
+            topic: envelope.map(|e| e.topic.clone()).unwrap_or_default(),
+            lane: self.lane.name.to_string(),
+            attempts,
+            error: failure.to_string(),
+        };
+        if let Err(error) = self.shared.alert.alert(&alarm).await {
+            observe::alert_failed();
+            tracing::error!(%alarm, %error, "an alarm could not be passed on");
+        }
+        let reported = match envelope {
+            Some(envelope) => self.report(envelope, Some((failure, false))).await,
+            None => true,
+        };
+        if reported {
+            answer(message).await;
+        }
+    }
+
+    /// Puts the message into another queue of its consumer's. False: it is not there, so it must not leave this one.
+    async fn move_to(&self, queue: &str, message: &Message, failure: &Failure, attempts: u32) -> bool {
+        let letter = Letter {
+            exchange: "",
+            routing_key: queue,
+            body: &message.delivery.data,
+            properties: message.after(failure, attempts),
+        };
+        self.send(letter).await
+    }
+
+    /// Reports to the bus, where that is wanted. False: it may not have arrived.
+    async fn report(&self, envelope: &Envelope, failure: Option<(&Failure, bool)>) -> bool {
+        if !self.shared.options.receipts {
+            return true;
+        }
+        let cause = failure.map(|(failure, _)| failure.cause());
+        let report = Report {
+            event_id: envelope.event_id.to_string(),
+            consumer: self.lane.name.to_string(),
+            success: failure.is_none(),
+            will_retry: failure.is_some_and(|(_, will_retry)| will_retry),
+            error: cause.map(|cause| cause.message.clone()),
+            code: cause.and_then(|cause| cause.code.clone()),
+            // A success is one, however often it is reported; every failure is another.
+            callback_id: Some(failure.map_or_else(|| "success".into(), |_| Uuid::new_v4().to_string())),
+            consumed_at: Some(SystemClock.now()),
+        };
+        let body = receipts::body(&report);
+        self.send(Letter {
+            exchange: "",
+            routing_key: topology::RECEIPTS,
+            body: &body,
+            properties: receipts::properties(),
+        })
+        .await
+    }
+
+    /// Sends until it is confirmed; only the end of the receiver ends that.
+    async fn send(&self, letter: Letter<'_>) -> bool {
+        let mut failures = 0;
+        loop {
+            let again = Letter { properties: letter.properties.clone(), ..letter };
+            match self.shared.publisher.publish(vec![again]).await.pop() {
+                Some(Delivered::Done) => return true,
+                Some(Delivered::Failed(failure)) => {
+                    tracing::error!(queue = letter.routing_key, error = %failure, "a message cannot be moved");
+                }
+                _ => {}
+            }
+            failures += 1;
+            tokio::select! {
+                () = self.shared.stop.cancelled() => return false,
+                () = tokio::time::sleep(retry::pause(failures)) => {}
+            }
+        }
+    }
+}
+
+/// The broker may forget it. Where that does not arrive, the message comes again.
+async fn answer(message: &Message) {
+    if let Err(error) = message.delivery.acker.ack(BasicAckOptions::default()).await {
+        tracing::debug!(%error, "an acknowledgement did not arrive");
+    }
+}

@@ -1,0 +1,201 @@
+//! What Postrider has on a broker, and under which names. Everything is durable, and declared by whoever needs it, as often
+//! as it likes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{Channel, ExchangeKind};
+
+use super::link::{Away, is_objection};
+use crate::error::Error;
+use crate::transport::Lane;
+
+/// Where events are published, unless they name another.
+pub const EXCHANGE: &str = "postrider.events";
+/// Where remote consumers report.
+pub const RECEIPTS: &str = "postrider.receipts";
+
+/// How often a message is handed out before the broker itself gives it up: far more often than
+/// [`Receiver`](super::Receiver) does, so that it is there for the case that nobody else counts.
+const DELIVERY_LIMIT: i64 = 100;
+
+/// The queue of a consumer.
+pub fn queue(consumer: &str) -> String {
+    format!("postrider.{consumer}")
+}
+
+/// Where its failed messages wait. One for each delay, since a message in a queue only expires at its head.
+pub fn retry_queue(consumer: &str, seconds: u64) -> String {
+    format!("postrider.{consumer}.retry.{seconds}")
+}
+
+/// Where its messages end that no try will save.
+pub fn dead_queue(consumer: &str) -> String {
+    format!("postrider.{consumer}.dead")
+}
+
+/// The queue of receipts, and where those end that nobody can read.
+pub(super) async fn declare_receipts(channel: &Channel) -> Result<(), Undeclared> {
+    let dead = format!("{RECEIPTS}.dead");
+    declare_queue(channel, &dead, None, None).await?;
+    declare_queue(channel, RECEIPTS, Some(&dead), None).await
+}
+
+/// Which messages a consumer's queue gets, beside those of its topics.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Binding {
+    /// An exchange that exists.
+    pub exchange: String,
+    /// The routing key, or a pattern of the exchange's.
+    pub routing_key: String,
+}
+
+/// Why something could not be declared.
+pub(super) enum Undeclared {
+    Away(Away),
+    /// The broker has something else of that name, or does not let us.
+    Refused(Error),
+}
+
+impl Undeclared {
+    fn of(what: &str, error: lapin::Error) -> Self {
+        match is_objection(&error) {
+            false => Self::Away(error.into()),
+            true => Self::Refused(Error::Unsupported(format!(
+                "the broker refuses to have {what} as Postrider needs it: {error}. If it exists with other settings, \
+                 empty and delete it, or give the consumer another name; if access is refused, grant it"
+            ))),
+        }
+    }
+}
+
+impl From<Away> for Undeclared {
+    fn from(away: Away) -> Self {
+        Self::Away(away)
+    }
+}
+
+/// The seconds that a lane's failed messages may wait: one queue each.
+pub(super) fn delays(lane: &Lane) -> BTreeSet<u64> {
+    let policies = lane.options.retry_by_code.values().chain([&lane.options.retry]);
+    policies
+        .flat_map(|policy| {
+            // Without chance: a queue has one delay.
+            (1..policy.max_attempts).map(|failures| policy.delay(failures, 0.5)).map_while({
+                let mut longest = None;
+                // Once the waits have reached the cap, all others are the same.
+                move |wait| (longest.replace(wait) != Some(wait) || wait < policy.cap).then_some(wait)
+            })
+        })
+        .map(seconds)
+        .collect()
+}
+
+/// A delay in whole seconds, at least one.
+fn seconds(delay: Duration) -> u64 {
+    (delay.as_secs_f64().ceil() as u64).max(1)
+}
+
+/// The delay that there is a queue for: the shortest that is long enough, or the longest.
+pub(super) fn delay_for(delays: &BTreeSet<u64>, wait: Duration) -> u64 {
+    let wanted = seconds(wait);
+    delays.range(wanted..).next().or(delays.last()).copied().unwrap_or(wanted)
+}
+
+pub(super) async fn declare_exchange(channel: &Channel) -> Result<(), Undeclared> {
+    let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
+    let declared = channel.exchange_declare(EXCHANGE.into(), ExchangeKind::Topic, durable, FieldTable::default());
+    declared.await.map_err(|error| Undeclared::of(EXCHANGE, error))
+}
+
+/// Everything that a lane's messages need.
+pub(super) async fn declare_lane(
+    channel: &Channel,
+    lane: &Lane,
+    delays: &BTreeSet<u64>,
+    bindings: &BTreeSet<Binding>,
+) -> Result<(), Undeclared> {
+    declare_exchange(channel).await?;
+    let (main, dead) = (queue(&lane.name), dead_queue(&lane.name));
+    declare_queue(channel, &dead, None, None).await?;
+    declare_queue(channel, &main, Some(&dead), None).await?;
+    for seconds in delays {
+        declare_queue(channel, &retry_queue(&lane.name, *seconds), Some(&main), Some(*seconds)).await?;
+    }
+    let topics = lane.topics.iter().map(|topic| (EXCHANGE, topic.as_str()));
+    let others = bindings.iter().map(|binding| (binding.exchange.as_str(), binding.routing_key.as_str()));
+    for (exchange, routing_key) in topics.chain(others) {
+        let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
+        let bound =
+            channel.queue_bind(main.as_str().into(), exchange.into(), routing_key.into(), options, arguments).await;
+        bound.map_err(|error| Undeclared::of(&format!("{main} bound to {exchange} by {routing_key}"), error))?;
+    }
+    Ok(())
+}
+
+/// A replicated queue. What leaves it for `next` does so only once that has it.
+async fn declare_queue(
+    channel: &Channel,
+    name: &str,
+    next: Option<&str>,
+    after_seconds: Option<u64>,
+) -> Result<(), Undeclared> {
+    let mut arguments = FieldTable::default();
+    let mut say = |name: &str, value: AMQPValue| {
+        arguments.insert(name.into(), value);
+    };
+    let text = |text: &str| AMQPValue::LongString(text.into());
+    say("x-queue-type", text("quorum"));
+    if let Some(next) = next {
+        say("x-dead-letter-exchange", text(""));
+        say("x-dead-letter-routing-key", text(next));
+        // Needs the overflow policy, which nothing triggers: no length is set.
+        say("x-dead-letter-strategy", text("at-least-once"));
+        say("x-overflow", text("reject-publish"));
+        match after_seconds {
+            Some(seconds) => {
+                say("x-message-ttl", AMQPValue::LongLongInt(i64::try_from(seconds * 1_000).unwrap_or(i64::MAX)))
+            }
+            None => say("x-delivery-limit", AMQPValue::LongLongInt(DELIVERY_LIMIT)),
+        }
+    }
+    let durable = QueueDeclareOptions { durable: true, ..Default::default() };
+    let declared = channel.queue_declare(name.into(), durable, arguments).await;
+    declared.map(drop).map_err(|error| Undeclared::of(name, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::RetryPolicy;
+    use crate::transport::LaneOptions;
+
+    fn lane(retry: RetryPolicy) -> Lane {
+        Lane {
+            name: "mail".into(),
+            topics: Vec::new(),
+            at_once: 1,
+            options: LaneOptions { retry, ..Default::default() },
+        }
+    }
+
+    #[test]
+    fn there_is_a_queue_for_each_step_of_the_policy() {
+        let usual = delays(&lane(RetryPolicy::default()));
+        assert_eq!(usual, BTreeSet::from([2, 4, 8, 16, 32, 64, 128, 256, 512]));
+        let long = RetryPolicy { max_attempts: 10_000, ..RetryPolicy::default() };
+        assert_eq!(delays(&lane(long)).last(), Some(&3600));
+        let constant =
+            RetryPolicy { factor: 1.0, base: Duration::from_millis(10), max_attempts: 500, ..RetryPolicy::default() };
+        assert_eq!(delays(&lane(constant)), BTreeSet::from([1]));
+    }
+
+    #[test]
+    fn a_wait_takes_the_next_longer_queue() {
+        let delays = BTreeSet::from([2, 4, 8]);
+        let of = |millis| delay_for(&delays, Duration::from_millis(millis));
+        assert_eq!([of(0), of(2_000), of(2_200), of(8_000), of(60_000)], [2, 2, 4, 8, 8]);
+    }
+}
