@@ -1,7 +1,7 @@
 //! What the playlists service does when it hears of a deletion. Each consumer gets a transaction that also remembers the
 //! event: however often that arrives, there is one cleaning. Nothing here has to think of duplicates.
 
-use postrider::{Consumer, Failure, Inbox, Received};
+use postrider::{Consumer, Failure, Inbox, Received, Store};
 
 use crate::database::Database;
 use crate::events::{SongDeleted, UserDeleted};
@@ -9,6 +9,13 @@ use crate::events::{SongDeleted, UserDeleted};
 /// The consumers of this service; they share one lane, which on a broker is one queue.
 pub(crate) fn consumers<S: Database>(inbox: Inbox<S>) -> Inbox<S> {
     inbox.consumer(AfterUser).consumer(AfterSong)
+}
+
+/// Whether these consumers hear events from their own store, as they do in one process without a broker. Where one is
+/// configured later, events go both ways from then on, so both have to be served; the inbox makes one cleaning of two.
+pub(crate) async fn is_heard_in(store: &impl Store) -> postrider::Result<bool> {
+    let subscriptions = store.subscriptions(None).await?;
+    Ok(subscriptions.iter().any(|stored| stored.subscription.consumer == NAME))
 }
 
 const NAME: &str = "playlists";

@@ -1,7 +1,7 @@
 //! The tables of the services, and every statement on them. A service makes its own tables and touches no others, also
 //! where one process runs all three on one database.
 //!
-//! What differs from database to database is text: [`Statements`]. Another database is another set of them.
+//! What differs from database to database is text: `Statements`. Another database is another set of them.
 
 use std::future::Future;
 

@@ -5,16 +5,16 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use postrider::Failure;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
+use postrider::{Failure, RabbitMq};
 use postrider_playlists::service::AnyError;
 use postrider_playlists::{Process, Service};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
 /// What the log shows unless RUST_LOG says otherwise: the story, and nothing of the drivers below warnings.
-const LOG: &str = "info,sqlx=warn";
+const LOG: &str = "info,sqlx=warn,lapin=warn";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -27,7 +27,17 @@ Examples:
     curl -X PUT http://127.0.0.1:7080/playlists/late \\
          --json '{\"owner\": \"ada\", \"songs\": [\"So What\"]}'
     curl -X DELETE http://127.0.0.1:7080/songs/So%20What
-    curl http://127.0.0.1:7080/playlists/late";
+    curl http://127.0.0.1:7080/playlists/late
+
+  Three processes, each with a database of its own, and a broker between them (the playlists
+  first: its queue is then there when the first event comes):
+    export PLAYLISTS_BROKER=amqp://guest:guest@localhost:5672/%2f
+    playlists --service playlists --listen 127.0.0.1:7080 --store postgres://app@localhost/playlists
+    playlists --service songs     --listen 127.0.0.1:7081 --store postgres://app@localhost/songs
+    playlists --service users     --listen 127.0.0.1:7082 --store postgres://app@localhost/users
+
+URLs may hold passwords: in the environment fewer people see them than on the command line.
+RUST_LOG chooses what is logged, on stderr.";
 
 /// Users, songs and playlists: a deletion in one service cleans up in another, once.
 #[derive(Parser)]
@@ -44,6 +54,9 @@ struct Arguments {
         hide_env_values = true
     )]
     store: String,
+    /// The broker between the services, as amqp://user:password@host:port/vhost; without one, events stay in the process
+    #[arg(long, env = "PLAYLISTS_BROKER", hide_env_values = true)]
+    broker: Option<String>,
     /// What to serve
     #[arg(long, default_value = "all", env = "PLAYLISTS_SERVICE")]
     service: Service,
@@ -71,7 +84,8 @@ async fn run(arguments: Arguments) -> Result<(), AnyError> {
     // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
     let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
-    let process = Process { service: arguments.service, listener };
+    let broker = arguments.broker.as_deref().map(RabbitMq::new).transpose()?;
+    let process = Process { service: arguments.service, listener, broker };
     match arguments.store.split(':').next() {
         Some("sqlite") => process.run(SqliteStore::connect(&arguments.store).await?, shutdown).await,
         Some("postgres" | "postgresql") => process.run(PostgresStore::connect(&arguments.store).await?, shutdown).await,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
-use postrider::{Inbox, Outbox, Relay, Retention, Transport};
+use postrider::{Inbox, Outbox, RabbitMq, Relay, Retention, Transport};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -54,30 +54,25 @@ impl Service {
 }
 
 /// What a process is told.
-#[derive(Debug)]
 pub struct Process {
     /// What it serves.
     pub service: Service,
     /// Where.
     pub listener: TcpListener,
+    /// What is between the services; None: they are all in this process.
+    pub broker: Option<RabbitMq>,
 }
 
 impl Process {
     /// Serves until `shutdown` is ready. Then no new request is taken, those that were begun are answered, and after them
     /// the events in hand are finished.
     pub async fn run<S: Database>(self, store: S, shutdown: impl Future<Output = ()> + Send) -> Result<(), AnyError> {
-        let Self { service, listener } = self;
+        let Self { service, listener, broker } = self;
         store.migrate().await?;
         let mut tx = store.begin().await?;
         S::make_tables(&mut tx, service).await?;
         store.commit(tx).await?;
-
-        let mut inbox = Inbox::new(store.clone());
-        if service.includes(Service::Playlists) {
-            inbox = cleaning::consumers(inbox);
-        }
-        // The relay does so too when it starts; but the first request may be faster than it, and its event is to be heard.
-        inbox.prepare(&store).await?;
+        prepare(service, &store, broker.as_ref()).await?;
 
         let outbox = Outbox::new(store.clone()).service(service.name());
         let routes = routes(service).with_state(App { store: store.clone(), outbox });
@@ -89,7 +84,7 @@ impl Process {
             all_answered.cancel();
             Ok(())
         };
-        let events = async { Ok(carry(store, inbox, all_answered.cancelled()).await?) };
+        let events = async { Ok(carry(service, store, broker, &all_answered).await?) };
         let signal = async {
             shutdown.await;
             tracing::info!("Stopping: what was begun is finished");
@@ -135,11 +130,47 @@ async fn answer(listener: TcpListener, routes: Router, stop: &CancellationToken)
     }
 }
 
-/// Brings events from where they were written to where they are consumed: inside this process.
+/// The consumers of a service.
+fn inbox<S: Database>(service: Service, store: &S) -> Inbox<S> {
+    let inbox = Inbox::new(store.clone());
+    match service.includes(Service::Playlists) {
+        true => cleaning::consumers(inbox),
+        false => inbox,
+    }
+}
+
+/// Says who hears the events of this store. A relay does so too when it starts; but the first request may be faster than
+/// it, and its event is to be heard.
+async fn prepare<S: Database>(service: Service, store: &S, broker: Option<&RabbitMq>) -> postrider::Result<()> {
+    match broker {
+        Some(broker) => broker.publisher().prepare(store).await,
+        None => {
+            if service != Service::All {
+                tracing::warn!("No broker: events of this service are kept until there is one, and none arrive");
+            }
+            inbox(service, store).prepare(store).await
+        }
+    }
+}
+
+/// Brings events from where they were written to where they are consumed: inside this process, or by the broker.
 async fn carry<S: Database>(
+    service: Service,
     store: S,
-    inbox: Inbox<S>,
-    shutdown: impl Future<Output = ()> + Send,
+    broker: Option<RabbitMq>,
+    stop: &CancellationToken,
 ) -> postrider::Result<()> {
-    Relay::new(store, inbox).retention(Retention::default()).run(shutdown).await
+    let inbox = inbox(service, &store);
+    match broker {
+        None => Relay::new(store, inbox).retention(Retention::default()).run(stop.cancelled()).await,
+        Some(broker) => {
+            let mut relay = Relay::new(store.clone(), broker.publisher()).retention(Retention::default());
+            if cleaning::is_heard_in(&store).await? {
+                relay = relay.transport(self::inbox(service, &store));
+            }
+            let sending = relay.run(stop.cancelled());
+            let receiving = broker.receiver(inbox).run(stop.cancelled());
+            tokio::try_join!(sending, receiving).map(|_| ())
+        }
+    }
 }

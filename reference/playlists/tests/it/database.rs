@@ -51,6 +51,7 @@ pub(crate) use over_both_stores;
 impl Database {
     pub(crate) fn sqlite() -> Self {
         let folder = std::env::temp_dir().join(format!("postrider-playlists-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir(&folder).unwrap();
         let url = format!("sqlite://{}", folder.join("playlists.db").display());
         Self { url, auditor: Auditor::Sqlite { folder } }
     }
