@@ -5,6 +5,8 @@
 //! conformance suite that says what it means. [`memory`] is that meaning without SQL in the way.
 
 pub mod memory;
+#[cfg(feature = "mysql")]
+pub mod mysql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
@@ -15,6 +17,8 @@ mod delivery;
 mod event;
 mod job;
 mod schema;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -47,6 +51,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
         "sqlite" => Ok(Arc::new(sqlite::SqliteStore::connect(url).await?)),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(Arc::new(postgres::PostgresStore::connect(url).await?)),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(Arc::new(mysql::MySqlStore::connect(url).await?)),
         other => Err(unknown_scheme(other)),
     }
 }
@@ -58,6 +64,8 @@ pub fn migrations_script(url: &str) -> Result<String> {
         "sqlite" => Ok(sqlite::migrations_script()),
         #[cfg(feature = "postgres")]
         "postgres" | "postgresql" => Ok(postgres::migrations_script()),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(mysql::migrations_script()),
         other => Err(unknown_scheme(other)),
     }
 }
@@ -68,7 +76,8 @@ fn scheme(url: &str) -> &str {
 
 fn unknown_scheme(scheme: &str) -> Error {
     Error::Unsupported(format!(
-        "{scheme:?} is no store of this program: write sqlite://path or postgres://user@host/database"
+        "{scheme:?} is no store of this program: write sqlite://path, postgres://user@host/database or \
+         mysql://user@host/database"
     ))
 }
 

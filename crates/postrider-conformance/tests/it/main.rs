@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod memory;
+mod mysql;
 mod postgres;
 mod sqlite;
 mod transport;

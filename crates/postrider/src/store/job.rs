@@ -103,7 +103,7 @@ pub struct JobState {
 }
 
 /// A row of `jobs.sql`, whose columns come in this order in each dialect.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) type JobRow<T> = (
     String,
     String,
@@ -119,7 +119,7 @@ pub(super) type JobRow<T> = (
     Option<String>,
 );
 
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 impl JobState {
     /// A row as the library knows it; `time` reads what the dialect stores times as.
     pub(super) fn of<T>(row: JobRow<T>, time: impl Fn(T) -> OffsetDateTime) -> Self {

@@ -13,7 +13,6 @@ macro_rules! sql {
 mod enlist;
 mod jobs;
 mod rows;
-mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -22,12 +21,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, Executor, Row};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
+use super::sessions::Door;
 use super::{
     Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
     LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
@@ -38,7 +38,8 @@ use crate::limits;
 use crate::shard::{self, SHARDS, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
-use sessions::{Door, Sessions};
+
+type Sessions = super::sessions::Sessions<Postgres>;
 
 static MIGRATOR: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -63,7 +64,7 @@ const WINDOW_FLOOR: u32 = 256;
 pub struct PostgresStore {
     work: Sessions,
     pool: Sessions,
-    door: Arc<Door>,
+    door: Arc<Door<Postgres>>,
     url: String,
     wake: Wake,
 }
@@ -419,7 +420,7 @@ impl Store for PostgresStore {
     }
 
     async fn listen(&self, heard: &(dyn for<'a> Fn(&'a str) + Send + Sync)) -> Result<()> {
-        let mut listener = self.door.listener(LISTENER_PATIENCE).await.map_err(own)?;
+        let mut listener = self.listener().await.map_err(own)?;
         let listening = tokio::time::timeout(LISTENER_PATIENCE, listener.listen("postrider")).await;
         listening.map_err(|e| Error::Unavailable(e.into()))?.map_err(own)?;
         loop {
@@ -467,6 +468,16 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
+    /// A connection of its own to listen on, outside the pools: it is never given back.
+    async fn listener(&self) -> sqlx::Result<PgListener> {
+        self.door.knock().await?;
+        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(LISTENER_PATIENCE);
+        let mut listener = PgListener::connect_with(&pool.connect_lazy_with(self.door.options().clone())).await?;
+        // Whoever loses the connection comes back here, and knocks.
+        listener.eager_reconnect(false);
+        Ok(listener)
+    }
+
     async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         sqlx::query(sql)

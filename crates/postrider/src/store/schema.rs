@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 
 /// The table in which a database remembers its migrations; ours alone, so that the caller's own migrations and
 /// ours never meet.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) const MIGRATIONS_TABLE: &str = "postrider_migrations";
 
 /// Which schema a database has, and which this program needs.
@@ -30,7 +30,7 @@ impl SchemaVersion {
 
 /// The migrations of a dialect as one script: its statements, and what marks each as applied, so that this program
 /// accepts a schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) fn script(migrator: &sqlx::migrate::Migrator, table: &str, blob: fn(&str) -> String) -> String {
     use std::fmt::Write as _;
     let mut script = table.to_owned();

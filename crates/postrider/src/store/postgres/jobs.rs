@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::own;
-use super::sessions::Sessions;
+use super::{Sessions, own};
 use crate::error::Result;
 use crate::store::batch::millis;
 use crate::store::job::JobRow;

@@ -8,11 +8,8 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{
-    PgConnectOptions, PgConnection, PgListener, PgPool, PgPoolOptions, PgQueryResult, PgRow, PgStatement, PgTypeInfo,
-};
-use sqlx::{Connection, Describe, Either, Execute, Executor, Postgres, SqlStr, Transaction};
+use sqlx::pool::{PoolConnection, PoolOptions};
+use sqlx::{Connection, Database, Describe, Either, Execute, Executor, Pool, SqlStr, Transaction};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -23,10 +20,12 @@ const TRUSTED: Duration = Duration::from_secs(5);
 /// How long a server, or a connection that lay idle, may take to answer before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
+
 /// Where the server is, and whether it was at home lately.
 #[derive(Debug)]
-pub(super) struct Door {
-    options: PgConnectOptions,
+pub(super) struct Door<DB: Database> {
+    options: Options<DB>,
     knocked: Mutex<Knocked>,
 }
 
@@ -37,13 +36,13 @@ enum Knocked {
     Closed(Instant, String),
 }
 
-impl Door {
-    pub(super) fn new(options: PgConnectOptions) -> Self {
+impl<DB: Database> Door<DB> {
+    pub(super) fn new(options: Options<DB>) -> Self {
         Self { options, knocked: Mutex::new(Knocked::Never) }
     }
 
     /// Asks whether a connection can be made. Whoever comes while another asks gets the same answer.
-    async fn knock(&self) -> sqlx::Result<()> {
+    pub(super) async fn knock(&self) -> sqlx::Result<()> {
         let came = Instant::now();
         let mut knocked = self.knocked.lock().await;
         match &*knocked {
@@ -51,7 +50,7 @@ impl Door {
             Knocked::Closed(at, why) if *at + BETWEEN_KNOCKS > came => return Err(closed(why)),
             _ => {}
         }
-        let answer = match timeout(PATIENCE, PgConnection::connect_with(&self.options)).await {
+        let answer = match timeout(PATIENCE, DB::Connection::connect_with(&self.options)).await {
             Ok(Ok(session)) => session.close().await,
             Ok(Err(error)) => Err(error),
             Err(_) => Err(closed("no answer")),
@@ -63,14 +62,10 @@ impl Door {
         answer
     }
 
-    /// A connection of its own to listen on, outside the pools: it is never given back.
-    pub(super) async fn listener(&self, patience: Duration) -> sqlx::Result<PgListener> {
-        self.knock().await?;
-        let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(patience);
-        let mut listener = PgListener::connect_with(&pool.connect_lazy_with(self.options.clone())).await?;
-        // Whoever loses the connection comes back here, and knocks.
-        listener.eager_reconnect(false);
-        Ok(listener)
+    /// Where the server is.
+    #[cfg(feature = "postgres")]
+    pub(super) fn options(&self) -> &Options<DB> {
+        &self.options
     }
 }
 
@@ -79,22 +74,29 @@ fn closed(why: &str) -> sqlx::Error {
 }
 
 /// A pool behind the door. As an [`Executor`] it takes a connection for one statement.
-#[derive(Debug, Clone)]
-pub(super) struct Sessions {
-    pool: PgPool,
-    door: Arc<Door>,
+#[derive(Debug)]
+pub(super) struct Sessions<DB: Database> {
+    pool: Pool<DB>,
+    door: Arc<Door<DB>>,
     /// When the server last answered; None since it did not.
     answered: Arc<std::sync::Mutex<Option<Instant>>>,
 }
 
-impl Sessions {
-    pub(super) fn new(pool: PgPoolOptions, door: &Arc<Door>) -> Self {
+// Derived, it would ask the database's type to be cloned too.
+impl<DB: Database> Clone for Sessions<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), door: Arc::clone(&self.door), answered: Arc::clone(&self.answered) }
+    }
+}
+
+impl<DB: Database> Sessions<DB> {
+    pub(super) fn new(pool: PoolOptions<DB>, door: &Arc<Door<DB>>) -> Self {
         // We test them ourselves, before we knock.
         let pool = pool.test_before_acquire(false).connect_lazy_with(door.options.clone());
         Self { pool, door: Arc::clone(door), answered: Arc::default() }
     }
 
-    pub(super) async fn acquire(&self) -> sqlx::Result<PoolConnection<Postgres>> {
+    pub(super) async fn acquire(&self) -> sqlx::Result<PoolConnection<DB>> {
         while let Some(mut idle) = self.pool.try_acquire() {
             if self.is_trusted() {
                 return Ok(idle);
@@ -128,23 +130,27 @@ impl Sessions {
     }
 
     /// The pool itself, for what takes no less.
-    pub(super) async fn pool(&self) -> sqlx::Result<&PgPool> {
+    #[cfg(feature = "postgres")]
+    pub(super) async fn pool(&self) -> sqlx::Result<&Pool<DB>> {
         self.door.knock().await?;
         Ok(&self.pool)
     }
 
-    pub(super) async fn begin(&self) -> sqlx::Result<Transaction<'static, Postgres>> {
+    pub(super) async fn begin(&self) -> sqlx::Result<Transaction<'static, DB>> {
         Transaction::begin(self.acquire().await?, None).await
     }
 }
 
-impl<'p> Executor<'p> for &'p Sessions {
-    type Database = Postgres;
+impl<'p, DB: Database> Executor<'p> for &'p Sessions<DB>
+where
+    for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
+{
+    type Database = DB;
 
-    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Either<PgQueryResult, PgRow>>>
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, sqlx::Result<Either<DB::QueryResult, DB::Row>>>
     where
         'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
+        E: 'q + Execute<'q, DB>,
     {
         // All at once: a claim's rows are few, and nobody may hold a session while it thinks about them.
         let fetched = async move {
@@ -155,10 +161,10 @@ impl<'p> Executor<'p> for &'p Sessions {
         stream::once(fetched).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten().boxed()
     }
 
-    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<PgRow>>>
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Option<DB::Row>>>
     where
         'p: 'e,
-        E: 'q + Execute<'q, Postgres>,
+        E: 'q + Execute<'q, DB>,
     {
         Box::pin(async move {
             let fetched = self.acquire().await?.fetch_optional(query).await;
@@ -167,14 +173,14 @@ impl<'p> Executor<'p> for &'p Sessions {
         })
     }
 
-    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [PgTypeInfo]) -> BoxFuture<'e, sqlx::Result<PgStatement>>
+    fn prepare_with<'e>(self, sql: SqlStr, parameters: &'e [DB::TypeInfo]) -> BoxFuture<'e, sqlx::Result<DB::Statement>>
     where
         'p: 'e,
     {
         Box::pin(async move { self.acquire().await?.prepare_with(sql, parameters).await })
     }
 
-    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<Postgres>>>
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, sqlx::Result<Describe<DB>>>
     where
         'p: 'e,
     {

@@ -1,0 +1,8 @@
+-- The oldest due deliveries with a key that are free. ? lane, ? shards as a set of 64 bits, ? window. Locks nothing.
+SELECT id, event_key, event_seq, shard
+FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
+WHERE lane = ? AND place = 1
+  AND due_at <= UTC_TIMESTAMP(6) AND (lock_until IS NULL OR lock_until <= UTC_TIMESTAMP(6))
+  AND (? >> shard) & 1
+ORDER BY lane, place, due_at, id
+LIMIT ?

@@ -1,0 +1,2 @@
+-- ? delivery, ? token.
+DELETE FROM postrider_delivery WHERE id = ? AND token = ?

@@ -1,0 +1,10 @@
+-- Stores one event; enqueue_many.sql does the same for a batch. The parameters are the columns, where of each of the two
+-- times the first is in ms from now and goes before the fixed one. A known id is refused by the index, and the caller's
+-- transaction goes on.
+INSERT INTO postrider_event (
+    event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
+    aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
+    occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, routing)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+        coalesce(UTC_TIMESTAMP(6) + INTERVAL ? * 1000 MICROSECOND, ?), coalesce(UTC_TIMESTAMP(6) + INTERVAL ? * 1000 MICROSECOND, ?),
+        ?, ?, ?, ?)

@@ -1,0 +1,4 @@
+-- ? event seq.
+SELECT id, lane, target, shard, place = 3, place = 2, token IS NOT NULL, attempts, due_at, lock_owner, lock_time, lock_until, last_error
+FROM postrider_delivery WHERE event_seq = ?
+ORDER BY lane, target

@@ -1,0 +1,2 @@
+-- ? scope, ? key.
+SELECT fingerprint, status, result FROM postrider_idempotency WHERE scope = ? AND `key` = ?

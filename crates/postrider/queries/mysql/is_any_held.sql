@@ -1,0 +1,2 @@
+-- ? lane.
+SELECT EXISTS (SELECT 1 FROM postrider_delivery WHERE lane = ? AND place = 2)

@@ -1,0 +1,1 @@
+SELECT lane FROM postrider_pause

@@ -1,0 +1,5 @@
+-- The next events, and whether each is old and finished with. ? older than, in ms; ? after which seq; ? how many. Locks nothing.
+SELECT seq, created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND, routing = 'ROUTED'
+FROM postrider_event
+WHERE seq > ?
+ORDER BY seq LIMIT ?

@@ -1,0 +1,2 @@
+-- ? name, ? token.
+DELETE FROM postrider_lease WHERE name = ? AND token = ?

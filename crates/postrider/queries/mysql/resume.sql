@@ -1,0 +1,1 @@
+DELETE FROM postrider_pause WHERE lane = ?

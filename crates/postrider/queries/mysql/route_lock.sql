@@ -1,0 +1,5 @@
+-- Takes events that arrived by plain INSERT. ? limit.
+SELECT seq, event_id, event_key, topic FROM postrider_event FORCE INDEX (postrider_event_waits)
+WHERE waits_for = ''
+ORDER BY waits_for, seq LIMIT ?
+FOR UPDATE SKIP LOCKED

@@ -1,0 +1,491 @@
+//! Deliveries while they are worked on: claimed, and settled one way or the other. Every transaction here is short and our
+//! own, at READ COMMITTED, and takes its rows by their primary key in one order or skips what is locked.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::time::Duration;
+
+use serde::Serialize;
+use sqlx::mysql::MySqlConnection;
+
+use super::error::{is_known, meaning};
+use super::{MySqlStore, json, rows};
+use crate::error::Result;
+use crate::shard::{self, SHARDS, Shards};
+use crate::store::batch::{self, millis};
+use crate::store::{Buried, Claim, DeadHead, DeliveryId, Failed, History, Lease, Redriven, Token};
+
+/// How many shards a keyed claim looks at first: a quarter, so that four claimers find work side by side.
+const FIRST_SHARDS: usize = SHARDS as usize / 4;
+/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
+const WINDOW_FACTOR: u32 = 4;
+const WINDOW_FLOOR: u32 = 256;
+/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
+/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+const PARKED_WINDOWS: u32 = 16;
+
+/// Leases what `claim.sql` finds free. Answers with how many.
+pub(super) async fn claim(store: &MySqlStore, claim: &Claim, token: Token) -> Result<u64> {
+    let query = sqlx::query(sql!("claim"))
+        .bind(&claim.lane)
+        .bind(shards(claim.shards))
+        .bind(claim.limit)
+        .bind(token.0)
+        .bind(&claim.owner)
+        .bind(millis(claim.lease));
+    Ok(query.execute(&store.work).await.map_err(meaning)?.rows_affected())
+}
+
+/// What a claim has leased.
+pub(super) async fn fetch(store: &MySqlStore, claim: &Claim, token: Token, leased: u64) -> Result<Lease> {
+    let query = sqlx::query(sql!("claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased);
+    rows::lease(token, &query.fetch_all(&store.work).await.map_err(meaning)?)
+}
+
+pub(super) async fn claim_keyed(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+    let token = Token::fresh();
+    let hold = dead_head == DeadHead::Hold;
+    if !hold {
+        let held: bool =
+            sqlx::query_scalar(sql!("is_any_held")).bind(&claim.lane).fetch_one(&store.work).await.map_err(meaning)?;
+        if held {
+            sqlx::query(sql!("free_held")).bind(&claim.lane).execute(&store.work).await.map_err(meaning)?;
+        }
+    }
+    for _ in 0..PARKED_WINDOWS {
+        let runs = Runs::seen(store, claim, hold).await?;
+        let (leased, parked) = runs.take(store, claim, token).await?;
+        if !leased.is_empty() {
+            let query = sqlx::query(sql!("claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
+            return rows::lease(token, &query.fetch_all(&store.work).await.map_err(meaning)?);
+        }
+        // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+        if parked == 0 {
+            break;
+        }
+    }
+    rows::lease(token, &[])
+}
+
+/// What a keyed claim has seen, without a lock: of each key the stretch that is free, and what cannot move.
+#[derive(Default)]
+struct Runs {
+    /// In the order of their events, as many as the claim may take.
+    stretches: Vec<Vec<i64>>,
+    /// Followers in the window, each with the delivery in front of it that is dead or not due.
+    stuck: Vec<Stuck>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Stuck {
+    id: i64,
+    front: i64,
+}
+
+#[derive(Serialize)]
+struct WantedKey<'a> {
+    key: &'a str,
+    upto: i64,
+}
+
+/// A delivery of a key.
+struct Link {
+    seq: i64,
+    id: i64,
+    free: bool,
+    stuck: bool,
+}
+
+impl Runs {
+    /// Steps 1 and 2 of decision 3.
+    async fn seen(store: &MySqlStore, claim: &Claim, hold: bool) -> Result<Self> {
+        let window: Vec<(i64, String, i64, i8)> = sqlx::query_as(sql!("claim_keyed_window"))
+            .bind(&claim.lane)
+            .bind(shards(claim.shards))
+            .bind((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR))
+            .fetch_all(&store.work)
+            .await
+            .map_err(meaning)?;
+        if window.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut wanted: Vec<(i8, WantedKey<'_>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for (_, key, seq, shard) in &window {
+            let place = *places.entry(key).or_insert_with(|| {
+                wanted.push((*shard, WantedKey { key, upto: *seq }));
+                wanted.len() - 1
+            });
+            wanted[place].1.upto = wanted[place].1.upto.max(*seq);
+        }
+        // Each claimer begins with other shards, so that they look at different keys instead of losing to each other.
+        let first = some_shards();
+        wanted.sort_by_key(|(shard, _)| !first.contains(shard));
+        let wanted: Vec<_> = wanted.into_iter().map(|(_, key)| key).collect();
+
+        let links: Vec<(i64, String, i64, bool, bool)> = sqlx::query_as(sql!("claim_keyed_runs"))
+            .bind(json(&wanted)?)
+            .bind(&claim.lane)
+            .bind(hold)
+            .fetch_all(&store.work)
+            .await
+            .map_err(meaning)?;
+        let mut chains: HashMap<&str, Vec<Link>> = HashMap::new();
+        for (id, key, seq, free, stuck) in &links {
+            let link = Link { seq: *seq, id: *id, free: *free, stuck: *stuck };
+            chains.entry(key).or_default().push(link);
+        }
+        let mut runs = Self::default();
+        let mut left = claim.limit as usize;
+        let mut fronts: HashMap<&str, (i64, i64)> = HashMap::new();
+        for WantedKey { key, .. } in &wanted {
+            let Some(mut chain) = chains.remove(key) else { continue };
+            chain.sort_unstable_by_key(|link| (link.seq, link.id));
+            if let Some(front) = chain.first().filter(|front| front.stuck) {
+                fronts.insert(key, (front.seq, front.id));
+            }
+            let stretch: Vec<_> = chain.iter().take_while(|link| link.free).take(left).map(|link| link.id).collect();
+            left -= stretch.len();
+            if !stretch.is_empty() {
+                runs.stretches.push(stretch);
+            }
+        }
+        for (id, key, seq, _) in &window {
+            if let Some((front_seq, front)) = fronts.get(key.as_str()).filter(|(front_seq, _)| seq > front_seq) {
+                debug_assert!(front_seq < seq);
+                runs.stuck.push(Stuck { id: *id, front: *front });
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Steps 3 and 4: leases what can be locked and, where that did not fill the claim, parks what stands in the way.
+    /// Answers with the ids of what was leased, and how many were parked.
+    async fn take(&self, store: &MySqlStore, claim: &Claim, token: Token) -> Result<(Vec<i64>, usize)> {
+        if self.stretches.is_empty() && self.stuck.is_empty() {
+            return Ok((Vec::new(), 0));
+        }
+        let mut tx = store.work.begin().await.map_err(meaning)?;
+        let mut leased = Vec::new();
+        let locked =
+            lock(&mut tx, sql!("claim_keyed_lock"), self.stretches.iter().flatten().copied().collect()).await?;
+        for stretch in &self.stretches {
+            // Of each key only the stretch before the first that could not be locked.
+            leased.extend(stretch.iter().take_while(|id| locked.contains(id)));
+        }
+        if !leased.is_empty() {
+            sqlx::query(sql!("claim_keyed"))
+                .bind(json(&leased)?)
+                .bind(token.0)
+                .bind(&claim.owner)
+                .bind(millis(claim.lease))
+                .execute(&mut *tx)
+                .await
+                .map_err(meaning)?;
+        }
+        let parked = match leased.len() < claim.limit as usize {
+            true => self.park(&mut tx).await?,
+            false => 0,
+        };
+        tx.commit().await.map_err(meaning)?;
+        Ok((leased, parked))
+    }
+
+    async fn park(&self, tx: &mut MySqlConnection) -> Result<usize> {
+        let fronts = lock(tx, sql!("park_lock"), self.stuck.iter().map(|stuck| stuck.front).collect()).await?;
+        let behind = self.stuck.iter().filter(|stuck| fronts.contains(&stuck.front));
+        let followers = lock(tx, sql!("park_followers_lock"), behind.map(|stuck| stuck.id).collect()).await?;
+        let parked: Vec<_> = self.stuck.iter().filter(|stuck| followers.contains(&stuck.id)).copied().collect();
+        if !parked.is_empty() {
+            sqlx::query(sql!("park")).bind(json(&parked)?).execute(tx).await.map_err(meaning)?;
+        }
+        Ok(parked.len())
+    }
+}
+
+/// Those of the deliveries that the statement could lock.
+async fn lock(tx: &mut MySqlConnection, sql: &'static str, mut ids: Vec<i64>) -> Result<HashSet<i64>> {
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let locked: Vec<i64> = sqlx::query_scalar(sql).bind(json(&ids)?).fetch_all(tx).await.map_err(meaning)?;
+    Ok(locked.into_iter().collect())
+}
+
+/// A quarter of the shards, drawn anew each time.
+fn some_shards() -> HashSet<i8> {
+    let start = Token::fresh().0.unsigned_abs() as usize % SHARDS as usize;
+    (0..FIRST_SHARDS).filter_map(|n| i8::try_from((start + n) % SHARDS as usize).ok()).collect()
+}
+
+pub(super) async fn extend(
+    store: &MySqlStore,
+    token: Token,
+    deliveries: &[DeliveryId],
+    lease: Duration,
+) -> Result<Vec<DeliveryId>> {
+    let (numbers, expected) = numbers(deliveries)?;
+    let query = sqlx::query(sql!("extend")).bind(&numbers).bind(millis(lease)).bind(token.0);
+    if query.execute(&store.work).await.map_err(meaning)?.rows_affected() == expected {
+        return Ok(deliveries.to_vec());
+    }
+    let mut session = store.work.acquire().await.map_err(meaning)?;
+    Ok(held_by(&mut session, token, &numbers).await?.iter().map(Held::id).collect())
+}
+
+pub(super) async fn settle(
+    store: &MySqlStore,
+    token: Token,
+    deliveries: &[DeliveryId],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let mut tx = store.work.begin().await.map_err(meaning)?;
+    if history == History::Omit {
+        // What nearly always is the case needs one statement: all of them are the caller's, and none has a key.
+        let (numbers, expected) = numbers(deliveries)?;
+        let query = sqlx::query(sql!("settle")).bind(numbers).bind(token.0);
+        if query.execute(&mut *tx).await.map_err(meaning)?.rows_affected() == expected {
+            tx.commit().await.map_err(meaning)?;
+            return Ok(deliveries.to_vec());
+        }
+        tx.rollback().await.map_err(meaning)?;
+        tx = store.work.begin().await.map_err(meaning)?;
+    }
+    let settled = settle_held(&mut tx, token, deliveries, history).await?;
+    tx.commit().await.map_err(meaning)?;
+    Ok(settled)
+}
+
+/// The same row by row, on a session of ours or as the end of a consumer's transaction.
+pub(super) async fn settle_held(
+    conn: &mut MySqlConnection,
+    token: Token,
+    deliveries: &[DeliveryId],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let mut held = held_by(conn, token, &numbers(deliveries)?.0).await?;
+    refuse_out_of_order(conn, &mut held).await?;
+    if held.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<_> = held.iter().map(|held| held.number).collect();
+    sqlx::query(sql!("settle_held")).bind(json(&ids)?).execute(&mut *conn).await.map_err(meaning)?;
+    if history == History::Keep {
+        let successes: Vec<_> = held.iter().map(Held::success).collect();
+        sqlx::query(sql!("append_successes")).bind(json(&successes)?).execute(conn).await.map_err(meaning)?;
+    }
+    Ok(held.iter().map(Held::id).collect())
+}
+
+/// A delivery of the caller's, locked.
+#[derive(sqlx::FromRow)]
+struct Held {
+    event_seq: i64,
+    #[sqlx(rename = "id")]
+    number: i64,
+    lane: String,
+    target: String,
+    event_key: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Success<'a> {
+    seq: i64,
+    consumer: &'a str,
+}
+
+impl Held {
+    fn id(&self) -> DeliveryId {
+        DeliveryId { sequence: self.event_seq, number: self.number }
+    }
+
+    fn success(&self) -> Success<'_> {
+        Success { seq: self.event_seq, consumer: if self.target.is_empty() { &self.lane } else { &self.target } }
+    }
+
+    fn key(&self) -> Option<(&str, &str)> {
+        Some((&self.lane, self.event_key.as_deref()?))
+    }
+}
+
+async fn held_by(conn: &mut MySqlConnection, token: Token, numbers: &str) -> Result<Vec<Held>> {
+    sqlx::query_as(sql!("held_by")).bind(numbers).bind(token.0).fetch_all(conn).await.map_err(meaning)
+}
+
+#[derive(Serialize)]
+struct SettledKey<'a> {
+    lane: &'a str,
+    key: &'a str,
+    upto: i64,
+}
+
+/// Leaves of each key only the stretch from its first delivery on: what is left of a key behind one that is not in this call
+/// stays where it is.
+async fn refuse_out_of_order(conn: &mut MySqlConnection, held: &mut Vec<Held>) -> Result<()> {
+    let mut upto: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for one in held.iter() {
+        if let Some(key) = one.key() {
+            let last = upto.entry(key).or_insert(one.event_seq);
+            *last = (*last).max(one.event_seq);
+        }
+    }
+    if upto.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<_> = upto.iter().map(|(&(lane, key), &upto)| SettledKey { lane, key, upto }).collect();
+    let links: Vec<(String, String, i64, i64)> =
+        sqlx::query_as(sql!("earlier")).bind(json(&keys)?).fetch_all(conn).await.map_err(meaning)?;
+    let mine: HashSet<i64> = held.iter().map(|held| held.number).collect();
+    let mut in_front: HashMap<(String, String), i64> = HashMap::new();
+    for (lane, key, seq, id) in links {
+        if !mine.contains(&id) {
+            let first = in_front.entry((lane, key)).or_insert(seq);
+            *first = (*first).min(seq);
+        }
+    }
+    held.retain(|one| {
+        let key = one.key().map(|(lane, key)| (lane.to_owned(), key.to_owned()));
+        // At the same place is a delivery of the same event to another target, which is no matter of order.
+        key.and_then(|key| in_front.get(&key)).is_none_or(|first| *first >= one.event_seq)
+    });
+    Ok(())
+}
+
+pub(super) async fn retry(
+    store: &MySqlStore,
+    token: Token,
+    failed: &[Failed],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let failed = distinct(failed, |failed| failed.id);
+    let ids: Vec<_> = failed.iter().map(|failed| failed.id).collect();
+    fail(store, sql!("retry"), token, &ids, batch::failures(&failed)?, (true, history)).await
+}
+
+pub(super) async fn bury(
+    store: &MySqlStore,
+    token: Token,
+    buried: &[Buried],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let buried = distinct(buried, |buried| buried.id);
+    let ids: Vec<_> = buried.iter().map(|buried| buried.id).collect();
+    fail(store, sql!("bury"), token, &ids, batch::burials(&buried)?, (false, history)).await
+}
+
+/// An id that is named twice counts once.
+fn distinct<T: Clone>(all: &[T], id: fn(&T) -> DeliveryId) -> Vec<T> {
+    let mut seen = HashSet::new();
+    all.iter().filter(|one| seen.insert(id(one))).cloned().collect()
+}
+
+#[derive(Serialize)]
+struct FailedKey<'a> {
+    lane: &'a str,
+    key: &'a str,
+    seq: i64,
+}
+
+/// Writes failures with `retry.sql` or `bury.sql`, after everything that needs to see the token on them.
+async fn fail(
+    store: &MySqlStore,
+    sql: &'static str,
+    token: Token,
+    ids: &[DeliveryId],
+    failures: String,
+    (will_retry, history): (bool, History),
+) -> Result<Vec<DeliveryId>> {
+    let mut tx = store.work.begin().await.map_err(meaning)?;
+    let held = held_by(&mut tx, token, &numbers(ids)?.0).await?;
+    if held.is_empty() {
+        return Ok(Vec::new());
+    }
+    if history == History::Keep {
+        let query = sqlx::query(sql!("append_failures")).bind(will_retry).bind(&failures).bind(token.0);
+        query.execute(&mut *tx).await.map_err(meaning)?;
+    }
+    let mut first: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+    for (key, seq) in held.iter().filter_map(|held| Some((held.key()?, held.event_seq))) {
+        let first = first.entry(key).or_insert(seq);
+        *first = (*first).min(seq);
+    }
+    if !first.is_empty() {
+        let keys: Vec<_> = first.iter().map(|(&(lane, key), &seq)| FailedKey { lane, key, seq }).collect();
+        let query = sqlx::query_scalar(sql!("followers")).bind(json(&keys)?).bind(token.0);
+        let mut followers: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(meaning)?;
+        followers.retain(|follower| ids.iter().all(|id| id.number != *follower));
+        followers.sort_unstable();
+        if !followers.is_empty() {
+            let query = sqlx::query(sql!("release")).bind(json(&followers)?).bind(token.0);
+            query.execute(&mut *tx).await.map_err(meaning)?;
+        }
+    }
+    sqlx::query(sql).bind(&failures).bind(token.0).execute(&mut *tx).await.map_err(meaning)?;
+    tx.commit().await.map_err(meaning)?;
+    Ok(held.iter().map(Held::id).collect())
+}
+
+pub(super) async fn release(store: &MySqlStore, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
+    let (numbers, _) = numbers(deliveries)?;
+    let mut tx = store.work.begin().await.map_err(meaning)?;
+    let held = held_by(&mut tx, token, &numbers).await?;
+    sqlx::query(sql!("release")).bind(numbers).bind(token.0).execute(&mut *tx).await.map_err(meaning)?;
+    tx.commit().await.map_err(meaning)?;
+    Ok(held.iter().map(Held::id).collect())
+}
+
+pub(super) async fn redrive(store: &MySqlStore, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+    let mut tx = store.work.begin().await.map_err(meaning)?;
+    let event: Option<(i64, Option<String>, bool)> =
+        sqlx::query_as(sql!("redrive_lock")).bind(event_id).fetch_optional(&mut *tx).await.map_err(meaning)?;
+    let Some((seq, key, expired)) = event else {
+        return Ok(Redriven::UnknownEvent);
+    };
+    if expired {
+        return Ok(Redriven::Expired);
+    }
+    let redriven = loop {
+        let query = sqlx::query_as(sql!("redrive_delivery")).bind(seq).bind(lane).bind(target);
+        let known: Option<(i64, bool)> = query.fetch_optional(&mut *tx).await.map_err(meaning)?;
+        if let Some((_, true)) = known {
+            return Ok(Redriven::InProgress);
+        }
+        if let Some((id, false)) = known {
+            sqlx::query(sql!("redrive")).bind(id).execute(&mut *tx).await.map_err(meaning)?;
+            break Redriven::Due;
+        }
+        let made = sqlx::query(sql!("redrive_make"))
+            .bind(lane)
+            .bind(target)
+            .bind(shard::shard_of(key.as_deref(), event_id))
+            .bind(seq)
+            .execute(&mut *tx)
+            .await;
+        match made {
+            Ok(_) => break Redriven::Made,
+            // Somebody else has made it since we looked.
+            Err(error) if is_known(&error) => {}
+            Err(error) => return Err(meaning(error)),
+        }
+    };
+    if let Some(key) = key {
+        let query = sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq);
+        query.execute(&mut *tx).await.map_err(meaning)?;
+    }
+    tx.commit().await.map_err(meaning)?;
+    Ok(redriven)
+}
+
+/// A set of shards as the 64 bits of an integer.
+fn shards(shards: Shards) -> u64 {
+    shards.iter().fold(0, |set, shard| set | 1 << shard)
+}
+
+/// The numbers of the deliveries as JSON, in the order in which everybody locks them, and how many there are.
+fn numbers(deliveries: &[DeliveryId]) -> Result<(String, u64)> {
+    let mut numbers: Vec<_> = deliveries.iter().map(|delivery| delivery.number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok((json(&numbers)?, numbers.len() as u64))
+}
