@@ -88,9 +88,9 @@ impl Apart {
 async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
     let mut playlists = apart.start_playlists().await;
     let (users, songs) = (apart.start_users().await, apart.start_songs().await);
-    users.post("/users/ada").await;
+    users.post("/users/zoe").await;
     songs.post("/songs/blue").await;
-    playlists.put_playlist("late", "ada", &["blue"]).await;
+    playlists.put_playlist("late", "zoe", &["blue"]).await;
     playlists.put_playlist("noon", "bob", &["blue", "so what"]).await;
 
     let song = songs.delete("/songs/blue").await;
@@ -98,7 +98,7 @@ async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
     assert_eq!(playlists.songs_of("late").await, Some(json!([])));
     assert_eq!(playlists.songs_of("noon").await, Some(json!(["so what"])));
 
-    let user = users.delete("/users/ada").await;
+    let user = users.delete("/users/zoe").await;
     playlists.logs(&["Consumed", &user]).await;
     assert_eq!(playlists.songs_of("late").await, None);
     assert_eq!(playlists.songs_of("noon").await, Some(json!(["so what"])));
@@ -113,7 +113,7 @@ async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
         assert_eq!(apart.playlists.cleanings_after(event).await, 1);
     }
     for log in [users, songs, consumed] {
-        let secrets = ["ada", "blue", "guest:guest"];
+        let secrets = ["zoe", "blue", "guest:guest"];
         assert!(secrets.iter().all(|word| count(&log, &[word]) == 0), "{}", log.join("\n"));
     }
 }
@@ -121,16 +121,16 @@ async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
 async fn the_same_message_again_changes_nothing_and_says_nothing(apart: &Apart) {
     let mut playlists = apart.start_playlists().await;
     let users = apart.start_users().await;
-    for user in ["ada", "bob"] {
+    for user in ["zoe", "bob"] {
         users.post(&format!("/users/{user}")).await;
     }
-    playlists.put_playlist("late", "ada", &["blue"]).await;
-    let event = users.delete("/users/ada").await;
+    playlists.put_playlist("late", "zoe", &["blue"]).await;
+    let event = users.delete("/users/zoe").await;
     playlists.logs(&["Consumed", &event]).await;
     apart.users.until_all_is_delivered().await;
 
     // She comes back, and makes the playlist anew: a second cleaning for the first deletion would take it.
-    playlists.put_playlist("late", "ada", &["blue"]).await;
+    playlists.put_playlist("late", "zoe", &["blue"]).await;
     for _ in 0..3 {
         apart.users.redrive(&event, "rabbitmq").await;
         apart.users.until_all_is_delivered().await;
@@ -140,7 +140,7 @@ async fn the_same_message_again_changes_nothing_and_says_nothing(apart: &Apart) 
     playlists.logs(&["Consumed", &last]).await;
     assert_eq!(playlists.songs_of("late").await, Some(json!(["blue"])));
     assert_eq!(count(&users.stop().await, &["Outbox published", &event]), 4, "it was sent again");
-    assert_eq!(count(&playlists.stop().await, &["Consumed"]), 2, "ada's and bob's");
+    assert_eq!(count(&playlists.stop().await, &["Consumed"]), 2, "zoe's and bob's");
     assert_eq!(apart.playlists.cleanings_after(&event).await, 1);
 }
 
@@ -184,9 +184,9 @@ async fn kills_on_either_side_lose_no_cleaning_and_double_none(apart: &Apart) {
 
 async fn what_was_deleted_without_a_broker_is_told_once_there_is_one(apart: &Apart) {
     let users = Process::start(apart.users.url(), &["--service", "users"]).await;
-    users.post("/users/ada").await;
+    users.post("/users/zoe").await;
     users.post("/users/bob").await;
-    let without = users.delete("/users/ada").await;
+    let without = users.delete("/users/zoe").await;
     users.stop().await;
 
     // Nobody listens there; requests are served all the same.
@@ -210,8 +210,8 @@ async fn what_was_deleted_without_a_broker_is_told_once_there_is_one(apart: &Apa
 async fn one_process_may_be_given_a_broker_later(apart: &Apart) {
     let database = &apart.playlists;
     let mut all = Process::start(database.url(), &[]).await;
-    all.post("/users/ada").await;
-    let before = all.delete("/users/ada").await;
+    all.post("/users/zoe").await;
+    let before = all.delete("/users/zoe").await;
     all.logs(&["Consumed", &before]).await;
     all.stop().await;
     // As if it had been killed before it could say that it was done.
@@ -219,8 +219,8 @@ async fn one_process_may_be_given_a_broker_later(apart: &Apart) {
 
     let mut all = Process::start(database.url(), &["--broker", apart.broker.url()]).await;
     all.logs(&["reading the queue"]).await;
-    all.post("/users/ada").await;
-    let after = all.delete("/users/ada").await;
+    all.post("/users/zoe").await;
+    let after = all.delete("/users/zoe").await;
     all.logs(&["Consumed", &after]).await;
     database.until_all_is_delivered().await;
     let log = all.stop().await;

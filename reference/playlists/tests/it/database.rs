@@ -107,7 +107,7 @@ impl Database {
 
     /// How often the playlists were cleaned after this deletion.
     pub(crate) async fn cleanings_after(&self, event_id: &str) -> i64 {
-        let sql = format!("SELECT CAST(coalesce(sum(n), 0) AS bigint) FROM cleanings WHERE event_id = '{event_id}'");
+        let sql = format!("SELECT coalesce(max(n), 0) FROM cleanings WHERE event_id = '{event_id}'");
         self.number(&sql).await
     }
 
