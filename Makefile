@@ -38,7 +38,7 @@ bench: services ## the figures
 	$(call heading,Bench)
 	@$(server_urls); cargo run --release -p postrider-bench
 
-# postgres: three processes and RabbitMQ between them; sqlite: one process and nothing else.
+# postgres, mysql: three processes and RabbitMQ between them; sqlite: one process and nothing else.
 STORE := postgres
 
 .PHONY: playlists

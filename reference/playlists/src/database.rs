@@ -6,6 +6,7 @@
 use std::future::Future;
 
 use postrider::Enlist;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 
@@ -144,6 +145,36 @@ const POSTGRES: Statements = Statements {
         ON CONFLICT (event_id) DO UPDATE SET n = cleanings.n + 1",
 };
 
+// Names compare byte for byte, trailing spaces included; the collation that does so has another name on MySQL than on
+// MariaDB, and each reads only the comment that is its own. A CREATE commits by itself: all of them can be run again.
+const MYSQL: Statements = Statements {
+    users: "
+        CREATE TABLE IF NOT EXISTS users (username VARCHAR(100) NOT NULL PRIMARY KEY)
+        CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */",
+    songs: "
+        CREATE TABLE IF NOT EXISTS songs (name VARCHAR(100) NOT NULL PRIMARY KEY)
+        CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */",
+    playlists: "
+        CREATE TABLE IF NOT EXISTS playlists (
+            name  VARCHAR(100) NOT NULL PRIMARY KEY,
+            owner VARCHAR(100) NOT NULL,
+            KEY playlists_by_owner (owner)
+        ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+        CREATE TABLE IF NOT EXISTS playlist_songs (
+            playlist VARCHAR(100) NOT NULL,
+            place    BIGINT NOT NULL,
+            song     VARCHAR(100) NOT NULL,
+            PRIMARY KEY (playlist, place),
+            KEY playlist_songs_by_song (song),
+            FOREIGN KEY (playlist) REFERENCES playlists (name) ON DELETE CASCADE
+        ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+        CREATE TABLE IF NOT EXISTS cleanings (event_id VARCHAR(64) NOT NULL PRIMARY KEY, n BIGINT NOT NULL)
+        CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */",
+    put_playlist: "INSERT INTO playlists (name, owner) VALUES (?, ?) ON DUPLICATE KEY UPDATE owner = VALUES(owner)",
+    count_cleaning: "INSERT INTO cleanings (event_id, n) VALUES (?, 1) ON DUPLICATE KEY UPDATE n = n + 1",
+    ..SQLITE
+};
+
 // A macro, because the drivers have no common type that could run one text with its values.
 macro_rules! database {
     ($store:ty, $sql:expr) => {
@@ -215,3 +246,4 @@ macro_rules! database {
 
 database!(SqliteStore, SQLITE);
 database!(PostgresStore, POSTGRES);
+database!(MySqlStore, MYSQL);

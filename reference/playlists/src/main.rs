@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Failure, RabbitMq};
@@ -46,7 +47,7 @@ struct Arguments {
     /// Where to listen; port 0 takes any that is free, and the log says which
     #[arg(long, default_value = "127.0.0.1:7080", env = "PLAYLISTS_LISTEN")]
     listen: String,
-    /// The database of this process: sqlite://path or postgres://user@host/database
+    /// The database of this process: sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(
         long,
         default_value = "sqlite://playlists-data/playlists.db",
@@ -89,9 +90,10 @@ async fn run(arguments: Arguments) -> Result<(), AnyError> {
     match arguments.store.split(':').next() {
         Some("sqlite") => process.run(SqliteStore::connect(&arguments.store).await?, shutdown).await,
         Some("postgres" | "postgresql") => process.run(PostgresStore::connect(&arguments.store).await?, shutdown).await,
+        Some("mysql" | "mariadb") => process.run(MySqlStore::connect(&arguments.store).await?, shutdown).await,
         // Not the URL itself: it may hold a password.
         _ => {
-            Err("--store is for no database of this program: write sqlite://path or postgres://user@host/database"
+            Err("--store names no database of this program: write sqlite://…, postgres://… or mysql://… (--help has examples)"
                 .into())
         }
     }

@@ -37,6 +37,20 @@ macro_rules! apart {
                 apart.finish().await;
             })*
         }
+        mod on_mysql_and_rabbitmq {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                use crate::database::Database;
+                let apart = super::Apart {
+                    broker: crate::broker::Broker::fresh().await,
+                    users: Database::mysql().await,
+                    songs: Database::mysql().await,
+                    playlists: Database::mysql().await,
+                };
+                super::$case(&apart).await;
+                apart.finish().await;
+            })*
+        }
     };
 }
 

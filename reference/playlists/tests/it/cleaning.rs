@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::database::{Database, over_both_stores};
+use crate::database::{Database, over_every_store};
 use crate::process::{Process, count};
 
-over_both_stores! {
+over_every_store! {
     /// E.3, E.4
     a_deletion_cleans_playlists_once_and_the_log_tells_it,
     /// E.3

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use postrider::store::Redriven;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::testing::Age;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 /// How long to wait for what must come: only a test that fails waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,10 +23,11 @@ pub(crate) struct Database {
 enum Auditor {
     Sqlite { folder: PathBuf },
     Postgres { server: String, name: String },
+    MySql { server: String, name: String },
 }
 
 /// Runs each case over each store: `cleaning::postgres::…` needs the server, `cleaning::sqlite::…` does not.
-macro_rules! over_both_stores {
+macro_rules! over_every_store {
     ($($(#[$doc:meta])* $case:ident,)*) => {
         mod sqlite {
             $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -44,9 +45,17 @@ macro_rules! over_both_stores {
                 database.finish().await;
             })*
         }
+        mod mysql {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let database = $crate::database::Database::mysql().await;
+                super::$case(&database).await;
+                database.finish().await;
+            })*
+        }
     };
 }
-pub(crate) use over_both_stores;
+pub(crate) use over_every_store;
 
 impl Database {
     pub(crate) fn sqlite() -> Self {
@@ -57,11 +66,17 @@ impl Database {
     }
 
     pub(crate) async fn postgres() -> Self {
-        let server = from_environment("POSTRIDER_TEST_POSTGRES");
-        let name = format!("playlists_{}", uuid::Uuid::new_v4().simple());
-        on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
-        let (place, _) = server.rsplit_once('/').unwrap();
-        Self { url: format!("{place}/{name}"), auditor: Auditor::Postgres { server, name } }
+        let (server, name, url) = beside(&from_environment("POSTRIDER_TEST_POSTGRES"));
+        let auditor = Auditor::Postgres { server, name };
+        auditor.execute(|name| format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+        Self { url, auditor }
+    }
+
+    pub(crate) async fn mysql() -> Self {
+        let (server, name, url) = beside(&from_environment("POSTRIDER_TEST_MYSQL"));
+        let auditor = Auditor::MySql { server, name };
+        auditor.execute(|name| format!("CREATE DATABASE {name}")).await;
+        Self { url, auditor }
     }
 
     pub(crate) fn url(&self) -> &str {
@@ -70,20 +85,18 @@ impl Database {
 
     /// The one number that a question has for an answer.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
-        let sql = AssertSqlSafe(sql.to_owned());
+        macro_rules! ask {
+            ($connection:ty) => {{
+                let mut conn = <$connection>::connect(&self.url).await.unwrap();
+                let number = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut conn).await.unwrap();
+                conn.close().await.unwrap();
+                number
+            }};
+        }
         match &self.auditor {
-            Auditor::Sqlite { .. } => {
-                let pool = SqlitePool::connect(&self.url).await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap();
-                pool.close().await;
-                number
-            }
-            Auditor::Postgres { .. } => {
-                let pool: PgPool = PgPoolOptions::new().max_connections(1).connect(&self.url).await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap();
-                pool.close().await;
-                number
-            }
+            Auditor::Sqlite { .. } => ask!(SqliteConnection),
+            Auditor::Postgres { .. } => ask!(PgConnection),
+            Auditor::MySql { .. } => ask!(MySqlConnection),
         }
     }
 
@@ -126,18 +139,44 @@ impl Database {
             Auditor::Postgres { .. } => {
                 PostgresStore::connect(&self.url).await.unwrap().age(PAST_ANY_LEASE).await.unwrap();
             }
+            Auditor::MySql { .. } => {
+                MySqlStore::connect(&self.url).await.unwrap().age(PAST_ANY_LEASE).await.unwrap();
+            }
         }
     }
 
     /// Cleans up after a test that passed.
     pub(crate) async fn finish(self) {
-        match self.auditor {
+        match &self.auditor {
             Auditor::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
-            Auditor::Postgres { server, name } => {
-                on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+            Auditor::Postgres { .. } => self.auditor.execute(|name| format!("DROP DATABASE {name} WITH (FORCE)")).await,
+            Auditor::MySql { .. } => self.auditor.execute(|name| format!("DROP DATABASE {name}")).await,
+        }
+    }
+}
+
+impl Auditor {
+    /// Runs a statement about the database on its server.
+    async fn execute(&self, about: impl Fn(&str) -> String) {
+        match self {
+            Self::Sqlite { .. } => {}
+            Self::Postgres { server, name } => {
+                let mut conn = PgConnection::connect(server).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(about(name))).execute(&mut conn).await.unwrap();
+            }
+            Self::MySql { server, name } => {
+                let mut conn = MySqlConnection::connect(server).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(about(name))).execute(&mut conn).await.unwrap();
             }
         }
     }
+}
+
+/// The server, the name of a new database there, and its URL.
+fn beside(server: &str) -> (String, String, String) {
+    let name = format!("playlists_{}", uuid::Uuid::new_v4().simple());
+    let (place, _) = server.rsplit_once('/').unwrap();
+    (server.to_owned(), name.clone(), format!("{place}/{name}"))
 }
 
 /// A server's URL; one that is missing is a failure, not a skip.
@@ -145,10 +184,4 @@ pub(crate) fn from_environment(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!("{variable} is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
     })
-}
-
-async fn on_the_server(server: &str, sql: String) {
-    let mut conn = PgConnection::connect(server).await.unwrap();
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
-    conn.close().await.unwrap();
 }
