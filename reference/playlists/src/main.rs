@@ -14,8 +14,9 @@ use postrider_playlists::{Process, Service};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-/// What the log shows unless RUST_LOG says otherwise: the story, and nothing of the drivers below warnings.
-const LOG: &str = "info,sqlx=warn,lapin=warn";
+/// What the log shows unless RUST_LOG says otherwise: the story, and of the drivers only what our own lines do not say. The
+/// broker's would even write whole messages into it, when one finds no queue.
+const LOG: &str = "info,sqlx=warn,lapin=error";
 
 const EXAMPLES: &str = "\
 Examples:

@@ -61,6 +61,8 @@ apart! {
     the_same_message_again_changes_nothing_and_says_nothing,
     /// E.3
     kills_on_either_side_lose_no_cleaning_and_double_none,
+    /// E.3
+    what_is_told_before_anybody_listens_is_told_again,
     /// E.4
     what_was_deleted_without_a_broker_is_told_once_there_is_one,
     /// E.4
@@ -194,6 +196,21 @@ async fn kills_on_either_side_lose_no_cleaning_and_double_none(apart: &Apart) {
     assert_eq!(apart.playlists.number("SELECT count(*) FROM cleanings").await, once, "nothing else came");
     assert_eq!(apart.playlists.number("SELECT count(*) FROM cleanings WHERE n <> 1").await, 0, "each once");
     assert_eq!(apart.playlists.number("SELECT count(*) FROM playlists").await, 0);
+}
+
+async fn what_is_told_before_anybody_listens_is_told_again(apart: &Apart) {
+    let mut users = apart.start_users().await;
+    users.post("/users/zoe").await;
+    let event = users.delete("/users/zoe").await;
+    users.logs(&["will be tried again", "unroutable", &event]).await;
+
+    let mut playlists = apart.start_playlists().await;
+    apart.users.outlast_leases().await; // and the wait for the next try
+    playlists.logs(&["Consumed", &event]).await;
+    assert_eq!(apart.playlists.cleanings_after(&event).await, 1);
+    let log = users.stop().await;
+    assert_eq!(count(&log, &["BasicReturnMessage"]), 0, "what came back is not logged whole:\n{}", log.join("\n"));
+    playlists.stop().await;
 }
 
 async fn what_was_deleted_without_a_broker_is_told_once_there_is_one(apart: &Apart) {
