@@ -38,6 +38,15 @@ bench: services ## the figures
 	$(call heading,Bench)
 	@$(server_urls); cargo run --release -p postrider-bench
 
+# postgres, mysql: three processes and RabbitMQ between them; sqlite: one process and nothing else.
+STORE := postgres
+
+.PHONY: playlists
+playlists: $(if $(filter sqlite,$(STORE)),,services) ## users, songs and playlists: a story with its logs; STORE=sqlite: no servers
+	$(call heading,Playlists)
+	@cargo build -p postrider-playlists
+	@$(server_urls); scripts/playlists $(STORE)
+
 .PHONY: services
 services: ## start the servers of the tests
 	$(call heading,Servers)

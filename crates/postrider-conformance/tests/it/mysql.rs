@@ -27,7 +27,7 @@ pub(crate) struct MySql {
 }
 
 impl MySql {
-    async fn fresh() -> Self {
+    pub(crate) async fn fresh() -> Self {
         let server = std::env::var("POSTRIDER_TEST_MYSQL").unwrap_or_else(|_| {
             panic!("POSTRIDER_TEST_MYSQL is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
         });

@@ -67,10 +67,18 @@ mod in_process_on_postgres {
     postrider_conformance::transport_suite!(crate::postgres::Postgres::fresh().await, super::InProcess);
 }
 
+mod in_process_on_mysql {
+    postrider_conformance::transport_suite!(crate::mysql::MySql::fresh().await, super::InProcess);
+}
+
 mod rabbitmq_on_sqlite {
     postrider_conformance::transport_suite!(crate::sqlite::Sqlite::fresh().await, super::Broker::fresh().await);
 }
 
 mod rabbitmq_on_postgres {
     postrider_conformance::transport_suite!(crate::postgres::Postgres::fresh().await, super::Broker::fresh().await);
+}
+
+mod rabbitmq_on_mysql {
+    postrider_conformance::transport_suite!(crate::mysql::MySql::fresh().await, super::Broker::fresh().await);
 }

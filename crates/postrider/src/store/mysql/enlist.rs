@@ -16,7 +16,9 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
-use crate::store::{Completion, Enlist, Enqueued, History, Key, KeyState, NewEvent, Receipt, Routing, Token, Unheard};
+use crate::store::{
+    Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Routing, Token, Unheard,
+};
 
 impl Enlist for MySqlStore {
     type Conn = MySqlConnection;
@@ -84,6 +86,18 @@ impl Enlist for MySqlStore {
         match completion.completed {
             [_] => complete_one(conn, completion).await,
             _ => complete_many(conn, completion).await,
+        }
+    }
+
+    async fn confirm_received(
+        &self,
+        conn: &mut MySqlConnection,
+        consumer: &str,
+        handled: &[Handled<'_>],
+    ) -> Result<()> {
+        match all_received(conn, consumer, handled).await? {
+            true => Ok(()),
+            false => Err(Error::not_received()),
         }
     }
 
@@ -288,19 +302,8 @@ async fn complete_one(conn: &mut MySqlConnection, completion: &Completion<'_>) -
 }
 
 async fn complete_many(conn: &mut MySqlConnection, completion: &Completion<'_>) -> Result<()> {
-    let results: Vec<_> = completion.completed.iter().filter_map(|one| Some((one.event_id, one.result?))).collect();
-    if !results.is_empty() {
-        let query = sqlx::query(sql!("keep_results")).bind(json(&results)?).bind(completion.consumer);
-        query.execute(&mut *conn).await.map_err(meaning)?;
-    }
-    let event_ids: Vec<_> = completion.completed.iter().map(|one| one.event_id).collect();
-    let received: i64 = sqlx::query_scalar(sql!("count_received"))
-        .bind(json(&event_ids)?)
-        .bind(completion.consumer)
-        .fetch_one(&mut *conn)
-        .await
-        .map_err(meaning)?;
-    if received.unsigned_abs() != event_ids.len() as u64 {
+    let handled = completion.completed.iter().map(|one| Handled { event_id: one.event_id, result: one.result });
+    if !all_received(conn, completion.consumer, &handled.collect::<Vec<_>>()).await? {
         return Err(Error::LeaseLost);
     }
     let wanted: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
@@ -309,6 +312,19 @@ async fn complete_many(conn: &mut MySqlConnection, completion: &Completion<'_>) 
         true => Ok(()),
         false => Err(Error::LeaseLost),
     }
+}
+
+/// Keeps the results, and says whether every inbox row of this transaction is really there.
+async fn all_received(conn: &mut MySqlConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
+    let results: Vec<_> = handled.iter().filter_map(|one| Some((one.event_id, one.result?))).collect();
+    if !results.is_empty() {
+        let query = sqlx::query(sql!("keep_results")).bind(json(&results)?).bind(consumer);
+        query.execute(&mut *conn).await.map_err(meaning)?;
+    }
+    let event_ids: Vec<_> = handled.iter().map(|one| one.event_id).collect();
+    let count = sqlx::query_scalar(sql!("count_received")).bind(json(&event_ids)?).bind(consumer);
+    let received: i64 = count.fetch_one(conn).await.map_err(meaning)?;
+    Ok(received.unsigned_abs() == event_ids.len() as u64)
 }
 
 async fn end_key(

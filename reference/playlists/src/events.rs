@@ -1,0 +1,108 @@
+//! What the services tell each other: the whole contract between them. The payload repeats the event's id and time, so that
+//! a reader who only gets the payload, in whatever language, can tell a second copy from a second deletion.
+
+use postrider::{Aggregate, Draft, Event};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A user is gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserDeleted {
+    /// One for each deletion: a user who came back and goes again is another one.
+    pub event_id: String,
+    /// When.
+    #[serde(with = "time::serde::rfc3339")]
+    pub occurred_at: OffsetDateTime,
+    /// Who.
+    pub username: String,
+}
+
+impl UserDeleted {
+    /// It happens now.
+    pub fn now(username: impl Into<String>) -> Self {
+        Self { event_id: new_id(), occurred_at: OffsetDateTime::now_utc(), username: username.into() }
+    }
+
+    /// As the outbox takes it: at the time that its payload says.
+    pub(crate) fn draft(&self) -> postrider::Result<Draft> {
+        Ok(Draft::of(self)?.occurred_at(self.occurred_at))
+    }
+}
+
+impl Event for UserDeleted {
+    const TOPIC: &'static str = "user.deleted";
+
+    fn aggregate(&self) -> Option<Aggregate> {
+        Some(Aggregate::new("USER", &self.username))
+    }
+
+    fn event_id(&self) -> Option<String> {
+        Some(self.event_id.clone())
+    }
+}
+
+/// A song is gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SongDeleted {
+    /// One for each deletion.
+    pub event_id: String,
+    /// When.
+    #[serde(with = "time::serde::rfc3339")]
+    pub occurred_at: OffsetDateTime,
+    /// Which.
+    pub song_name: String,
+}
+
+impl SongDeleted {
+    /// It happens now.
+    pub fn now(song_name: impl Into<String>) -> Self {
+        Self { event_id: new_id(), occurred_at: OffsetDateTime::now_utc(), song_name: song_name.into() }
+    }
+
+    /// As the outbox takes it: at the time that its payload says.
+    pub(crate) fn draft(&self) -> postrider::Result<Draft> {
+        Ok(Draft::of(self)?.occurred_at(self.occurred_at))
+    }
+}
+
+impl Event for SongDeleted {
+    const TOPIC: &'static str = "song.deleted";
+
+    fn aggregate(&self) -> Option<Aggregate> {
+        Some(Aggregate::new("SONG", &self.song_name))
+    }
+
+    fn event_id(&self) -> Option<String> {
+        Some(self.event_id.clone())
+    }
+}
+
+fn new_id() -> String {
+    Uuid::now_v7().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    /// E.3
+    #[test]
+    fn a_payload_has_the_fields_that_readers_elsewhere_rely_on() {
+        let (event_id, occurred_at) = ("7".to_owned(), datetime!(2026-01-02 03:04:05 UTC));
+        let user = UserDeleted { event_id: event_id.clone(), occurred_at, username: "ada".into() };
+        let song = SongDeleted { event_id, occurred_at, song_name: "So What".into() };
+        assert_eq!(
+            serde_json::to_value(user).expect("JSON"),
+            serde_json::json!({"eventId": "7", "occurredAt": "2026-01-02T03:04:05Z", "username": "ada"})
+        );
+        assert_eq!(
+            serde_json::to_value(song).expect("JSON"),
+            serde_json::json!({"eventId": "7", "occurredAt": "2026-01-02T03:04:05Z", "songName": "So What"})
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! The users service: adds users, and tells the others when one is deleted.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use axum::{Json, Router};
+use serde::Serialize;
+
+use crate::database::Database;
+use crate::events::UserDeleted;
+use crate::http::{App, Name, Problem};
+
+pub(crate) fn routes<S: Database>() -> Router<App<S>> {
+    Router::new().route("/users/{username}", post(add::<S>).delete(delete::<S>))
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct User {
+    username: String,
+    /// By which its deletion can be followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    event_id: Option<String>,
+}
+
+async fn add<S: Database>(
+    State(app): State<App<S>>,
+    Name(username): Name,
+) -> Result<(StatusCode, Json<User>), Problem> {
+    let mut tx = app.store.begin().await?;
+    S::add_user(&mut tx, &username).await.map_err(|e| Problem::taken(e, "user", &username))?;
+    app.store.commit(tx).await?;
+    Ok((StatusCode::CREATED, Json(User { username, event_id: None })))
+}
+
+/// The row goes and the event is written in one transaction: both, or neither.
+async fn delete<S: Database>(State(app): State<App<S>>, Name(username): Name) -> Result<Json<User>, Problem> {
+    let mut tx = app.store.begin().await?;
+    if !S::delete_user(&mut tx, &username).await? {
+        return Err(Problem::not_found("user", &username));
+    }
+    let deleted = UserDeleted::now(&username);
+    app.outbox.enqueue(&mut tx, deleted.draft()?).await?;
+    app.store.commit(tx).await?;
+    Ok(Json(User { username, event_id: Some(deleted.event_id) }))
+}
