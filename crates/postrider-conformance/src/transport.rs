@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
 use postrider::{
     BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
-    Relay, RetryPolicy, Store,
+    Relay, RetryPolicy, Store, Transport,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -21,6 +21,10 @@ use crate::{Conn, Harness, PATIENCE};
 
 /// Brings events from a store to the consumers of an inbox.
 pub trait Carrier: Clone + Send + Sync + 'static {
+    /// Makes sure that what is written from now on is kept for all of these consumers: each would miss what was written
+    /// before it was known.
+    fn prepare<S: Enlist>(&self, store: &S, inbox: &Inbox<S>) -> impl Future<Output = postrider::Result<()>> + Send;
+
     /// Does so until `stop` is ready.
     fn carry<S: Enlist>(
         &self,
@@ -42,6 +46,10 @@ pub trait Carrier: Clone + Send + Sync + 'static {
 pub struct InProcess;
 
 impl Carrier for InProcess {
+    async fn prepare<S: Enlist>(&self, store: &S, inbox: &Inbox<S>) -> postrider::Result<()> {
+        inbox.prepare(store).await
+    }
+
     fn carry<S: Enlist>(
         &self,
         store: S,
@@ -138,7 +146,8 @@ struct Carrying {
 }
 
 impl Carrying {
-    fn start<H: Harness>(h: &H, carrier: &impl Carrier, inbox: Inbox<H::Store>) -> Self {
+    async fn start<H: Harness>(h: &H, carrier: &impl Carrier, inbox: Inbox<H::Store>) -> Self {
+        carrier.prepare(h.store(), &inbox).await.unwrap();
         let ((stop, stopped), (alert, alarms)) = (oneshot::channel(), mpsc::unbounded_channel());
         let stopped = async { stopped.await.unwrap_or_default() };
         let ended = tokio::spawn(carrier.carry(h.store().clone(), inbox, Alarms(alert), stopped));
@@ -202,7 +211,7 @@ async fn all_once<H: Harness>(h: &H, names: &[String]) {
 pub async fn every_consumer_has_every_effect_once<H: Harness, C: Carrier>(h: H, carrier: C) {
     h.make_counter("other").await;
     let names = names(100);
-    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone())));
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone()))).await;
     enqueue_counted(&h, drafts(100), &names).await;
     all_once(&h, &names).await;
     until(&h, "other", 100).await;
@@ -224,7 +233,7 @@ pub async fn a_failure_is_tried_again<H: Harness, C: Carrier>(h: H, carrier: C) 
         }
     };
     let inbox = inbox(&h).consumer(Count::then(&h, twice)).consumer(Other(h.clone())).options(LANE, at_once(10));
-    let carrying = Carrying::start(&h, &carrier, inbox);
+    let carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue_counted(&h, drafts(1), &names(1)).await;
     all_once(&h, &names(1)).await;
     until(&h, "other", 1).await;
@@ -240,7 +249,7 @@ pub async fn what_is_given_up_has_a_reason<H: Harness, C: Carrier>(h: H, carrier
         _ => Ok(()),
     };
     let inbox = inbox(&h).consumer(Count::then(&h, by_name)).options(LANE, at_once(2));
-    let mut carrying = Carrying::start(&h, &carrier, inbox);
+    let mut carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue_counted(&h, drafts(4), &names(4)).await;
     let mut dead = [carrying.dead().await, carrying.dead().await];
     dead.sort();
@@ -254,7 +263,7 @@ pub async fn what_is_given_up_has_a_reason<H: Harness, C: Carrier>(h: H, carrier
 
 /// F19: what nobody can read is given up by itself.
 pub async fn an_undecodable_event_harms_no_other<H: Harness, C: Carrier>(h: H, carrier: C) {
-    let mut carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)));
+    let mut carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h))).await;
     let odd = Draft::json(TOPIC, &serde_json::json!({ "amount": 5 })).unwrap().event_id("odd");
     enqueue_counted(&h, [draft("e00000"), odd, draft("e00001")], &names(2)).await;
     let (event, attempts, reason) = carrying.dead().await;
@@ -271,7 +280,7 @@ pub async fn a_panic_is_one_failure<H: Harness, C: Carrier>(h: H, carrier: C) {
         _ => Ok(()),
     };
     let inbox = inbox(&h).consumer(Count::then(&h, panics)).options(LANE, at_once(10));
-    let carrying = Carrying::start(&h, &carrier, inbox);
+    let carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue_counted(&h, drafts(3), &names(3)).await;
     all_once(&h, &names(3)).await;
     carrying.stop().await;
@@ -286,7 +295,7 @@ pub async fn delivered_again_it_has_no_second_effect<H: Harness, C: Carrier>(h: 
         seen.fetch_add(1, Ordering::Relaxed);
         Ok(())
     });
-    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(count).consumer(Other(h.clone())));
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(count).consumer(Other(h.clone()))).await;
     enqueue_counted(&h, drafts(1), &names(1)).await;
     all_once(&h, &names(1)).await;
     until(&h, "other", 1).await;
@@ -316,14 +325,14 @@ pub async fn a_redrive_reaches_one_consumer_only<H: Harness, C: Carrier>(h: H, c
     let fails = |_: &Received<Paid>| Err(Failure::reject("not today"));
     h.make_counter("other").await;
     let both = inbox(&h).consumer(Count::then(&h, fails)).consumer(Other(h.clone()));
-    let mut carrying = Carrying::start(&h, &carrier, both);
+    let mut carrying = Carrying::start(&h, &carrier, both).await;
     enqueue_counted(&h, drafts(1), &names(1)).await;
     assert_eq!(carrying.dead().await.2, "not today");
     until(&h, "other", 1).await;
     carrying.stop().await;
 
     let both = inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone()));
-    let carrying = Carrying::start(&h, &carrier, both);
+    let carrying = Carrying::start(&h, &carrier, both).await;
     let (lane, target) = carrier.way_to(LANE);
     h.store().redrive("e00000", &lane, &target).await.unwrap();
     all_once(&h, &names(1)).await;
@@ -362,7 +371,7 @@ impl OutsideConsumer for Mail {
 pub async fn what_a_consumer_enqueues_is_a_child<H: Harness, C: Carrier>(h: H, carrier: C) {
     let (tell, mut mails) = mpsc::unbounded_channel();
     let inbox = inbox(&h).consumer(Refund::<H>(Outbox::new(h.store().clone()))).outside(Mail(tell));
-    let carrying = Carrying::start(&h, &carrier, inbox);
+    let carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue(&h, drafts(1)).await;
     let (n, trace, parent, key) = tokio::time::timeout(PATIENCE, mails.recv()).await.unwrap().unwrap();
     let first = find(&h, "e00000").await.envelope;
@@ -397,7 +406,7 @@ impl<H: Harness> BatchConsumer<H::Store> for Many<H> {
 pub async fn a_batch_has_its_effects_once<H: Harness, C: Carrier>(h: H, carrier: C) {
     let names = names(60);
     enqueue_counted(&h, drafts(60), &names).await;
-    let mut carrying = Carrying::start(&h, &carrier, inbox(&h).batch(Many(h.clone())));
+    let mut carrying = Carrying::start(&h, &carrier, inbox(&h).batch(Many(h.clone()))).await;
     assert_eq!(carrying.dead().await.0, "e00007");
     for name in names.iter().filter(|name| *name != "e00007") {
         until(&h, name, 1).await;
@@ -411,7 +420,7 @@ pub async fn events_of_a_key_stay_in_order<H: Harness, C: Carrier>(h: H, carrier
     let keys = ["a", "b", "c", "d"];
     let drafts: Vec<_> = (1..=25).flat_map(|n| keys.map(|key| draft(format!("{key}{n}")).key(key))).collect();
     let names: Vec<_> = keys.iter().flat_map(|key| (1..=25).map(move |n| format!("{key}{n}"))).collect();
-    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h)));
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h))).await;
     enqueue_counted(&h, drafts, &names).await;
     all_once(&h, &names).await;
     carrying.stop().await;

@@ -205,83 +205,83 @@ pub(crate) fn trim(time: OffsetDateTime) -> OffsetDateTime {
     utc.replace_millisecond(utc.millisecond()).unwrap_or(utc)
 }
 
-/// The envelope as JSON, in the names of the HTTP API.
-#[derive(Serialize, Deserialize)]
+/// The envelope as JSON, in the names of the HTTP API: as it is read.
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire {
     event_id: String,
     topic: String,
     payload: Box<RawValue>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     payload_type: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     payload_encoding: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     trace_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     span_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     parent_event_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Initiator::is_empty")]
+    #[serde(default)]
     initiator: Initiator,
     #[serde(with = "time::serde::rfc3339")]
     occurred_at: OffsetDateTime,
-    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "time::serde::rfc3339::option")]
     expire_at: Option<OffsetDateTime>,
-    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "time::serde::rfc3339::option")]
     deliver_at: Option<OffsetDateTime>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     tenant_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     store_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     aggregate_type: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     aggregate_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     metadata: Option<Box<RawValue>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     exchange: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     routing_key: Option<String>,
 }
 
 impl Serialize for Envelope {
+    /// Every event that goes to a broker comes through here: nothing is copied.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        use serde::ser::Error as _;
-        let raw = |text: String| RawValue::from_string(text).map_err(S::Error::custom);
-        Wire {
-            event_id: self.event_id.to_string(),
-            topic: self.topic.clone(),
-            // A payload that calls itself JSON but is not (plain SQL is not checked) travels as a string.
-            payload: match self.is_json().then(|| RawValue::from_string(self.payload.clone())) {
-                Some(Ok(json)) => json,
-                _ => raw(serde_json::to_string(&self.payload).map_err(S::Error::custom)?)?,
-            },
-            payload_type: Some(self.payload_type.clone()),
-            payload_encoding: (self.payload_encoding == Encoding::Base64).then(|| "base64".into()),
-            trace_id: self.trace_id.clone(),
-            span_id: self.span_id.clone(),
-            parent_event_id: self.parent_event_id.as_ref().map(ToString::to_string),
-            initiator: self.initiator.clone(),
-            occurred_at: self.occurred_at,
-            expire_at: self.expire_at,
-            deliver_at: self.deliver_at,
-            key: self.key.clone(),
-            tenant_id: self.tenant_id.clone(),
-            store_id: self.store_id.clone(),
-            aggregate_type: self.aggregate.as_ref().map(|a| a.kind.clone()),
-            aggregate_id: self.aggregate.as_ref().map(|a| a.id.clone()),
-            metadata: self.metadata.as_ref().map(|m| raw(m.to_string())).transpose()?,
-            max_attempts: self.max_attempts,
-            exchange: self.exchange.clone(),
-            routing_key: self.routing_key.clone(),
+        use serde::ser::{Error as _, SerializeMap as _};
+
+        /// A time as RFC 3339.
+        #[derive(Serialize)]
+        #[serde(transparent)]
+        struct Time(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
+
+        fn say<M: serde::ser::SerializeMap>(
+            map: &mut M,
+            name: &'static str,
+            value: Option<impl Serialize>,
+        ) -> std::result::Result<(), M::Error> {
+            value.map_or(Ok(()), |value| map.serialize_entry(name, &value))
         }
-        .serialize(serializer)
+
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("eventId", self.event_id.as_str())?;
+        map.serialize_entry("topic", &self.topic)?;
+        // A payload that calls itself JSON but is not (plain SQL is not checked) travels as a string.
+        match self.is_json().then(|| serde_json::from_str::<&RawValue>(&self.payload)) {
+            Some(Ok(json)) => map.serialize_entry("payload", json)?,
+            _ => map.serialize_entry("payload", &self.payload)?,
+        }
+        map.serialize_entry("payloadType", &self.payload_type)?;
+        say(&mut map, "payloadEncoding", (self.payload_encoding == Encoding::Base64).then_some("base64"))?;
+        say(&mut map, "traceId", self.trace_id.as_deref())?;
+        say(&mut map, "spanId", self.span_id.as_deref())?;
+        say(&mut map, "parentEventId", self.parent_event_id.as_ref().map(EventId::as_str))?;
+        say(&mut map, "initiator", (!self.initiator.is_empty()).then_some(&self.initiator))?;
+        map.serialize_entry("occurredAt", &Time(self.occurred_at))?;
+        say(&mut map, "expireAt", self.expire_at.map(Time))?;
+        say(&mut map, "deliverAt", self.deliver_at.map(Time))?;
+        say(&mut map, "key", self.key.as_deref())?;
+        say(&mut map, "tenantId", self.tenant_id.as_deref())?;
+        say(&mut map, "storeId", self.store_id.as_deref())?;
+        say(&mut map, "aggregateType", self.aggregate.as_ref().map(|aggregate| &aggregate.kind))?;
+        say(&mut map, "aggregateId", self.aggregate.as_ref().map(|aggregate| &aggregate.id))?;
+        let metadata = self.metadata.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
+        say(&mut map, "metadata", metadata.map_err(S::Error::custom)?)?;
+        say(&mut map, "maxAttempts", self.max_attempts)?;
+        say(&mut map, "exchange", self.exchange.as_deref())?;
+        say(&mut map, "routingKey", self.routing_key.as_deref())?;
+        map.end()
     }
 }
 

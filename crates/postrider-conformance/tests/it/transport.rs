@@ -22,6 +22,11 @@ impl Broker {
 }
 
 impl Carrier for Broker {
+    /// The relay keeps what it cannot publish yet, and begins when the queues are there.
+    async fn prepare<S: Enlist>(&self, _: &S, _: &Inbox<S>) -> postrider::Result<()> {
+        Ok(())
+    }
+
     /// A relay that publishes, and a receiver.
     fn carry<S: Enlist>(
         &self,

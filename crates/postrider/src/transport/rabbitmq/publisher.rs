@@ -1,5 +1,6 @@
 //! Publishing with confirms. What the broker has confirmed *and* not returned is delivered; nothing else is.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,11 +43,28 @@ pub struct Publisher {
 }
 
 /// Something to publish.
+#[derive(Clone, Copy)]
 pub(super) struct Letter<'a> {
     pub(super) exchange: &'a str,
     pub(super) routing_key: &'a str,
     pub(super) body: &'a [u8],
-    pub(super) properties: BasicProperties,
+    pub(super) properties: Properties<'a>,
+}
+
+/// What is said beside the body. The client library wants one of its own for every time it sends.
+#[derive(Clone, Copy)]
+pub(super) enum Properties<'a> {
+    Of(&'a Envelope),
+    Given(&'a BasicProperties),
+}
+
+impl Properties<'_> {
+    fn make(self) -> BasicProperties {
+        match self {
+            Self::Of(envelope) => message::properties(envelope),
+            Self::Given(properties) => properties.clone(),
+        }
+    }
 }
 
 impl Publisher {
@@ -155,7 +173,7 @@ impl Publisher {
         let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
         let sending = letters.iter().enumerate().map(|(n, letter)| {
             let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
-            let sent = channel.basic_publish(exchange, routing_key, mandatory, letter.body, letter.properties.clone());
+            let sent = channel.basic_publish(exchange, routing_key, mandatory, letter.body, letter.properties.make());
             async move {
                 // The first wait is for the letter to be written, the second for its confirm.
                 let confirmed = async { sent.await?.await };
@@ -291,16 +309,16 @@ impl Publisher {
             .iter()
             .map(|n| {
                 let (envelope, target) = (&parcels[*n].envelope, &parcels[*n].target);
-                Ok((message::body(envelope, sent_at)?, address(envelope, target), message::properties(envelope)))
+                Ok((message::body(envelope, sent_at)?, address(envelope, target), &**envelope))
             })
             .collect();
         match addressed {
             Ok(addressed) => {
-                let letters = addressed.iter().map(|(body, (exchange, routing_key), properties)| Letter {
+                let letters = addressed.iter().map(|(body, (exchange, routing_key), envelope)| Letter {
                     exchange,
                     routing_key,
                     body,
-                    properties: properties.clone(),
+                    properties: Properties::Of(envelope),
                 });
                 self.publish(letters.collect()).await
             }
@@ -311,12 +329,12 @@ impl Publisher {
 }
 
 /// Exchange and routing key: the event's own, or the usual; one consumer's queue, where only that one is meant.
-fn address(envelope: &Envelope, target: &str) -> (String, String) {
+fn address<'a>(envelope: &'a Envelope, target: &str) -> (&'a str, Cow<'a, str>) {
     match target {
         "" => (
-            envelope.exchange.clone().unwrap_or_else(|| topology::EXCHANGE.into()),
-            envelope.routing_key.clone().unwrap_or_else(|| envelope.topic.clone()),
+            envelope.exchange.as_deref().unwrap_or(topology::EXCHANGE),
+            envelope.routing_key.as_deref().unwrap_or(&envelope.topic).into(),
         ),
-        consumer => (String::new(), topology::queue(consumer)),
+        consumer => ("", topology::queue(consumer).into()),
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use super::link::{Away, Link};
-use super::publisher::{Letter, Publisher};
+use super::publisher::{Letter, Properties, Publisher};
 use super::topology::{self, Undeclared};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -159,7 +159,7 @@ impl ReceiptCollector {
             exchange: "",
             routing_key: &format!("{}.dead", topology::RECEIPTS),
             body: &message.data,
-            properties: message.properties.clone().with_delivery_mode(2),
+            properties: Properties::Given(&message.properties.clone().with_delivery_mode(2)),
         };
         match self.publisher.publish(vec![letter]).await.pop() {
             Some(Delivered::Done) => Ok(()),

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::link::{Away, Link, is_objection};
 use super::message::Message;
-use super::publisher::{Letter, Publisher};
+use super::publisher::{Letter, Properties, Publisher};
 use super::receipts;
 use super::topology::{self, Binding, Undeclared};
 use crate::alert::{Alarm, Alert, LogAlert};
@@ -531,7 +531,7 @@ impl<S: Enlist> Work<S> {
             exchange: "",
             routing_key: queue,
             body: &message.delivery.data,
-            properties: message.after(failure, attempts),
+            properties: Properties::Given(&message.after(failure, attempts)),
         };
         self.send(letter).await
     }
@@ -558,7 +558,7 @@ impl<S: Enlist> Work<S> {
             exchange: "",
             routing_key: topology::RECEIPTS,
             body: &body,
-            properties: receipts::properties(),
+            properties: Properties::Given(&receipts::properties()),
         })
         .await
     }
@@ -567,8 +567,7 @@ impl<S: Enlist> Work<S> {
     async fn send(&self, letter: Letter<'_>) -> bool {
         let mut failures = 0;
         loop {
-            let again = Letter { properties: letter.properties.clone(), ..letter };
-            match self.shared.publisher.publish(vec![again]).await.pop() {
+            match self.shared.publisher.publish(vec![letter]).await.pop() {
                 Some(Delivered::Done) => return true,
                 Some(Delivered::Failed(failure)) => {
                     tracing::error!(queue = letter.routing_key, error = %failure, "a message cannot be moved");
