@@ -108,9 +108,9 @@ pub async fn an_expired_run_is_claimed_again<H: Harness>(h: H) {
 pub async fn a_failing_head_keeps_its_key_waiting<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue(&h, keyed("a", 3)).await;
-    enqueue(&h, keyed("b", 1)).await;
     let lease = claim_keyed(&h, 1).await;
     assert_eq!(ids(&lease), ["a1"]);
+    enqueue(&h, keyed("b", 1)).await;
     let failure = [failed(lease.deliveries[0].id, HOUR)];
     h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
     let others = claim_all_keyed(&h, DeadHead::Hold).await;

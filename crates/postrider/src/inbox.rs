@@ -275,6 +275,7 @@ pub(crate) struct Try {
     claim: Option<(DeliveryId, Token)>,
 }
 
+#[cfg(feature = "rabbitmq")]
 impl Try {
     /// A message of a broker's.
     pub(crate) fn of_message(lane: &Lane, envelope: Arc<Envelope>, attempt: u32) -> Self {

@@ -176,6 +176,8 @@ struct LaneReceiver<S: Enlist> {
     figures: Arc<LaneFigures>,
     /// Whether the queues are known to be there.
     declared: bool,
+    /// Whether the log knows that the queue is read.
+    announced: bool,
     /// How many messages to have at hand. The broker counts every message that somebody had in vain, and too many such
     /// counts are taken for guilt; so a process begins with one, and takes more while messages come that were never in
     /// vain. What a session has lost is what the next may hope to do, or its messages would be counted for nothing.
@@ -201,6 +203,7 @@ impl<S: Enlist> LaneReceiver<S> {
             lane: Arc::new(lane),
             bindings,
             declared: false,
+            announced: false,
             reach: 1,
             hands: Hands::default(),
         }
@@ -285,21 +288,30 @@ impl<S: Enlist> LaneReceiver<S> {
                 },
             }
         };
-        self.hands.waiting.clear();
-        if !matches!(ended, Ended::Lost(..)) {
-            // No more messages; those that were begun are finished and answered for, the others go back to the queue.
-            let finishing = async {
-                let _ = channel.basic_cancel(messages.tag(), Default::default()).await;
-                while let Some(done) = self.hands.working.join_next().await {
-                    self.hands.done(done.unwrap_or_default());
+        let finishing = async {
+            let _ = channel.basic_cancel(messages.tag(), Default::default()).await;
+            if matches!(ended, Ended::Trusted) {
+                // Given back, they would be counted as had in vain, and come in another order: they are handled first.
+                while let Some(Ok(delivery)) = messages.next().await {
+                    self.hands.waiting.push_back(Message::of(delivery));
                 }
-                let _ = channel.close(200, "done".into()).await;
-            };
+                while !self.hands.waiting.is_empty() {
+                    self.begin(&session);
+                    self.hands.one_done().await;
+                }
+            }
+            while self.hands.one_done().await {}
+            let _ = channel.close(200, "done".into()).await;
+        };
+        if !matches!(ended, Ended::Lost(..)) {
+            // No more messages; those that were begun are finished and answered for.
             tokio::select! {
                 () = finishing => {}
                 () = gone(&channel) => {}
             }
         }
+        // The others go back to the queue.
+        self.hands.waiting.clear();
         Ok(ended)
     }
 
@@ -318,7 +330,11 @@ impl<S: Enlist> LaneReceiver<S> {
             self.declared = !is_objection(&error);
             Away::from(error)
         })?;
-        tracing::debug!(consumer = %self.lane.name, queue, reach, "reading the queue");
+        // Said once: later sessions are no news.
+        if !std::mem::replace(&mut self.announced, true) {
+            tracing::info!(consumer = %self.lane.name, queue, "reading the queue");
+        }
+        tracing::debug!(consumer = %self.lane.name, queue, reach, "a session begins");
         Ok((channel, messages))
     }
 
@@ -384,6 +400,13 @@ impl Hands {
             }
         }
         batch
+    }
+
+    /// Waits for one task to end. False: there is none.
+    async fn one_done(&mut self) -> bool {
+        let Some(done) = self.working.join_next().await else { return false };
+        self.done(done.unwrap_or_default());
+        true
     }
 
     /// How many messages that were.
