@@ -66,6 +66,9 @@ struct Arguments {
     /// The share of consumers' tries that fail on purpose
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     fail_rate: f64,
+    /// How often consumers try, in all
+    #[arg(long, default_value_t = 10, value_name = "TIMES")]
+    max_retry_count: u32,
     /// How long consumers wait after their first failure; then twice as long each time
     #[arg(long, default_value_t = 2_000, value_name = "MILLISECONDS")]
     retry_base_ms: u64,
@@ -81,7 +84,11 @@ impl Arguments {
             merchant_accept: self.merchant_accept,
             inventory: self.inventory.clone(),
             fail_rate: self.fail_rate,
-            retry: RetryPolicy { base: Duration::from_millis(self.retry_base_ms), ..RetryPolicy::default() },
+            retry: RetryPolicy {
+                base: Duration::from_millis(self.retry_base_ms),
+                max_attempts: self.max_retry_count,
+                ..RetryPolicy::default()
+            },
             ..Settings::default()
         }
     }

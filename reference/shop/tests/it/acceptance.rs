@@ -1,5 +1,5 @@
-//! The acceptance cases of the user's own document, each under its name there. Following one order through the logs is
-//! `process.rs`'s.
+//! The acceptance cases of the user's own document, each under its name there. The fifth, to follow one order through the
+//! logs, is in `http.rs`.
 
 use std::time::Duration;
 

@@ -3,5 +3,10 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod acceptance;
+mod auditor;
 mod fixture;
+mod http;
+mod inventory;
+mod killed;
+mod process;
 mod races;
