@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS shop_order (
     coupon_id      VARCHAR(100),
     wallet_cents   BIGINT       NOT NULL CHECK (wallet_cents >= 0),
     points         BIGINT       NOT NULL CHECK (points >= 0),
-    items          VARCHAR(20000) NOT NULL,
+    items          TEXT         NOT NULL,
     status         VARCHAR(20)  NOT NULL CHECK (status IN
         ('DRAFT', 'WAIT_PAY', 'PAID', 'WAIT_ACCEPT', 'ACCEPTED', 'CANCELED', 'REFUNDED')),
     trace_id       VARCHAR(128) NOT NULL,

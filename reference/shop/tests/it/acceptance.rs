@@ -22,6 +22,10 @@ over_both_stores! {
     a_lock_that_times_out_is_released,
     /// A.13
     a_lost_event_is_restored,
+    /// A.13: whatever state it moved on to
+    an_event_that_is_restored_too_late_does_no_harm,
+    /// A.19
+    an_event_that_a_person_inserts_does_the_same,
     /// A.12
     an_order_that_nobody_pays_is_canceled,
     /// D.12
@@ -142,6 +146,50 @@ async fn a_lost_event_is_restored<S: Tested>(shop: Fixture<S>) {
     assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap(), Default::default(), "run twice, it adds nothing");
     shop.settle().await;
     assert_eq!(shop.balances().await, [8_000, 0, 499, 0]);
+    shop.books_balance().await;
+}
+
+/// Deletes the event that says that an order was paid by hand. The safety net's too, or it would do the same.
+async fn lose_the_payment<S: Tested>(shop: &Fixture<S>, order: &str) {
+    shop.execute(
+        "DELETE FROM postrider_delivery WHERE event_seq IN (SELECT seq FROM postrider_event
+            WHERE topic IN ('order.paid', 'payment.success')) AND 0 = $1",
+        0,
+    )
+    .await;
+    shop.forget("DELETE FROM postrider_event WHERE topic = 'payment.success' AND event_key = $1", order).await;
+    let deleted = shop.forget("DELETE FROM postrider_event WHERE topic = 'order.paid' AND event_key = $1", order).await;
+    assert_eq!(deleted, 1);
+}
+
+async fn an_event_that_is_restored_too_late_does_no_harm<S: Tested>(shop: Fixture<S>) {
+    let order = shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.pay(&order).await;
+    lose_the_payment(&shop, &order).await;
+    let refund = postrider_shop::refunds::begin(&shop.shop, &order).await.unwrap();
+    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [10_000, 0, 500, 0], "what was only held came back too");
+    assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap().repaired, 1);
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [10_000, 0, 500, 0], "nothing is spent or earned any more");
+    shop.books_balance().await;
+}
+
+async fn an_event_that_a_person_inserts_does_the_same<S: Tested>(shop: Fixture<S>) {
+    const INSERT: &str = "INSERT INTO postrider_event (event_id, topic, payload) VALUES ('by-hand', 'order.paid', $1)";
+    let order = shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.pay(&order).await;
+    lose_the_payment(&shop, &order).await;
+    shop.settle().await;
+    shop.forget(INSERT, &format!(r#"{{"orderId": "{order}"}}"#)).await;
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [8_000, 0, 499, 0]);
+    jobs::check_consistency(&shop.shop).await.unwrap();
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [8_000, 0, 499, 0], "and once more under its own id");
     shop.books_balance().await;
 }
 

@@ -76,11 +76,13 @@ async fn the_books_balance_whatever_dies<S: Tested>(url: &str, store: S) {
             }
         });
     }
+    let mut interrupted = 0;
     for kill in 1..=KILLS {
         while done.load(Ordering::SeqCst) < kill * ORDERS / (KILLS + 1) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         process.kill().await;
+        interrupted += shop.number("SELECT count(*) FROM postrider_delivery WHERE lock_until IS NOT NULL").await;
         shop.shop.store.age(PAST_ANY_LEASE).await.unwrap();
         process = Process::start(url, &ARGUMENTS).await;
         moved.send_replace(process.base.clone());
@@ -90,6 +92,8 @@ async fn the_books_balance_whatever_dies<S: Tested>(url: &str, store: S) {
     }
     process.stop().await;
 
+    // As often as the process: what it has tried so often is not to be given up by somebody with less patience.
+    let shop = shop.but(|settings| settings.retry.max_attempts = 40).await;
     shop.settle_in_time().await;
     shop.books_balance().await;
     // What nobody paid goes back.
@@ -102,7 +106,14 @@ async fn the_books_balance_whatever_dies<S: Tested>(url: &str, store: S) {
     let held = "SELECT count(*) FROM shop_lock WHERE status IN ('LOCKED', 'FROZEN')";
     assert_eq!(shop.number(held).await, 0);
     assert_eq!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'WAIT_PAY'").await, 0);
-    // It was no walk through one path only.
+    // It was no walk through one path only, and nobody walked in peace.
+    assert!(interrupted > 0, "no kill met anybody at work");
+    let on_purpose = "SELECT count(*) FROM postrider_consumption WHERE code = 'onPurpose'";
+    assert!(shop.number(on_purpose).await > ORDERS as i64);
+    // Nothing else failed than what may: no deadlock, no constraint that stopped a mistake.
+    let strange = "SELECT count(*) FROM postrider_consumption WHERE error IS NOT NULL
+        AND coalesce(code, '') NOT IN ('onPurpose', 'notLocked', 'couponLocked', 'insufficientBalance')";
+    assert_eq!(shop.number(strange).await, 0);
     assert!(shop.number("SELECT count(*) FROM shop_order").await >= ORDERS as i64);
     assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'PAID'").await > ORDERS as i64 / 10);
     assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'CANCELED'").await > ORDERS as i64 / 10);
