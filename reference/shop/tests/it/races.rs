@@ -16,6 +16,10 @@ over_both_stores! {
     a_late_lock_after_its_release_does_nothing,
     /// A.12
     paid_while_being_reaped,
+    /// A.12: never for an order whose payment has succeeded
+    a_paid_order_keeps_its_locks_whatever_their_age,
+    /// A.12: on many instances
+    many_reapers_release_a_lock_once,
     /// A.10
     a_lock_that_can_never_succeed_cancels_the_order_and_frees_the_rest,
     /// A.10
@@ -121,6 +125,36 @@ async fn paid_while_being_reaped<S: Tested>(shop: Fixture<S>) {
         shop.books_balance().await;
     }
     assert_eq!(won[0] + won[1], 10, "either may come first");
+}
+
+async fn a_paid_order_keeps_its_locks_whatever_their_age<S: Tested>(shop: Fixture<S>) {
+    let order = shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.pay(&order).await; // and nobody hears of it yet
+    shop.age(Duration::from_secs(24 * 3600)).await;
+    assert_eq!(jobs::reap(&shop.shop).await.unwrap(), Default::default());
+    assert_eq!(jobs::time_out_orders(&shop.shop).await.unwrap(), Default::default());
+    assert_eq!(shop.balances().await, [8_000, 2_000, 400, 100]);
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [8_000, 0, 499, 0]);
+    shop.books_balance().await;
+}
+
+async fn many_reapers_release_a_lock_once<S: Tested>(shop: Fixture<S>) {
+    shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.age(Duration::from_secs(31 * 60)).await;
+    let reaped = at_once(4, |_| {
+        let shop = shop.clone();
+        async move { jobs::reap(&shop.shop).await.unwrap() }
+    });
+    let reaped = reaped.await;
+    assert_eq!(reaped.iter().map(|reaped| reaped.locks_released).sum::<u64>(), 3);
+    assert_eq!(reaped.iter().map(|reaped| reaped.orders_canceled).sum::<u64>(), 1);
+    assert_eq!(shop.number("SELECT count(*) FROM shop_job_log").await, 1);
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
+    shop.books_balance().await;
 }
 
 async fn a_lock_that_can_never_succeed_cancels_the_order_and_frees_the_rest<S: Tested>(shop: Fixture<S>) {
