@@ -1,0 +1,341 @@
+//! What events do to assets. A consumer's effect, its inbox row and its operation's key commit together, so that an event
+//! that comes again moves nothing; events of one order come to each consumer in order.
+//!
+//! | lane | hears | does |
+//! |---|---|---|
+//! | `coupon`, `wallet`, `points` | `order.checkout_locked` | locks; what can never be had cancels the order |
+//! | | `order.paid` | spends; earns points |
+//! | | `order.canceled` | lets go, unless a refund follows |
+//! | | `order.refunded` | gives back |
+//! | `inventory` | the same | deducts and returns stock, over HTTP |
+//! | `payment`, `refund` | `payment.*`, `refund.*` | the same once more under the same keys: a safety net |
+//! | `member-service`, `message-service`, `activity` | `order.purchased`, and what follows from it | nothing to the books |
+
+mod inventory;
+mod members;
+
+use postrider::{Consumer, Failure, Inbox, LaneOptions, Received};
+
+use crate::database::Database;
+use crate::error::{Result, ShopError};
+use crate::events::OrderEvent;
+use crate::ledger::{Moved, Patience};
+use crate::orders::{self, By, Order};
+use crate::refunds::{self, Reason};
+use crate::shop::{Caller, Shop};
+use crate::{coupons, points, wallet};
+
+/// After so many tries, a minute or so, an asset that another order holds is given up. Without an end, an order that was paid
+/// meanwhile would stay without it for ever.
+const PATIENT_ATTEMPTS: u32 = 6;
+
+/// The lanes of the assets and their safety nets.
+const LANES: [&str; 8] =
+    ["coupon", "wallet", "points", "payment", "refund", "member-service", "message-service", "activity"];
+
+/// All consumers of a shop.
+pub fn inbox<S: Database>(shop: &Shop<S>) -> Inbox<S> {
+    let mut inbox = members::add(add(Inbox::new(shop.store.clone()), shop), shop);
+    let options = LaneOptions { retry: shop.settings.retry.clone(), ..LaneOptions::default() };
+    for lane in LANES {
+        inbox = inbox.options(lane, options.clone());
+    }
+    match &shop.settings.inventory {
+        Some(url) => inventory::add(inbox, shop, url).options(inventory::LANE, options),
+        None => inbox,
+    }
+}
+
+/// What a consumer knows of the event beside its order.
+pub(crate) struct Cause {
+    attempt: u32,
+    refund_id: Option<String>,
+    pub(crate) event_id: String,
+    pub(crate) topic: String,
+}
+
+/// `Name: "lane" hears Event, does work`, where the order's row is held while it works.
+macro_rules! consumers {
+    ($($name:ident: $lane:literal hears $event:ident, does $work:path;)*) => {
+        $(struct $name<S>(Shop<S>);
+
+        impl<S: Database> Consumer<S> for $name<S> {
+            const NAME: &'static str = $lane;
+            type Event = crate::events::$event;
+
+            async fn handle(&self, tx: &mut S::Conn, event: Received<Self::Event>) -> Result<(), Failure> {
+                let (order, cause) = begin(&self.0, tx, &event).await?;
+                let did = $work(&self.0, tx, order, cause).await.map_err(ShopError::failure)?;
+                event.keep(&did)?;
+                chance_to_fail(&self.0)
+            }
+        })*
+
+        pub(super) fn add<S: Database>(inbox: Inbox<S>, shop: &Shop<S>) -> Inbox<S> {
+            inbox$(.consumer($name(shop.clone())))*
+        }
+    };
+}
+use consumers;
+
+consumers! {
+    LockCoupon: "coupon" hears CheckoutLocked, does lock_coupon;
+    CommitCoupon: "coupon" hears Paid, does commit_coupon;
+    ReleaseCoupon: "coupon" hears Canceled, does release_coupon;
+    ReturnCoupon: "coupon" hears Refunded, does return_coupon;
+    FreezeWallet: "wallet" hears CheckoutLocked, does freeze_wallet;
+    CommitWallet: "wallet" hears Paid, does commit_wallet;
+    ReleaseWallet: "wallet" hears Canceled, does release_wallet;
+    RevertWallet: "wallet" hears Refunded, does revert_wallet;
+    FreezePoints: "points" hears CheckoutLocked, does freeze_points;
+    CommitPoints: "points" hears Paid, does commit_points;
+    ReleasePoints: "points" hears Canceled, does release_points;
+    RevertPoints: "points" hears Refunded, does revert_points;
+    AfterPayment: "payment" hears PaymentSucceeded, does after_payment;
+    AfterFailedPayment: "payment" hears PaymentFailed, does after_failed_payment;
+    AfterRefund: "refund" hears RefundSucceeded, does after_refund;
+    AfterFailedRefund: "refund" hears RefundFailed, does after_failed_refund;
+}
+
+/// Holds the order's row.
+pub(crate) async fn begin<S: Database, E: OrderEvent>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    event: &Received<E>,
+) -> Result<(Order, Cause), Failure> {
+    chance_to_fail(shop)?;
+    let order = orders::lock::<S>(tx, &event.facts().order_id).await.map_err(ShopError::failure)?;
+    let envelope = event.envelope();
+    let cause = Cause {
+        attempt: event.attempt(),
+        refund_id: event.facts().refund_id.clone(),
+        event_id: envelope.event_id.to_string(),
+        topic: envelope.topic.clone(),
+    };
+    tracing::info!(order_id = %order.order_id, status = %order.status, "Handling");
+    Ok((order, cause))
+}
+
+/// Fails now and then, where that is wanted. Asked before the work and after it, so each time with half the chance.
+pub(crate) fn chance_to_fail<S>(shop: &Shop<S>) -> Result<(), Failure> {
+    let percent = f64::from(u32::try_from(uuid::Uuid::new_v4().as_u128() % 10_000).unwrap_or(0)) / 10_000.0;
+    match percent < shop.settings.fail_rate / 2.0 {
+        true => Err(Failure::retry("failed on purpose").code("onPurpose")),
+        false => Ok(()),
+    }
+}
+
+impl Cause {
+    fn patience(&self) -> Patience {
+        if self.attempt < PATIENT_ATTEMPTS { Patience::TryAgain } else { Patience::GiveUp }
+    }
+}
+
+// --- order.checkout_locked
+
+/// Whether locks still make sense.
+fn wants_locks(order: &Order) -> bool {
+    order.status == "WAIT_PAY" || order.paid_at.is_some()
+}
+
+/// What can never be had ends the order; the event of that lets go of the rest.
+async fn unless_refused<S: Database>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    mut order: Order,
+    moved: Moved,
+) -> Result<Vec<Moved>> {
+    if let Moved::Refused { code } = &moved {
+        tracing::warn!(order_id = %order.order_id, code, "An order cannot have what it wants to spend");
+        give_up(shop, tx, &mut order).await?;
+    }
+    Ok(vec![moved])
+}
+
+/// Ends an order that cannot have what it needs: canceled, or refunded where it was paid meanwhile.
+pub(crate) async fn give_up<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &mut Order) -> Result<()> {
+    match order.status.as_str() {
+        "WAIT_PAY" => orders::cancel_in(shop, tx, order, &Caller::default(), By::System).await,
+        "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => refunds::open_if_none::<S>(tx, order, Reason::NotLocked).await,
+        _ => Ok(()),
+    }
+}
+
+async fn lock_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<Vec<Moved>> {
+    if !wants_locks(&order) {
+        return Ok(vec![Moved::nothing(&order.status)]);
+    }
+    let moved = coupons::lock(shop, tx, &order, cause.patience()).await?;
+    unless_refused(shop, tx, order, moved).await
+}
+
+async fn freeze_wallet<S: Database>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    order: Order,
+    cause: Cause,
+) -> Result<Vec<Moved>> {
+    if !wants_locks(&order) {
+        return Ok(vec![Moved::nothing(&order.status)]);
+    }
+    let moved = wallet::freeze(shop, tx, &order, cause.patience()).await?;
+    unless_refused(shop, tx, order, moved).await
+}
+
+async fn freeze_points<S: Database>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    order: Order,
+    cause: Cause,
+) -> Result<Vec<Moved>> {
+    if !wants_locks(&order) {
+        return Ok(vec![Moved::nothing(&order.status)]);
+    }
+    let moved = points::freeze(shop, tx, &order, cause.patience()).await?;
+    unless_refused(shop, tx, order, moved).await
+}
+
+// --- order.paid
+
+/// An event that a person has written for an order that was never paid must not spend anything.
+fn check_paid(order: &Order) -> Result<()> {
+    match order.paid_at {
+        Some(_) => Ok(()),
+        None => Err(ShopError::Illegal {
+            what: "order",
+            id: order.order_id.clone(),
+            status: order.status.clone(),
+            needed: &["PAID"],
+        }),
+    }
+}
+
+async fn commit_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    check_paid(&order)?;
+    Ok(vec![coupons::commit(shop, tx, &order).await?])
+}
+
+async fn commit_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    check_paid(&order)?;
+    Ok(vec![wallet::commit(shop, tx, &order).await?])
+}
+
+async fn commit_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    check_paid(&order)?;
+    Ok(vec![points::commit(shop, tx, &order).await?, points::earn(shop, tx, &order).await?])
+}
+
+// --- order.canceled
+
+/// Whether a refund gives back what letting go would: the order was paid before it was canceled.
+fn refund_follows(order: &Order) -> Option<Vec<Moved>> {
+    order.paid_at.map(|_| vec![Moved::nothing("refundFollows")])
+}
+
+async fn release_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    match refund_follows(&order) {
+        Some(nothing) => Ok(nothing),
+        None => Ok(vec![coupons::release(shop, tx, &order).await?]),
+    }
+}
+
+async fn release_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    match refund_follows(&order) {
+        Some(nothing) => Ok(nothing),
+        None => Ok(vec![wallet::release(shop, tx, &order).await?]),
+    }
+}
+
+async fn release_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    match refund_follows(&order) {
+        Some(nothing) => Ok(nothing),
+        None => Ok(vec![points::release(shop, tx, &order).await?]),
+    }
+}
+
+// --- order.refunded
+
+/// The refund that has succeeded: an order has one at most, whatever the event says.
+async fn refund_of<S: Database>(tx: &mut S::Conn, order: &Order) -> Result<String> {
+    match refunds::active::<S>(tx, &order.order_id).await? {
+        Some(refund) if refund.status == "SUCCESS" => Ok(refund.refund_id),
+        _ => Err(ShopError::Conflict {
+            code: "notRefunded",
+            detail: format!("order {} has no refund that succeeded", order.order_id),
+        }),
+    }
+}
+
+async fn return_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    refund_of::<S>(tx, &order).await?;
+    Ok(vec![coupons::give_back(shop, tx, &order).await?])
+}
+
+async fn revert_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    let refund_id = refund_of::<S>(tx, &order).await?;
+    Ok(vec![wallet::revert(shop, tx, &order, &refund_id).await?])
+}
+
+async fn revert_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    let refund_id = refund_of::<S>(tx, &order).await?;
+    Ok(vec![points::revert(shop, tx, &order, &refund_id).await?])
+}
+
+// --- the safety nets: coupon, wallet, points, always in this order
+
+async fn after_payment<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    if order.paid_at.is_none() {
+        return Ok(vec![Moved::nothing("paidTooLate")]);
+    }
+    Ok(vec![
+        coupons::commit(shop, tx, &order).await?,
+        wallet::commit(shop, tx, &order).await?,
+        points::commit(shop, tx, &order).await?,
+        points::earn(shop, tx, &order).await?,
+    ])
+}
+
+async fn after_failed_payment<S: Database>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    mut order: Order,
+    _: Cause,
+) -> Result<Vec<Moved>> {
+    if order.status == "WAIT_PAY" {
+        orders::cancel_in(shop, tx, &mut order, &Caller::default(), By::System).await?;
+    }
+    release_all(shop, tx, &order).await
+}
+
+/// Lets go of everything that an unpaid order holds.
+pub(crate) async fn release_all<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Vec<Moved>> {
+    if let Some(nothing) = refund_follows(order) {
+        return Ok(nothing);
+    }
+    Ok(vec![
+        coupons::release(shop, tx, order).await?,
+        wallet::release(shop, tx, order).await?,
+        points::release(shop, tx, order).await?,
+    ])
+}
+
+async fn after_refund<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+    let refund_id = refund_of::<S>(tx, &order).await?;
+    Ok(vec![
+        coupons::give_back(shop, tx, &order).await?,
+        wallet::revert(shop, tx, &order, &refund_id).await?,
+        points::revert(shop, tx, &order, &refund_id).await?,
+    ])
+}
+
+async fn after_failed_refund<S: Database>(
+    _: &Shop<S>,
+    tx: &mut S::Conn,
+    order: Order,
+    cause: Cause,
+) -> Result<Vec<Moved>> {
+    let refund_id = cause.refund_id.unwrap_or_default();
+    tracing::error!(order_id = %order.order_id, refund_id, "A refund failed: a person has to give the money back");
+    refunds::call_for_attention::<S>(tx, &refund_id).await?;
+    Ok(vec![Moved::nothing("needsAttention")])
+}

@@ -1,0 +1,42 @@
+//! Those who hear of a purchase and are no part of the books: the membership grows, the customer is told, and what both say
+//! of it ends in the customer's list of activities. All of it is one trace.
+
+use postrider::{Consumer, Failure, Inbox, Received};
+
+use super::{Cause, begin, chance_to_fail, consumers};
+use crate::database::Database;
+use crate::error::{Result, ShopError};
+use crate::events::{Facts, NotificationSent, PointsAdded, tell};
+use crate::orders::Order;
+use crate::shop::{Caller, Shop};
+
+/// A member grows by one for so many cents.
+const GROWTH_CENTS: i64 = 100;
+
+consumers! {
+    Member: "member-service" hears Purchased, does grow;
+    Message: "message-service" hears Purchased, does notify;
+    AfterGrowth: "activity" hears PointsAdded, does remember;
+    AfterMessage: "activity" hears NotificationSent, does remember;
+}
+
+async fn grow<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<i64> {
+    const INSERT: &str = "INSERT INTO shop_growth (order_id, user_id, growth) VALUES ($1, $2, $3)";
+    let growth = order.amount_cents / GROWTH_CENTS;
+    S::execute(tx, INSERT, &[(&order.order_id).into(), (&order.user_id).into(), growth.into()]).await?;
+    tell(shop, tx, &order, &Caller::default(), PointsAdded(Facts::of(&order))).await?;
+    Ok(growth)
+}
+
+async fn notify<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<&'static str> {
+    const INSERT: &str = "INSERT INTO shop_message (order_id, user_id) VALUES ($1, $2)";
+    S::execute(tx, INSERT, &[(&order.order_id).into(), (&order.user_id).into()]).await?;
+    tell(shop, tx, &order, &Caller::default(), NotificationSent(Facts::of(&order))).await?;
+    Ok("sent")
+}
+
+async fn remember<S: Database>(_: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<()> {
+    const INSERT: &str = "INSERT INTO shop_activity (event_id, user_id, topic) VALUES ($1, $2, $3)";
+    S::execute(tx, INSERT, &[(&cause.event_id).into(), (&order.user_id).into(), (&cause.topic).into()]).await?;
+    Ok(())
+}

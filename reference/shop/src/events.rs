@@ -1,0 +1,168 @@
+//! What the parts of the shop tell each other. The events of an order have its id as their key, so each consumer hears them
+//! in order; their ids follow from what happened, so that what happens once is written once.
+//!
+//! A consumer needs no more than the `orderId`: whoever inserts an event by hand has to know nothing else.
+
+use postrider::{Aggregate, Draft, Enqueued, Event, Initiator};
+use serde::{Deserialize, Serialize};
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::orders::Order;
+use crate::shop::{Caller, Shop};
+
+/// What an event says: which order, and for readers elsewhere a few facts of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Facts {
+    /// Which order.
+    #[serde(deserialize_with = "text_or_number")]
+    pub order_id: String,
+    /// Whose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_id: Option<String>,
+    /// What was, or is to be, paid in money.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub amount_cents: Option<i64>,
+    /// The payment, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payment_id: Option<String>,
+    /// The refund, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refund_id: Option<String>,
+}
+
+/// An id as people write it: `7` is `"7"`.
+pub(crate) fn text_or_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Id {
+        Text(String),
+        Number(i64),
+    }
+    Ok(match Id::deserialize(deserializer)? {
+        Id::Text(text) => text,
+        Id::Number(number) => number.to_string(),
+    })
+}
+
+impl Facts {
+    /// The facts of an order.
+    pub fn of(order: &Order) -> Self {
+        Self {
+            order_id: order.order_id.clone(),
+            user_id: Some(order.user_id.clone()),
+            amount_cents: Some(order.amount_cents),
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn payment(mut self, payment_id: &str) -> Self {
+        self.payment_id = Some(payment_id.to_owned());
+        self
+    }
+
+    pub(crate) fn refund(mut self, refund_id: &str) -> Self {
+        self.refund_id = Some(refund_id.to_owned());
+        self
+    }
+}
+
+/// An event of an order: what is the same for all of them.
+pub trait OrderEvent: Event {
+    /// It, with these facts.
+    fn new(facts: Facts) -> Self;
+    /// What it says.
+    fn facts(&self) -> &Facts;
+}
+
+macro_rules! order_events {
+    ($($(#[$doc:meta])* $event:ident: $topic:literal, $kind:literal, $id:ident as $name:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $event(pub Facts);
+
+        impl Event for $event {
+            const TOPIC: &'static str = $topic;
+
+            fn aggregate(&self) -> Option<Aggregate> {
+                self.0.$id().map(|id| Aggregate::new($kind, id))
+            }
+
+            fn key(&self) -> Option<String> {
+                Some(self.0.order_id.clone())
+            }
+
+            fn event_id(&self) -> Option<String> {
+                self.0.$id().map(|id| format!($name, id))
+            }
+        }
+
+        impl OrderEvent for $event {
+            fn new(facts: Facts) -> Self {
+                Self(facts)
+            }
+
+            fn facts(&self) -> &Facts {
+                &self.0
+            }
+        }
+    )*};
+}
+
+impl Facts {
+    fn order(&self) -> Option<&str> {
+        Some(&self.order_id)
+    }
+
+    fn by_payment(&self) -> Option<&str> {
+        self.payment_id.as_deref()
+    }
+
+    fn by_refund(&self) -> Option<&str> {
+        self.refund_id.as_deref()
+    }
+}
+
+order_events! {
+    /// The order is to be paid: lock what it wants to spend.
+    CheckoutLocked: "order.checkout_locked", "ORDER", order as "order:{}:checkout_locked";
+    /// The order is paid: spend what is locked.
+    Paid: "order.paid", "ORDER", order as "order:{}:paid";
+    /// The order is canceled: let go of what is locked.
+    Canceled: "order.canceled", "ORDER", order as "order:{}:canceled";
+    /// The money is given back: give everything else back too.
+    Refunded: "order.refunded", "ORDER", order as "order:{}:refunded";
+    /// The order is paid, for those who are no part of the books.
+    Purchased: "order.purchased", "ORDER", order as "order:{}:purchased";
+    /// A payment has succeeded.
+    PaymentSucceeded: "payment.success", "PAYMENT", by_payment as "payment:{}:success";
+    /// A payment has failed.
+    PaymentFailed: "payment.failed", "PAYMENT", by_payment as "payment:{}:failed";
+    /// A refund has succeeded.
+    RefundSucceeded: "refund.success", "REFUND", by_refund as "refund:{}:success";
+    /// A refund has failed: a person has to look.
+    RefundFailed: "refund.failed", "REFUND", by_refund as "refund:{}:failed";
+    /// A member has grown.
+    PointsAdded: "points.added", "ORDER", order as "order:{}:points_added";
+    /// A customer was told.
+    NotificationSent: "notification.sent", "ORDER", order as "order:{}:notified";
+}
+
+/// Writes an event of an order. All events of one order are of one trace.
+pub(crate) async fn tell<S: Database, E: OrderEvent>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    order: &Order,
+    caller: &Caller,
+    event: E,
+) -> Result<Enqueued> {
+    let initiator = Initiator {
+        user_id: Some(order.user_id.clone()),
+        client_request_id: caller.request_id.clone(),
+        ..Initiator::default()
+    };
+    let draft = Draft::of(&event)?.trace(&order.trace_id, None).initiator(initiator);
+    Ok(shop.outbox.enqueue(tx, draft).await?)
+}

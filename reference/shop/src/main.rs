@@ -1,0 +1,151 @@
+//! `shop`: orders, payments, refunds and assets, in a process of their own.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use postrider::store::postgres::PostgresStore;
+use postrider::store::sqlite::SqliteStore;
+use postrider::{Failure, RetryPolicy};
+use postrider_shop::Settings;
+use postrider_shop::service::{AnyError, run};
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+/// What the log shows unless RUST_LOG says otherwise: the story, and of the driver only what our own lines do not say.
+const LOG: &str = "info,sqlx=warn";
+
+const EXAMPLES: &str = "\
+Examples:
+  On SQLite; nothing else is needed:
+    shop --listen 127.0.0.1:7090 --store sqlite://shop.db
+
+  Then, from another shell, an order that spends 500 cents of the wallet:
+    curl --json '{\"userId\": \"ada\", \"walletCents\": 5000, \"points\": 100}' http://127.0.0.1:7090/shop/accounts
+    curl --json '{\"userId\": \"ada\", \"amountCents\": 9900, \"walletCents\": 500}' http://127.0.0.1:7090/shop/orders
+    curl -X POST http://127.0.0.1:7090/shop/orders/ORDER/checkout
+    curl -X POST http://127.0.0.1:7090/shop/orders/ORDER/payments
+    curl --json '{\"paymentId\": \"PAYMENT\", \"success\": true}' http://127.0.0.1:7090/shop/payments/callback
+    curl http://127.0.0.1:7090/shop/accounts/ada
+    curl http://127.0.0.1:7090/shop/audit
+
+  With stock in the inventory service, and a merchant who has to accept:
+    shop --store postgres://app@localhost/shop --inventory http://127.0.0.1:7091 --merchant-accept
+
+Nobody is asked who they are: keep it behind something that does.
+URLs may hold passwords: in the environment fewer people see them than on the command line.
+RUST_LOG chooses what is logged, on stderr.";
+
+/// Orders, payments, refunds, coupons, wallets and points: books that balance, whatever dies.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Where to listen; port 0 takes any that is free, and the log says which
+    #[arg(long, default_value = "127.0.0.1:7090", env = "SHOP_LISTEN")]
+    listen: String,
+    /// The database: sqlite://path or postgres://user@host/database
+    #[arg(long, default_value = "sqlite://shop-data/shop.db", env = "SHOP_STORE", hide_env_values = true)]
+    store: String,
+    /// Where the inventory service is; without one, nobody looks after the stock
+    #[arg(long, env = "SHOP_INVENTORY")]
+    inventory: Option<String>,
+    /// A paid order waits for the merchant
+    #[arg(long)]
+    merchant_accept: bool,
+    /// Locks that are older are released
+    #[arg(long, default_value_t = 30, value_name = "MINUTES")]
+    lock_timeout_minutes: u64,
+    /// An order that is not paid for so long is canceled; shorter than the lock timeout
+    #[arg(long, default_value_t = 15, value_name = "MINUTES")]
+    order_timeout_minutes: u64,
+    /// One point for so many cents that were paid
+    #[arg(long, default_value_t = 100, value_name = "CENTS")]
+    points_per_cents: i64,
+    /// The share of consumers' tries that fail on purpose
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    fail_rate: f64,
+    /// How often consumers try, in all
+    #[arg(long, default_value_t = 10, value_name = "TIMES")]
+    max_retry_count: u32,
+    /// How long consumers wait after their first failure; then twice as long each time
+    #[arg(long, default_value_t = 2_000, value_name = "MILLISECONDS")]
+    retry_base_ms: u64,
+}
+
+impl Arguments {
+    fn settings(&self) -> Settings {
+        let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
+        Settings {
+            lock_timeout: minutes(self.lock_timeout_minutes),
+            order_timeout: minutes(self.order_timeout_minutes),
+            points_per_cents: self.points_per_cents,
+            merchant_accept: self.merchant_accept,
+            inventory: self.inventory.clone(),
+            fail_rate: self.fail_rate,
+            retry: RetryPolicy {
+                base: Duration::from_millis(self.retry_base_ms),
+                max_attempts: self.max_retry_count,
+                ..RetryPolicy::default()
+            },
+            ..Settings::default()
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG)))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    match serve(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = %Failure::from(error), "shop ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(arguments: Arguments) -> Result<(), AnyError> {
+    // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
+    let shutdown = shutdown_signal()?;
+    let settings = arguments.settings();
+    settings.check()?;
+    let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
+    match arguments.store.split(':').next() {
+        Some("sqlite") => run(SqliteStore::connect(&arguments.store).await?, settings, listener, shutdown).await,
+        Some("postgres" | "postgresql") => {
+            run(PostgresStore::connect(&arguments.store).await?, settings, listener, shutdown).await
+        }
+        // Not the URL itself: it may hold a password.
+        _ => {
+            Err("--store is for no database of this program: write sqlite://path or postgres://user@host/database"
+                .into())
+        }
+    }
+}
+
+/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person.
+#[cfg(unix)]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// What ends a service: Ctrl-C.
+#[cfg(not(unix))]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
+}

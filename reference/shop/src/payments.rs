@@ -1,0 +1,132 @@
+//! Payments: PROCESSING, then SUCCESS or FAILED, as the provider's callback says. It may say so many times, also at once.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::database::Database;
+use crate::error::{Result, ShopError};
+use crate::events::{Facts, Paid, PaymentFailed, PaymentSucceeded, Purchased, tell};
+use crate::orders::{self, ASK_MERCHANT, By, Order, PAY};
+use crate::refunds::{self, Reason};
+use crate::shop::{Caller, Shop};
+
+/// A payment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Payment {
+    /// Its id, which the provider's callback names.
+    pub payment_id: String,
+    /// PROCESSING, SUCCESS or FAILED.
+    pub status: String,
+}
+
+/// Begins to pay. An order has one payment: asked again, it is the same. True: it is new.
+pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<(Payment, bool)> {
+    const INSERT: &str = "INSERT INTO shop_payment (payment_id, order_id, amount_cents, status, created_at, updated_at)
+        VALUES ($1, $2, $3, 'PROCESSING', $4, $5)";
+    let mut tx = shop.store.begin().await?;
+    let order = orders::lock::<S>(&mut tx, order_id).await?;
+    if order.status != "WAIT_PAY" {
+        let Order { order_id: id, status, .. } = order;
+        return Err(ShopError::Illegal { what: "order", id, status, needed: &["WAIT_PAY"] });
+    }
+    if let Some(payment) = of_order::<S>(&mut tx, order_id).await? {
+        return Ok((payment, false));
+    }
+    let payment = Payment { payment_id: Uuid::now_v7().to_string(), status: "PROCESSING".into() };
+    let now = S::clock(&mut tx).await?;
+    let id = &payment.payment_id;
+    let values = [id.into(), order_id.into(), order.amount_cents.into(), now.into(), now.into()];
+    S::execute(&mut tx, INSERT, &values).await?;
+    shop.store.commit(tx).await?;
+    tracing::info!(order_id, payment_id = %id, trace_id = %order.trace_id, "Payment began");
+    Ok((payment, true))
+}
+
+/// The provider's callback. The same again has the same answer, and moves nothing.
+pub async fn callback<S: Database>(
+    shop: &Shop<S>,
+    caller: &Caller,
+    payment_id: &str,
+    success: bool,
+) -> Result<Payment> {
+    let status = if success { "SUCCESS" } else { "FAILED" };
+    let mut tx = shop.store.begin().await?;
+    // The order first: of callbacks at the same moment the others wait here, and then see what the first has done.
+    let order_id = order_of::<S>(&mut tx, payment_id).await?;
+    let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
+    let mut payment =
+        of_order::<S>(&mut tx, &order.order_id).await?.ok_or_else(|| ShopError::not_found("payment", payment_id))?;
+    if payment.status == status {
+        return Ok(payment);
+    }
+    settle::<S>(&mut tx, &payment, status).await?;
+    payment.status = status.to_owned();
+    let facts = Facts::of(&order).payment(payment_id);
+    match success {
+        true => {
+            tell(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
+            succeeded(shop, &mut tx, &mut order, caller, facts).await?;
+        }
+        false => {
+            tell(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
+            if order.status == "WAIT_PAY" {
+                orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
+            }
+        }
+    }
+    shop.store.commit(tx).await?;
+    tracing::info!(order_id = %order.order_id, payment_id, status, trace_id = %order.trace_id, "Payment ended");
+    Ok(payment)
+}
+
+/// What a payment that has succeeded means to its order.
+async fn succeeded<S: Database>(
+    shop: &Shop<S>,
+    tx: &mut S::Conn,
+    order: &mut Order,
+    caller: &Caller,
+    facts: Facts,
+) -> Result<()> {
+    if order.status == "CANCELED" {
+        // The money has come, and nobody waits for it any more: it goes back.
+        return refunds::open_if_none::<S>(tx, order, Reason::PaidTooLate).await;
+    }
+    orders::take::<S>(tx, order, &PAY, "PAYMENT").await?;
+    tell(shop, tx, order, caller, Paid(facts)).await?;
+    tell(shop, tx, order, caller, Purchased(Facts::of(order))).await?;
+    if shop.settings.merchant_accept {
+        orders::take::<S>(tx, order, &ASK_MERCHANT, "PAYMENT").await?;
+    }
+    Ok(())
+}
+
+async fn settle<S: Database>(tx: &mut S::Conn, payment: &Payment, status: &str) -> Result<()> {
+    const SETTLE: &str = "UPDATE shop_payment SET status = $1, updated_at = $2
+        WHERE payment_id = $3 AND status IN ('PROCESSING')";
+    let now = S::clock(tx).await?;
+    match S::execute(tx, SETTLE, &[status.into(), now.into(), (&payment.payment_id).into()]).await? {
+        0 => Err(ShopError::Illegal {
+            what: "payment",
+            id: payment.payment_id.clone(),
+            status: payment.status.clone(),
+            needed: &["PROCESSING"],
+        }),
+        _ => Ok(()),
+    }
+}
+
+async fn order_of<S: Database>(tx: &mut S::Conn, payment_id: &str) -> Result<String> {
+    const ORDER: &str = "SELECT order_id FROM shop_payment WHERE payment_id = $1";
+    match S::row(tx, ORDER, &[payment_id.into()]).await? {
+        Some(mut row) => Ok(row.text()?),
+        None => Err(ShopError::not_found("payment", payment_id)),
+    }
+}
+
+/// The payment of an order.
+pub async fn of_order<S: Database>(tx: &mut S::Conn, order_id: &str) -> Result<Option<Payment>> {
+    const PAYMENT: &str = "SELECT payment_id, status FROM shop_payment WHERE order_id = $1";
+    let row = S::row(tx, PAYMENT, &[order_id.into()]).await?;
+    row.map(|mut row| Ok(Payment { payment_id: row.text()?, status: row.text()? })).transpose()
+}

@@ -1,0 +1,165 @@
+//! Refunds: PROCESSING, then SUCCESS or FAILED. An order has one that is PROCESSING or SUCCESS at most; after one that FAILED
+//! there may be another.
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::database::{Database, Row};
+use crate::error::{Result, ShopError};
+use crate::events::{Facts, RefundFailed, RefundSucceeded, Refunded, tell};
+use crate::orders::{self, Order, REFUND};
+use crate::payments;
+use crate::shop::{Caller, Shop};
+
+/// A refund.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refund {
+    /// Its id, which the provider's callback names.
+    pub refund_id: String,
+    /// PROCESSING, SUCCESS or FAILED.
+    pub status: String,
+    /// Why.
+    pub reason: String,
+    /// It failed, and nobody has mended that.
+    pub needs_attention: bool,
+}
+
+/// Why money is given back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reason {
+    Asked,
+    Canceled,
+    PaidTooLate,
+    /// What the order was to spend could not be had, and it was paid by then.
+    NotLocked,
+}
+
+impl Reason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Asked => "ASKED",
+            Self::Canceled => "CANCELED",
+            Self::PaidTooLate => "PAID_TOO_LATE",
+            Self::NotLocked => "NOT_LOCKED",
+        }
+    }
+}
+
+/// Somebody wants the money back.
+pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Refund> {
+    let mut tx = shop.store.begin().await?;
+    let order = orders::lock::<S>(&mut tx, order_id).await?;
+    let paid = payments::of_order::<S>(&mut tx, order_id).await?.is_some_and(|payment| payment.status == "SUCCESS");
+    // One that is canceled and paid is refunded by itself; where that failed, somebody asks again.
+    let allowed = match order.status.as_str() {
+        "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => true,
+        "CANCELED" => paid,
+        _ => false,
+    };
+    if let Some(refund) = active::<S>(&mut tx, order_id).await? {
+        let detail = format!("order {order_id} has a refund already: {} is {}", refund.refund_id, refund.status);
+        return Err(ShopError::Conflict { code: "refundExists", detail });
+    }
+    if !allowed {
+        let Order { order_id: id, status, .. } = order;
+        let needed = &["PAID", "WAIT_ACCEPT", "ACCEPTED"];
+        return Err(ShopError::Illegal { what: "order", id, status, needed });
+    }
+    let refund = open::<S>(&mut tx, &order, Reason::Asked).await?;
+    shop.store.commit(tx).await?;
+    Ok(refund)
+}
+
+/// Opens a refund that the shop owes, unless there is one.
+pub(crate) async fn open_if_none<S: Database>(tx: &mut S::Conn, order: &Order, reason: Reason) -> Result<()> {
+    if active::<S>(tx, &order.order_id).await?.is_none() {
+        open::<S>(tx, order, reason).await?;
+    }
+    Ok(())
+}
+
+async fn open<S: Database>(tx: &mut S::Conn, order: &Order, reason: Reason) -> Result<Refund> {
+    const INSERT: &str = "INSERT INTO shop_refund
+        (refund_id, order_id, active, status, reason, attention, created_at, updated_at)
+        VALUES ($1, $2, $3, 'PROCESSING', $4, 0, $5, $6)";
+    let (refund_id, reason) = (Uuid::now_v7().to_string(), reason.as_str());
+    let (id, now) = (&order.order_id, S::clock(tx).await?);
+    let values = [(&refund_id).into(), id.into(), id.into(), reason.into(), now.into(), now.into()];
+    S::execute(tx, INSERT, &values).await?;
+    tracing::info!(order_id = %id, %refund_id, reason, trace_id = %order.trace_id, "Refund began");
+    Ok(Refund { refund_id, status: "PROCESSING".into(), reason: reason.into(), needs_attention: false })
+}
+
+/// The provider's callback. The same again has the same answer, and moves nothing.
+pub async fn callback<S: Database>(shop: &Shop<S>, caller: &Caller, refund_id: &str, success: bool) -> Result<Refund> {
+    const ORDER: &str = "SELECT order_id FROM shop_refund WHERE refund_id = $1";
+    let missing = || ShopError::not_found("refund", refund_id);
+    let status = if success { "SUCCESS" } else { "FAILED" };
+    let mut tx = shop.store.begin().await?;
+    let order_id = S::row(&mut tx, ORDER, &[refund_id.into()]).await?.ok_or_else(missing)?.text()?;
+    let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
+    let refunds = of_order::<S>(&mut tx, &order_id).await?;
+    let mut refund = refunds.into_iter().find(|refund| refund.refund_id == refund_id).ok_or_else(missing)?;
+    if refund.status == status {
+        return Ok(refund);
+    }
+    settle::<S>(&mut tx, &refund, status, success.then_some(order_id.as_str())).await?;
+    refund.status = status.to_owned();
+    let facts = Facts::of(&order).refund(refund_id);
+    match success {
+        true => {
+            // One that was canceled stays so; what it spent comes back all the same.
+            if order.status != "CANCELED" {
+                orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
+            }
+            tell(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
+            tell(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
+        }
+        false => {
+            tell(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
+        }
+    }
+    shop.store.commit(tx).await?;
+    tracing::info!(order_id, refund_id, status, trace_id = %order.trace_id, "Refund ended");
+    Ok(refund)
+}
+
+async fn settle<S: Database>(tx: &mut S::Conn, refund: &Refund, status: &str, active: Option<&str>) -> Result<()> {
+    const SETTLE: &str = "UPDATE shop_refund SET status = $1, active = $2, updated_at = $3
+        WHERE refund_id = $4 AND status IN ('PROCESSING')";
+    let now = S::clock(tx).await?;
+    match S::execute(tx, SETTLE, &[status.into(), active.into(), now.into(), (&refund.refund_id).into()]).await? {
+        0 => Err(ShopError::Illegal {
+            what: "refund",
+            id: refund.refund_id.clone(),
+            status: refund.status.clone(),
+            needed: &["PROCESSING"],
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A refund failed: a person has to look, and the order shows it.
+pub(crate) async fn call_for_attention<S: Database>(tx: &mut S::Conn, refund_id: &str) -> Result<()> {
+    const MARK: &str = "UPDATE shop_refund SET attention = 1 WHERE refund_id = $1";
+    S::execute(tx, MARK, &[refund_id.into()]).await?;
+    Ok(())
+}
+
+/// The refund of an order that is PROCESSING or SUCCESS.
+pub(crate) async fn active<S: Database>(tx: &mut S::Conn, order_id: &str) -> Result<Option<Refund>> {
+    const ACTIVE: &str = "SELECT refund_id, status, reason, attention FROM shop_refund WHERE active = $1";
+    Ok(S::row(tx, ACTIVE, &[order_id.into()]).await?.map(refund).transpose()?)
+}
+
+/// All refunds of an order, in the order of their beginning.
+pub async fn of_order<S: Database>(tx: &mut S::Conn, order_id: &str) -> Result<Vec<Refund>> {
+    const REFUNDS: &str = "SELECT refund_id, status, reason, attention FROM shop_refund WHERE order_id = $1
+        ORDER BY created_at, refund_id";
+    Ok(S::rows(tx, REFUNDS, &[order_id.into()]).await?.into_iter().map(refund).collect::<sqlx::Result<_>>()?)
+}
+
+fn refund(mut row: Row) -> sqlx::Result<Refund> {
+    Ok(Refund { refund_id: row.text()?, status: row.text()?, reason: row.text()?, needs_attention: row.int()? != 0 })
+}

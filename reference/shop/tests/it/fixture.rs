@@ -1,0 +1,256 @@
+//! A shop for each test, and the steps that tests are told in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::store::postgres::PostgresStore;
+use postrider::store::sqlite::SqliteStore;
+use postrider::testing::{Age, drain};
+use postrider::{RetryPolicy, Transport};
+use postrider_shop::accounts::{self, Account};
+use postrider_shop::audit::audit;
+use postrider_shop::orders::{self, By, Order, Wanted};
+use postrider_shop::payments::Payment;
+use postrider_shop::refunds::Refund;
+use postrider_shop::{Caller, Database, Settings, Shop, ShopError, consumers, payments, refunds};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use uuid::Uuid;
+
+/// How a database is thrown away.
+pub(crate) enum Place {
+    Sqlite { folder: PathBuf },
+    Postgres { server: String, name: String },
+}
+
+/// Runs each case over each store: `races::postgres::…` needs the server, `races::sqlite::…` does not.
+macro_rules! over_both_stores {
+    ($($(#[$doc:meta])* $case:ident,)*) => {
+        mod sqlite {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let (url, place) = $crate::fixture::sqlite();
+                let store = postrider::store::sqlite::SqliteStore::connect(&url).await.unwrap();
+                super::$case($crate::fixture::Fixture::new(store).await).await;
+                place.remove().await;
+            })*
+        }
+        mod postgres {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let (url, place) = $crate::fixture::postgres().await;
+                let store = postrider::store::postgres::PostgresStore::connect(&url).await.unwrap();
+                super::$case($crate::fixture::Fixture::new(store).await).await;
+                place.remove().await;
+            })*
+        }
+    };
+}
+pub(crate) use over_both_stores;
+
+pub(crate) fn sqlite() -> (String, Place) {
+    let folder = std::env::temp_dir().join(format!("postrider-shop-{}", Uuid::new_v4()));
+    std::fs::create_dir(&folder).unwrap();
+    (format!("sqlite://{}", folder.join("shop.db").display()), Place::Sqlite { folder })
+}
+
+pub(crate) async fn postgres() -> (String, Place) {
+    // A server that is missing is a failure, not a skip.
+    let server = std::env::var("POSTRIDER_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!("POSTRIDER_TEST_POSTGRES is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
+    });
+    let name = format!("shop_{}", Uuid::new_v4().simple());
+    on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+    let (place, _) = server.rsplit_once('/').unwrap();
+    (format!("{place}/{name}"), Place::Postgres { server, name })
+}
+
+impl Place {
+    /// Cleans up after a test that passed.
+    pub(crate) async fn remove(self) {
+        match self {
+            Self::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
+            Self::Postgres { server, name } => {
+                on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+            }
+        }
+    }
+}
+
+async fn on_the_server(server: &str, sql: String) {
+    let mut conn = PgConnection::connect(server).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+}
+
+/// A store that tests can be run on.
+pub(crate) trait Tested: Database + Age {}
+impl Tested for SqliteStore {}
+impl Tested for PostgresStore {}
+
+/// A shop with one customer, ada, who has 10,000 cents, 500 points and a coupon.
+#[derive(Clone)]
+pub(crate) struct Fixture<S> {
+    pub(crate) shop: Shop<S>,
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings { retry: RetryPolicy { jitter: 0.0, ..RetryPolicy::default() }, ..Settings::default() }
+}
+
+impl<S: Tested> Fixture<S> {
+    pub(crate) async fn new(store: S) -> Self {
+        Self::with(store, settings()).await
+    }
+
+    pub(crate) async fn with(store: S, settings: Settings) -> Self {
+        let shop = Shop::open(store, settings).await.unwrap();
+        consumers::inbox(&shop).prepare(&shop.store).await.unwrap();
+        if accounts::find(&shop, "ada").await.is_err() {
+            accounts::open(&shop, "ada", 10_000, 500).await.unwrap();
+            accounts::give_coupon(&shop, "spring", "ada", 300).await.unwrap();
+        }
+        Self { shop }
+    }
+
+    /// The same database, with other settings.
+    pub(crate) async fn but(&self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = settings();
+        change(&mut settings);
+        Self::with(self.shop.store.clone(), settings).await
+    }
+
+    /// 9,950 cents in money, the coupon, 2,000 cents of the wallet and 100 points.
+    pub(crate) fn wanted() -> Wanted {
+        Wanted {
+            user_id: "ada".into(),
+            amount_cents: 9_950,
+            coupon_id: Some("spring".into()),
+            wallet_cents: 2_000,
+            points: 100,
+            items: Vec::new(),
+        }
+    }
+
+    /// An order that waits for its payment; nothing is delivered yet.
+    pub(crate) async fn check_out(&self, wanted: Wanted) -> String {
+        let caller = Caller::default();
+        let order = orders::create(&self.shop, &caller, wanted).await.unwrap();
+        orders::checkout(&self.shop, &caller, &order.order_id).await.unwrap();
+        order.order_id
+    }
+
+    pub(crate) async fn begin_payment(&self, order_id: &str) -> String {
+        payments::begin(&self.shop, order_id).await.unwrap().0.payment_id
+    }
+
+    pub(crate) async fn payment_says(&self, payment_id: &str, success: bool) -> Result<Payment, ShopError> {
+        payments::callback(&self.shop, &Caller::default(), payment_id, success).await
+    }
+
+    pub(crate) async fn pay(&self, order_id: &str) {
+        let payment_id = self.begin_payment(order_id).await;
+        self.payment_says(&payment_id, true).await.unwrap();
+    }
+
+    pub(crate) async fn refund_says(&self, refund_id: &str, success: bool) -> Result<Refund, ShopError> {
+        refunds::callback(&self.shop, &Caller::default(), refund_id, success).await
+    }
+
+    pub(crate) async fn cancel(&self, order_id: &str, by: By) -> Result<Order, ShopError> {
+        orders::cancel(&self.shop, &Caller::default(), order_id, by).await
+    }
+
+    pub(crate) async fn order(&self, order_id: &str) -> Order {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        orders::find::<S>(&mut tx, order_id).await.unwrap()
+    }
+
+    pub(crate) async fn refunds(&self, order_id: &str) -> Vec<Refund> {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        refunds::of_order::<S>(&mut tx, order_id).await.unwrap()
+    }
+
+    /// Wallet and points of ada: available and frozen of each.
+    pub(crate) async fn balances(&self) -> [i64; 4] {
+        let Account { wallet, points } = accounts::find(&self.shop, "ada").await.unwrap();
+        [wallet.available, wallet.frozen, points.available, points.frozen]
+    }
+
+    pub(crate) async fn coupon(&self) -> String {
+        accounts::find_coupon(&self.shop, "spring").await.unwrap().status
+    }
+
+    /// Delivers everything; nothing may be left.
+    pub(crate) async fn settle(&self) {
+        let left = drain(&self.shop.store, consumers::inbox(&self.shop)).await;
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    /// Delivers everything that is due, and what is due later as if it had become so, until nothing is left.
+    pub(crate) async fn settle_in_time(&self) {
+        for _ in 0..30 {
+            if drain(&self.shop.store, consumers::inbox(&self.shop)).await.is_empty() {
+                return;
+            }
+            self.shop.store.age(Duration::from_secs(3_600)).await.unwrap();
+        }
+        panic!("something is left for ever");
+    }
+
+    /// The auditor finds nothing, and judges all orders.
+    pub(crate) async fn books_balance(&self) {
+        let audit = audit(&self.shop).await.unwrap();
+        assert!(audit.ok, "{:#?}", audit.discrepancies);
+        assert_eq!(audit.in_flight, 0);
+    }
+
+    /// As if so long had passed for the shop.
+    pub(crate) async fn age(&self, by: Duration) {
+        let millis = i64::try_from(by.as_millis()).unwrap();
+        self.execute("UPDATE shop_lock SET created_at = created_at - $1", millis).await;
+        self.execute("UPDATE shop_order SET checked_out_at = checked_out_at - $1", millis).await;
+    }
+
+    pub(crate) async fn execute(&self, sql: &'static str, value: i64) -> u64 {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        let rows = S::execute(&mut tx, sql, &[value.into()]).await.unwrap();
+        self.shop.store.commit(tx).await.unwrap();
+        rows
+    }
+
+    pub(crate) async fn forget(&self, sql: &'static str, text: &str) -> u64 {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        let rows = S::execute(&mut tx, sql, &[text.into()]).await.unwrap();
+        self.shop.store.commit(tx).await.unwrap();
+        rows
+    }
+
+    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        S::row(&mut tx, sql, &[]).await.unwrap().unwrap().int().unwrap()
+    }
+}
+
+/// Does the same many times at the same moment.
+pub(crate) async fn at_once<T, F>(times: usize, work: impl Fn(usize) -> F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let start = Arc::new(tokio::sync::Barrier::new(times));
+    let tasks: Vec<_> = (0..times)
+        .map(|at| {
+            let (start, work) = (Arc::clone(&start), work(at));
+            tokio::spawn(async move {
+                start.wait().await;
+                work.await
+            })
+        })
+        .collect();
+    let mut done = Vec::new();
+    for task in tasks {
+        done.push(task.await.unwrap());
+    }
+    done
+}

@@ -1,0 +1,133 @@
+//! The shop as a process, asked over HTTP.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::fixture;
+use crate::process::Process;
+
+/// A.8, A.9, A.10: a whole order, by the contract.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_from_draft_to_refunded_on_sqlite() {
+    let (url, place) = fixture::sqlite();
+    let shop = Process::start(&url, &[]).await;
+    let (status, account) =
+        shop.post("/shop/accounts", json!({"userId": 7, "walletCents": 10_000, "points": 500})).await;
+    assert_eq!((status, &account["wallet"]["availableCents"]), (201, &json!(10_000)), "ids may be numbers");
+    assert_eq!(shop.post("/shop/accounts", json!({"userId": "7"})).await.1["code"], "exists");
+    let coupon = json!({"couponId": "spring", "userId": 7, "discountCents": 300});
+    assert_eq!(shop.post("/shop/coupons", coupon).await.0, 201);
+    let wanted = json!({"userId": 7, "amountCents": 9_950, "couponId": "spring", "walletCents": 2_000, "points": 100});
+    let (status, order) = shop.post("/shop/orders", wanted).await;
+    assert_eq!((status, &order["status"]), (201, &json!("DRAFT")));
+    let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
+    let (status, order) = shop.ask(Method::POST, &format!("{path}/checkout"), None).await;
+    assert_eq!((status, &order["status"]), (200, &json!("WAIT_PAY")));
+    let locked = |body: &serde_json::Value| body["locks"].as_array().is_some_and(|locks| locks.len() == 3);
+    let order = shop.until(&path, locked).await;
+    assert!(order["locks"][0]["createdAt"].as_str().unwrap().ends_with('Z'), "{order}");
+    assert_eq!(shop.get("/shop/coupons/spring").await["status"], "LOCKED");
+
+    let (status, payment) = shop.ask(Method::POST, &format!("{path}/payments"), None).await;
+    assert_eq!((status, &payment["status"]), (201, &json!("PROCESSING")));
+    let callback = json!({"paymentId": payment["paymentId"], "success": true});
+    for _ in 0..2 {
+        let (status, answer) = shop.post("/shop/payments/callback", callback.clone()).await;
+        assert_eq!((status, &answer["status"]), (200, &json!("SUCCESS")));
+    }
+    shop.until("/shop/accounts/7", |account| account["points"]["available"] == 499).await;
+    shop.until("/shop/coupons/spring", |coupon| coupon["status"] == "USED").await;
+
+    let (status, refund) = shop.ask(Method::POST, &format!("{path}/refund"), None).await;
+    assert_eq!((status, &refund["status"]), (201, &json!("PROCESSING")));
+    let (status, refused) = shop.ask(Method::POST, &format!("{path}/refund"), None).await;
+    assert_eq!((status, &refused["code"]), (409, &json!("refundExists")));
+    let callback = json!({"refundId": refund["refundId"], "success": true});
+    assert_eq!(shop.post("/shop/refunds/callback", callback).await.0, 200);
+    shop.until("/shop/accounts/7", |account| {
+        account["wallet"]["availableCents"] == 10_000 && account["points"]["available"] == 500
+    })
+    .await;
+    let order = shop.get(&path).await;
+    assert_eq!((&order["status"], &order["refunds"][0]["status"]), (&json!("REFUNDED"), &json!("SUCCESS")));
+    let audit = shop.until("/shop/audit", |audit| audit["inFlight"] == 0).await;
+    assert_eq!((&audit["ok"], &audit["checked"]["orders"]), (&json!(true), &json!(1)), "{audit}");
+    shop.stop().await;
+    place.remove().await;
+}
+
+/// A.8: refused with 409 and the states it would have needed; what cannot be read is said to be so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_wrong_is_answered_with_what_to_do_on_sqlite() {
+    let (url, place) = fixture::sqlite();
+    let shop = Process::start(&url, &[]).await;
+    let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
+    let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
+    let (status, refused) = shop.ask(Method::POST, &format!("{path}/accept"), None).await;
+    assert_eq!((status, &refused["code"]), (409, &json!("illegalTransition")));
+    assert_eq!((&refused["current"], &refused["needed"]), (&json!("DRAFT"), &json!(["WAIT_ACCEPT"])));
+    assert_eq!(shop.ask(Method::POST, &format!("{path}/payments"), None).await.0, 409);
+    for (path, body, status, code) in [
+        ("/shop/orders", json!({"userId": "ada", "amountCents": -1}), 422, "invalid"),
+        ("/shop/orders", json!({"userId": "a b", "amountCents": 1}), 422, "invalid"),
+        ("/shop/orders", json!({"userId": "ada", "amountCents": "much"}), 422, "badBody"),
+        ("/shop/orders", json!({"userId": "ada", "amountCents": 1, "color": "red"}), 422, "badBody"),
+        ("/shop/orders/none/checkout", json!({}), 404, "notFound"),
+        ("/shop/payments/callback", json!({"paymentId": "none", "success": true}), 404, "notFound"),
+        ("/shop/refunds/callback", json!({"refundId": "none", "success": true}), 404, "notFound"),
+        ("/shop/jobs/none/run", json!({}), 404, "notFound"),
+        ("/shop/nothing", json!({}), 404, "notFound"),
+    ] {
+        let (found, problem) = shop.post(path, body.clone()).await;
+        assert_eq!((found, problem["code"].as_str()), (status, Some(code)), "{path} {body}: {problem}");
+        assert!(problem["detail"].is_string() && problem["title"].is_string());
+    }
+    let (status, _) = shop.post(&format!("{path}/cancel"), json!({"by": "SYSTEM"})).await;
+    assert_eq!(status, 422);
+    let (status, canceled) = shop.post(&format!("{path}/cancel"), json!({"by": "USER"})).await;
+    assert_eq!((status, &canceled["status"]), (200, &json!("CANCELED")));
+    for (job, did) in [
+        ("reaper", json!({"locksReleased": 0, "ordersCanceled": 0})),
+        ("consistency", json!({"missing": 0, "repaired": 0})),
+        ("order-timeout", json!({"ordersCanceled": 0})),
+    ] {
+        assert_eq!(shop.ask(Method::POST, &format!("/shop/jobs/{job}/run"), None).await, (200, did));
+    }
+    shop.stop().await;
+    place.remove().await;
+}
+
+/// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_order_can_be_followed_through_the_logs_on_sqlite() {
+    let (url, place) = fixture::sqlite();
+    let mut shop = Process::start(&url, &[]).await;
+    shop.post("/shop/accounts", json!({"userId": "ada", "walletCents": 100})).await;
+    let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100, "walletCents": 50})).await;
+    let (id, trace) = (order["orderId"].as_str().unwrap(), order["traceId"].as_str().unwrap());
+    shop.ask(Method::POST, &format!("/shop/orders/{id}/checkout"), None).await;
+    let event = format!("order:{id}:checkout_locked");
+    shop.logs(&["Order created", id, trace, "request-7"]).await;
+    shop.logs(&["Outbox enqueued", &event, "order.checkout_locked", trace]).await;
+    shop.logs(&["Outbox published", &event, trace]).await;
+    for consumer in ["coupon", "wallet", "points"] {
+        shop.logs(&["Consumed", &format!("consumer={consumer}"), &event, trace]).await;
+    }
+    let key = format!("wallet:{id}:freeze");
+    shop.logs(&["Asset operation", &key, "result=Done", trace, &event]).await;
+    shop.stop().await;
+    place.remove().await;
+}
+
+/// A.12: an order timeout that is not shorter than the lock timeout is refused at the start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timeouts_that_contradict_each_other_are_refused_at_the_start() {
+    let ended = tokio::process::Command::new(env!("CARGO_BIN_EXE_shop"))
+        .args(["--listen", "127.0.0.1:0", "--order-timeout-minutes", "30"])
+        .output()
+        .await
+        .unwrap();
+    assert!(!ended.status.success());
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("asset.order-timeout-minutes must be shorter than asset.lock-timeout-minutes"), "{said}");
+}

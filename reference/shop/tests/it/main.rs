@@ -1,0 +1,12 @@
+//! The shop, judged by its auditor and by SQL that shares nothing with it: in one process where a race has to be met, and
+//! as processes that are killed where that is the question.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod acceptance;
+mod auditor;
+mod fixture;
+mod http;
+mod inventory;
+mod killed;
+mod process;
+mod races;

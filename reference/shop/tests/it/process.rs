@@ -1,0 +1,120 @@
+//! A shop process, as its parent and its callers see it.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// How long to wait for what must come: only a test that fails waits this long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Process {
+    child: Child,
+    log: watch::Receiver<Vec<String>>,
+    reading: JoinHandle<()>,
+    pub(crate) base: String,
+    client: reqwest::Client,
+}
+
+impl Process {
+    /// Starts one and waits until it listens; it goes when the test does.
+    pub(crate) async fn start(store: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_shop"))
+            .args(["--listen", "127.0.0.1:0", "--store", store])
+            .args(arguments)
+            .env_remove("RUST_LOG")
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let (tell, log) = watch::channel(Vec::new());
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let reading = tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                tell.send_modify(|log: &mut Vec<String>| log.push(line));
+            }
+        });
+        let mut process = Self { child, log, reading, base: String::new(), client: reqwest::Client::new() };
+        let line = process.logs(&["Listening"]).await;
+        let address = line.split_once("address=").unwrap().1.split_whitespace().next().unwrap();
+        process.base = format!("http://{address}");
+        process
+    }
+
+    /// Waits for a line of its log with all these words, and returns it.
+    pub(crate) async fn logs(&mut self, words: &[&str]) -> String {
+        let has = |line: &&String| words.iter().all(|word| line.contains(word));
+        let found = async {
+            let log = self.log.wait_for(|log| log.iter().any(|line| has(&line))).await;
+            log.map(|log| log.iter().find(has).cloned().unwrap())
+        };
+        match timeout(PATIENCE, found).await {
+            Ok(Ok(line)) => line,
+            _ => panic!("no line with {words:?} in its log:\n{}", self.log.borrow().join("\n")),
+        }
+    }
+
+    /// Status and body of the answer to a request.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        let mut request =
+            self.client.request(method, format!("{}{path}", self.base)).header("x-request-id", "request-7");
+        if let Some(body) = body {
+            request = request.json(&body);
+        }
+        let answer = request.send().await.unwrap();
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        (status, serde_json::from_str(&text).unwrap_or_else(|e| panic!("{path}: {e} in {text:?}")))
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask(Method::GET, path, None).await;
+        assert_eq!(status, 200, "{body}");
+        body
+    }
+
+    /// Asks until the answer fits.
+    pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let asking = async {
+            loop {
+                let body = self.get(path).await;
+                if fits(&body) {
+                    return body;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match timeout(PATIENCE, asking).await {
+            Ok(body) => body,
+            Err(_) => panic!("{path} is still {}", self.get(path).await),
+        }
+    }
+
+    /// SIGKILL, now: nothing of it runs any more when this returns.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+        let status = self.child.wait().await.unwrap();
+        assert_eq!(status.signal(), Some(9), "it was alive until it was killed: {status}");
+    }
+
+    /// SIGTERM, and an end without complaint. Its whole log comes back.
+    pub(crate) async fn stop(mut self) -> Vec<String> {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends when it is told to").unwrap();
+        self.reading.await.unwrap();
+        let log = self.log.borrow().clone();
+        assert!(status.success(), "{status}:\n{}", log.join("\n"));
+        log
+    }
+}
