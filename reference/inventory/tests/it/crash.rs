@@ -1,0 +1,167 @@
+//! kill -9 in the middle. A shard that takes no writes holds the process still where it is to die; nothing in the program
+//! knows of these tests. Shards are worked on in their order, and the key is at home in the first.
+
+use crate::process::{Caller, Process, fresh, refused, replayed};
+use crate::shards::{SHARDS, Shards, name_in, over_both_stores};
+
+over_both_stores! {
+    /// C.5, F23: taken over by the next request with the key, once its lease is over.
+    a_key_left_in_processing_is_taken_over,
+    /// C.6: killed while it reserves. In none.
+    killed_while_it_reserves_it_leaves_nothing,
+    /// C.6: killed when everything is reserved and nothing decided. In none.
+    killed_before_the_decision_it_leaves_nothing,
+    /// C.6, F27: killed when it is decided and one shard knows. In all.
+    killed_after_the_decision_it_is_deducted_everywhere,
+    /// C.2, C.6: killed when one shard has given back. In none.
+    killed_while_it_gives_back_it_is_released_everywhere,
+    /// F24: a holder that was slow, not dead, deducts nothing after its key was taken over.
+    a_slow_holder_writes_nothing_after_it_was_overtaken,
+}
+
+const STOCK: i64 = 10;
+
+struct Setup {
+    key: String,
+    products: Vec<String>,
+}
+
+impl Setup {
+    async fn new(caller: &Caller) -> Self {
+        let products: Vec<_> = (0..SHARDS).map(|shard| name_in(shard, "lamp")).collect();
+        for product in &products {
+            caller.put(product, STOCK).await;
+        }
+        Self { key: name_in(0, "key"), products }
+    }
+
+    /// After a restart, every shard has so many, and the auditor agrees.
+    async fn ends_with(&self, shards: &Shards, stock: i64) -> Process {
+        shards.outlast_leases().await;
+        let process = Process::start(shards).await;
+        shards.until_all_is_settled().await;
+        assert_eq!(process.caller().stocks(&self.products).await, [(stock, 0); SHARDS]);
+        process.caller().audit().await;
+        process
+    }
+}
+
+async fn reserved(shards: &Shards, items: i64) {
+    shards.until("SELECT count(*) FROM inventory_reservation WHERE status = 'RESERVED'", items).await;
+}
+
+async fn a_key_left_in_processing_is_taken_over(shards: &Shards) {
+    let (doomed, next) = tokio::join!(Process::start(shards), Process::start(shards));
+    let Setup { key, products } = Setup::new(&next.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    doomed.caller().begin_to_deduct(&key, &products, 7);
+    reserved(shards, 2).await;
+    doomed.kill().await;
+    third.end().await;
+
+    let caller = next.caller();
+    assert_eq!(caller.deduct(&key, &products, 6).await, refused(422, "keyMismatch"), "F25: before \"in progress\"");
+    assert_eq!(caller.deduct(&key, &products, 7).await, refused(409, "inProgress"));
+    shards.outlast_leases().await;
+    // Seven of ten: what the dead one holds has to come back first.
+    assert_eq!(caller.deduct(&key, &products, 7).await, fresh());
+    assert_eq!(caller.deduct(&key, &products, 7).await, replayed());
+    assert_eq!(caller.stocks(&products).await, [(3, 0); SHARDS]);
+    caller.audit().await;
+    next.stop().await;
+}
+
+async fn killed_while_it_reserves_it_leaves_nothing(shards: &Shards) {
+    let process = Process::start(shards).await;
+    let setup = Setup::new(&process.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    process.caller().begin_to_deduct(&setup.key, &setup.products, 7);
+    reserved(shards, 2).await;
+    process.kill().await;
+    third.end().await;
+
+    let process = setup.ends_with(shards, STOCK).await;
+    assert_eq!(shards.keys_in("FAILED").await, 1);
+    assert_eq!(process.caller().deduct(&setup.key, &setup.products, 7).await, fresh(), "and may be tried again");
+    process.stop().await;
+}
+
+async fn killed_before_the_decision_it_leaves_nothing(shards: &Shards) {
+    let process = Process::start(shards).await;
+    let setup = Setup::new(&process.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    process.caller().begin_to_deduct(&setup.key, &setup.products, 7);
+    reserved(shards, 2).await;
+    // It is past its home shard and waits for the third: now the home can be kept from deciding.
+    let home = shards.stop_writes_to(0).await;
+    third.end().await;
+    reserved(shards, 3).await;
+    process.kill().await;
+    home.end().await;
+
+    let process = setup.ends_with(shards, STOCK).await;
+    assert_eq!(shards.keys_in("FAILED").await, 1);
+    process.stop().await;
+}
+
+async fn killed_after_the_decision_it_is_deducted_everywhere(shards: &Shards) {
+    let process = Process::start(shards).await;
+    let setup = Setup::new(&process.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    process.caller().begin_to_deduct(&setup.key, &setup.products, 7);
+    reserved(shards, 2).await;
+    let second = shards.stop_writes_to(1).await;
+    third.end().await;
+    shards.until("SELECT count(*) FROM inventory_reservation WHERE status = 'DEDUCTED'", 1).await;
+    reserved(shards, 2).await;
+    process.kill().await;
+    second.end().await;
+
+    let process = setup.ends_with(shards, STOCK - 7).await;
+    assert_eq!(shards.keys_in("SUCCESS").await, 1);
+    assert_eq!(process.caller().deduct(&setup.key, &setup.products, 7).await, replayed());
+    assert_eq!(process.caller().stocks(&setup.products).await, [(STOCK - 7, 0); SHARDS]);
+    process.stop().await;
+}
+
+async fn killed_while_it_gives_back_it_is_released_everywhere(shards: &Shards) {
+    let process = Process::start(shards).await;
+    let setup = Setup::new(&process.caller()).await;
+    assert_eq!(process.caller().deduct(&setup.key, &setup.products, 7).await, fresh());
+    let second = shards.stop_writes_to(1).await;
+    let releasing = tokio::spawn({
+        let (caller, path) = (process.caller(), format!("/inventory/deductions/{}/release", setup.key));
+        async move { caller.try_post(&path).await }
+    });
+    shards.until("SELECT count(*) FROM inventory_reservation", 2).await;
+    process.kill().await;
+    assert!(!releasing.await.unwrap(), "nobody was told");
+    second.end().await;
+
+    setup.ends_with(shards, STOCK).await.stop().await;
+    assert_eq!(shards.keys_in("RELEASED").await, 1);
+}
+
+async fn a_slow_holder_writes_nothing_after_it_was_overtaken(shards: &Shards) {
+    let (slow, next) = tokio::join!(Process::start(shards), Process::start(shards));
+    let Setup { key, products } = Setup::new(&next.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    let deducting = tokio::spawn({
+        let (caller, key, products) = (slow.caller(), key.clone(), products.clone());
+        async move { caller.deduct(&key, &products, 7).await }
+    });
+    reserved(shards, 2).await;
+    // Its time is over, but it is not dead; everything but the third shard can be taken over.
+    shards.outlast_lease_of_keys(0).await;
+    shards.until("SELECT count(*) FROM inventory_deduction_idempotency WHERE status = 'FAILED'", 1).await;
+    third.end().await;
+    assert_eq!(deducting.await.unwrap(), refused(409, "inProgress"), "it is not told that it deducted");
+
+    shards.until_all_is_settled().await;
+    assert_eq!(next.caller().stocks(&products).await, [(STOCK, 0); SHARDS]);
+    assert_eq!(next.caller().deduct(&key, &products, 7).await, fresh());
+    assert_eq!(next.caller().stocks(&products).await, [(STOCK - 7, 0); SHARDS]);
+    next.caller().audit().await;
+    slow.stop().await;
+    next.stop().await;
+}
