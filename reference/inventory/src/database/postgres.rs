@@ -1,6 +1,6 @@
 //! PostgreSQL.
 
-use super::Statements;
+use super::statements::Statements;
 
 pub(super) const STATEMENTS: Statements = Statements {
     // The lock: two processes that make the same table at the same time would refuse each other, IF NOT EXISTS or not.

@@ -1,7 +1,7 @@
 //! SQLite. Times are milliseconds since 1970, UTC. A transaction holds the one write lock from its beginning, so nothing
 //! needs a lock of its own.
 
-use super::Statements;
+use super::statements::Statements;
 
 /// The database's clock.
 macro_rules! now {

@@ -1,6 +1,11 @@
 //! kill -9 in the middle. A shard that takes no writes holds the process still where it is to die; nothing in the program
 //! knows of these tests. Shards are worked on in their order, and the key is at home in the first.
 
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
 use crate::process::{Caller, Process, fresh, refused, replayed};
 use crate::shards::{SHARDS, Shards, name_in, over_both_stores};
 
@@ -17,6 +22,10 @@ over_both_stores! {
     killed_while_it_gives_back_it_is_released_everywhere,
     /// F24: a holder that was slow, not dead, deducts nothing after its key was taken over.
     a_slow_holder_writes_nothing_after_it_was_overtaken,
+    /// C.3, C.4, C.5, C.6: killed again and again under load, every key deducts once, everywhere.
+    killed_again_and_again_every_key_deducts_once,
+    /// G.4: told to stop, it answers what was begun.
+    told_to_stop_it_finishes_what_was_begun,
 }
 
 const STOCK: i64 = 10;
@@ -164,4 +173,67 @@ async fn a_slow_holder_writes_nothing_after_it_was_overtaken(shards: &Shards) {
     next.caller().audit().await;
     slow.stop().await;
     next.stop().await;
+}
+
+async fn killed_again_and_again_every_key_deducts_once(shards: &Shards) {
+    const KEYS: i64 = 60;
+    const LIVES: i64 = 6;
+    let mut process = Process::start(shards).await;
+    let Setup { products, .. } = Setup::new(&process.caller()).await;
+    for product in &products {
+        process.caller().put(product, 2 * KEYS).await;
+    }
+    let (here, caller) = watch::channel(process.caller());
+    let mut buyers = JoinSet::new();
+    for n in 0..KEYS {
+        let (caller, products) = (caller.clone(), products.clone());
+        buyers.spawn(async move {
+            // As any caller should: again with the same key, until there is an answer.
+            loop {
+                let now = caller.borrow().clone();
+                match now.try_deduct(&format!("order-{n}"), &products, 1).await {
+                    Some(200) => return,
+                    Some(409) | None => tokio::time::sleep(Duration::from_millis(20)).await,
+                    Some(other) => panic!("order-{n}: {other}"),
+                }
+            }
+        });
+    }
+    for life in 1..LIVES {
+        let sold = "SELECT count(*) FROM inventory_deduction_idempotency WHERE status = 'SUCCESS'";
+        shards.until_at_least(sold, KEYS * life / (LIVES + 1)).await;
+        process.kill().await;
+        shards.outlast_leases().await;
+        process = Process::start(shards).await;
+        here.send_replace(process.caller());
+    }
+    while let Some(bought) = buyers.join_next().await {
+        bought.unwrap();
+    }
+    shards.outlast_leases().await;
+    shards.until_all_is_settled().await;
+    assert_eq!(process.caller().stocks(&products).await, [(KEYS, 0); SHARDS]);
+    assert_eq!(shards.keys_in("SUCCESS").await, KEYS);
+    let deducted = "SELECT count(*) FROM inventory_reservation WHERE status = 'DEDUCTED'";
+    assert_eq!(shards.number(deducted).await, KEYS * SHARDS as i64);
+    process.caller().audit().await;
+    process.stop().await;
+}
+
+async fn told_to_stop_it_finishes_what_was_begun(shards: &Shards) {
+    let mut process = Process::start(shards).await;
+    let Setup { key, products } = Setup::new(&process.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    let deducting = tokio::spawn({
+        let (caller, key, products) = (process.caller(), key.clone(), products.clone());
+        async move { caller.deduct(&key, &products, 7).await }
+    });
+    reserved(shards, 2).await;
+    process.tell_to_stop().await;
+    third.end().await;
+    assert_eq!(deducting.await.unwrap(), fresh());
+    process.ends().await;
+    assert_eq!(shards.number("SELECT CAST(sum(stock) AS bigint) FROM inventory_stock").await, 3 * SHARDS as i64);
+    let left = "SELECT count(*) FROM inventory_deduction_idempotency WHERE lease_until IS NOT NULL";
+    assert_eq!(shards.number(left).await, 0, "nothing is left to recover");
 }

@@ -80,10 +80,20 @@ impl Process {
         assert_eq!(status.signal(), Some(9), "it was alive until it was killed: {status}");
     }
 
-    /// SIGTERM, and an end without complaint.
-    pub(crate) async fn stop(mut self) {
+    /// SIGTERM, and it has heard.
+    pub(crate) async fn tell_to_stop(&mut self) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        self.logs("Stopping").await;
+    }
+
+    /// The same, and it ends without complaint.
+    pub(crate) async fn stop(mut self) {
+        self.tell_to_stop().await;
+        self.ends().await;
+    }
+
+    pub(crate) async fn ends(mut self) {
         let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends when it is told to").unwrap();
         self.reading.await.unwrap();
         let log = self.log.borrow().join("\n");
@@ -151,6 +161,14 @@ impl Caller {
             }
             _ => (status, body["code"].clone()),
         }
+    }
+
+    /// The status of the answer; None: there was none.
+    pub(crate) async fn try_deduct(&self, key: &str, products: &[String], quantity: i64) -> Option<u16> {
+        let request = self.client.post(format!("{}/inventory/deductions", self.base));
+        let request = request.header("content-type", "application/json");
+        let answer = request.body(deduction(key, products, quantity).to_string()).send().await.ok()?;
+        Some(answer.status().as_u16())
     }
 
     /// Sends a deduction and waits for no answer.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use futures_util::future::join_all;
 use postrider::shard::shard_of;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqliteConnection, SqlitePool};
@@ -77,9 +78,8 @@ impl Shards {
         });
         let base = format!("inventory_{}", uuid::Uuid::new_v4().simple());
         let names: Vec<_> = (0..SHARDS).map(|n| format!("{base}_{n}")).collect();
-        for name in &names {
-            on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
-        }
+        let create = |name| on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0"));
+        join_all(names.iter().map(create)).await;
         let (place, _) = server.rsplit_once('/').unwrap();
         let urls = names.iter().map(|name| format!("{place}/{name}")).collect();
         Self { urls, place: Place::Postgres { server, names } }
@@ -119,13 +119,22 @@ impl Shards {
 
     /// Asks all shards until the sum is `wanted`.
     pub(crate) async fn until(&self, sql: &str, wanted: i64) {
+        self.until_it_is(sql, |answer| answer == wanted).await;
+    }
+
+    /// Asks all shards until the sum is `wanted` or more.
+    pub(crate) async fn until_at_least(&self, sql: &str, wanted: i64) {
+        self.until_it_is(sql, |answer| answer >= wanted).await;
+    }
+
+    async fn until_it_is(&self, sql: &str, wanted: impl Fn(i64) -> bool) {
         let started = Instant::now();
         loop {
             let answer = self.number(sql).await;
-            if answer == wanted {
+            if wanted(answer) {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "{sql}: still {answer}, not {wanted}");
+            assert!(started.elapsed() < PATIENCE, "{sql}: still {answer}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -206,9 +215,8 @@ impl Shards {
         match self.place {
             Place::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
             Place::Postgres { server, names } => {
-                for name in names {
-                    on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
-                }
+                let drop = |name| on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)"));
+                join_all(names.iter().map(drop)).await;
             }
         }
     }
