@@ -22,6 +22,8 @@ over_both_stores! {
     killed_while_it_gives_back_it_is_released_everywhere,
     /// F24: a holder that was slow, not dead, deducts nothing after its key was taken over.
     a_slow_holder_writes_nothing_after_it_was_overtaken,
+    /// F24: one that reserves after its key was settled, and only then dies.
+    what_a_slow_holder_reserved_too_late_is_given_back,
     /// C.3, C.4, C.5, C.6: killed again and again under load, every key deducts once, everywhere.
     killed_again_and_again_every_key_deducts_once,
     /// G.4: told to stop, it answers what was begun.
@@ -172,6 +174,35 @@ async fn a_slow_holder_writes_nothing_after_it_was_overtaken(shards: &Shards) {
     assert_eq!(next.caller().stocks(&products).await, [(STOCK - 7, 0); SHARDS]);
     next.caller().audit().await;
     slow.stop().await;
+    next.stop().await;
+}
+
+async fn what_a_slow_holder_reserved_too_late_is_given_back(shards: &Shards) {
+    let (slow, next) = tokio::join!(Process::start(shards), Process::start(shards));
+    let Setup { key, products } = Setup::new(&next.caller()).await;
+    let third = shards.stop_writes_to(2).await;
+    slow.caller().begin_to_deduct(&key, &products, 7);
+    reserved(shards, 2).await;
+    // It sleeps in front of the third shard while the other process ends its attempt, and settles.
+    slow.signal("-STOP").await;
+    third.end().await;
+    shards.outlast_leases().await;
+    let settled =
+        "SELECT count(*) FROM inventory_deduction_idempotency WHERE status = 'FAILED' AND lease_until IS NULL";
+    shards.until(settled, 1).await;
+    reserved(shards, 0).await;
+    // Then it wakes up, reserves, and dies before it hears from the log that it is too late.
+    let home = shards.stop_writes_to(0).await;
+    slow.signal("-CONT").await;
+    reserved(shards, 1).await;
+    slow.kill().await;
+    home.end().await;
+    assert_eq!(next.caller().stock(&products[2]).await, (STOCK - 7, 7));
+
+    shards.outlast_leases().await;
+    shards.until_all_is_settled().await;
+    assert_eq!(next.caller().stocks(&products).await, [(STOCK, 0); SHARDS]);
+    next.caller().audit().await;
     next.stop().await;
 }
 

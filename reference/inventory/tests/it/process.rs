@@ -80,10 +80,15 @@ impl Process {
         assert_eq!(status.signal(), Some(9), "it was alive until it was killed: {status}");
     }
 
+    /// As `kill` sends it.
+    pub(crate) async fn signal(&self, signal: &str) {
+        let pid = self.child.id().unwrap().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
+    }
+
     /// SIGTERM, and it has heard.
     pub(crate) async fn tell_to_stop(&mut self) {
-        let pid = self.child.id().unwrap().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+        self.signal("-TERM").await;
         self.logs("Stopping").await;
     }
 
