@@ -12,6 +12,8 @@ over_both_stores! {
     every_mistake_has_its_code_and_writes_nothing,
     /// C.5, C.7, F25: the key in the header, in the body, in both, or in neither.
     a_key_comes_by_header_or_body_and_belongs_to_one_request,
+    /// C.3: also while the product is made.
+    of_stock_put_at_the_same_moment_one_remains,
     /// C.6: databases in another order hold other products.
     shards_in_another_order_are_refused,
     /// C.3: what the auditor says of books that were cooked.
@@ -97,6 +99,24 @@ async fn a_key_comes_by_header_or_body_and_belongs_to_one_request(shards: &Shard
     assert_eq!(caller.stock(&lamp).await, (98, 0));
     caller.audit().await;
     process.stop().await;
+}
+
+async fn of_stock_put_at_the_same_moment_one_remains(shards: &Shards) {
+    let (one, other) = tokio::join!(Process::start(shards), Process::start(shards));
+    for round in 0..5 {
+        let lamp = name_in(round % 3, &format!("lamp{round}"));
+        let mut puts = tokio::task::JoinSet::new();
+        for n in 0..10 {
+            let (caller, lamp) = (if n % 2 == 0 { one.caller() } else { other.caller() }, lamp.clone());
+            puts.spawn(async move { caller.put(&lamp, 100 + n).await });
+        }
+        puts.join_all().await;
+        let (stock, _) = one.caller().stock(&lamp).await;
+        assert!((100..110).contains(&stock), "{stock} is what nobody put");
+    }
+    one.caller().audit().await;
+    one.stop().await;
+    other.stop().await;
 }
 
 async fn shards_in_another_order_are_refused(shards: &Shards) {
