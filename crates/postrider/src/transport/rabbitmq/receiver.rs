@@ -288,31 +288,40 @@ impl<S: Enlist> LaneReceiver<S> {
                 },
             }
         };
-        let finishing = async {
-            let _ = channel.basic_cancel(messages.tag(), Default::default()).await;
-            if matches!(ended, Ended::Trusted) {
-                // Given back, they would be counted as had in vain, and come in another order: they are handled first.
-                while let Some(Ok(delivery)) = messages.next().await {
-                    self.hands.waiting.push_back(Message::of(delivery));
-                }
-                while !self.hands.waiting.is_empty() {
-                    self.begin(&session);
-                    self.hands.one_done().await;
-                }
-            }
-            while self.hands.one_done().await {}
-            let _ = channel.close(200, "done".into()).await;
-        };
         if !matches!(ended, Ended::Lost(..)) {
+            let grows = matches!(ended, Ended::Trusted);
             // No more messages; those that were begun are finished and answered for.
             tokio::select! {
-                () = finishing => {}
+                () = self.finish(&channel, messages, &session, grows) => {}
                 () = gone(&channel) => {}
             }
         }
         // The others go back to the queue.
         self.hands.waiting.clear();
         Ok(ended)
+    }
+
+    /// Ends a session in peace: all that was begun, or `all` that is at hand, is finished first.
+    async fn finish(
+        &mut self,
+        channel: &Channel,
+        mut messages: lapin::Consumer,
+        session: &CancellationToken,
+        all: bool,
+    ) {
+        let _ = channel.basic_cancel(messages.tag(), Default::default()).await;
+        if all {
+            // Given back, they would be counted as had in vain, and come in another order.
+            while let Some(Ok(delivery)) = messages.next().await {
+                self.hands.waiting.push_back(Message::of(delivery));
+            }
+            while !self.hands.waiting.is_empty() {
+                self.begin(session);
+                self.hands.one_done().await;
+            }
+        }
+        while self.hands.one_done().await {}
+        let _ = channel.close(200, "done".into()).await;
     }
 
     async fn consume(&mut self, link: &Link, reach: u16) -> Result<(Channel, lapin::Consumer), Undeclared> {

@@ -1,0 +1,347 @@
+//! Stock in several databases, and the one way in which it moves.
+//!
+//! No transaction spans two databases, so a batch goes in steps, each a transaction of its own:
+//!
+//! 1. **begin**: the key's row in the log, in the key's *home* shard, with a lease.
+//! 2. **reserve** in each shard of the batch: from stock to reserved, if there is enough.
+//! 3. **decide**: the row in the log becomes SUCCESS or FAILED, if it is still this attempt's. This one statement is the
+//!    moment in which the batch is deducted, in all shards or in none.
+//! 4. **settle**: each shard is told what the log says.
+//!
+//! Whoever dies in between leaves a lease that runs out. Before the decision the attempt then counts as failed; after it
+//! the rest is told as decided. Either way it is [`settle`](Inventory::settle) again, from [`recovery`](crate::recovery) or
+//! from the next request with the key.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::shard::shard_of;
+
+use crate::batch::{Batch, Item};
+use crate::database::{Database, Move, Reservation, Stock};
+use crate::entry::{Entry, Fate, Opening, Status, fate, open};
+use crate::error::Error;
+
+/// How long an attempt has, from its beginning to its last word: far longer than it takes on a good day, and as long as
+/// a claim of Postrider's.
+pub const LEASE: Duration = Duration::from_secs(30);
+/// How often a row that others change at the same moment is looked at again: each time, somebody got on.
+const LOOKS: usize = 10;
+
+/// The stock of all shards.
+#[derive(Debug, Clone)]
+pub struct Inventory<S> {
+    shards: Arc<[S]>,
+    lease: Duration,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Done {
+    /// It had been done before.
+    pub replayed: bool,
+}
+
+impl<S: Database> Inventory<S> {
+    /// One database for each shard, always the same ones in the same order. Makes the tables where they are missing, and
+    /// refuses databases that are shards of another number or order: their products would not be found.
+    pub async fn open(shards: Vec<S>, lease: Duration) -> Result<Self, Error> {
+        if shards.is_empty() {
+            return Err(Error::invalid("store", "is needed: one for each shard"));
+        }
+        let places = shards.len() as i64;
+        for (number, store) in (0_i64..).zip(&shards) {
+            store.migrate().await?;
+            let mut tx = store.begin().await?;
+            S::make_tables(&mut tx).await?;
+            match S::find_place(&mut tx).await? {
+                None => S::take_place(&mut tx, number, places).await?,
+                Some(place) if place == (number, places) => {}
+                Some((was, of)) => {
+                    let store = store.name();
+                    let message = format!(
+                        "{store} is shard {was} of {of}, and was given as {number} of {places}: give all of them, in \
+                         their order"
+                    );
+                    return Err(Error::invalid("store", message));
+                }
+            }
+            store.commit(tx).await?;
+        }
+        Ok(Self { shards: shards.into(), lease })
+    }
+
+    /// The databases, in order.
+    pub fn shards(&self) -> &[S] {
+        &self.shards
+    }
+
+    /// How long an attempt has.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// Where a product's stock is, or a key's row: the same for ever, whoever asks.
+    fn number_of(&self, name: &str) -> usize {
+        usize::from(shard_of(Some(name), "")) % self.shards.len()
+    }
+
+    fn shard(&self, name: &str) -> &S {
+        &self.shards[self.number_of(name)]
+    }
+
+    /// Deducts a batch, once per key.
+    pub async fn deduct(&self, key: &str, batch: &Batch) -> Result<Done, Error> {
+        self.refuse_unknown(batch).await?;
+        let Some(attempt) = self.begin(key, batch).await? else {
+            return Ok(Done { replayed: true });
+        };
+        let reserved = self.reserve(key, attempt, batch).await;
+        // Outside of the transaction that was rolled back, so that a failure is kept.
+        let decided = match &reserved {
+            Ok(()) => self.end(key, attempt, Status::Success, None).await,
+            Err(error) => self.end(key, attempt, Status::Failed, Some(&error.to_string())).await,
+        };
+        if let Err(error) = &decided {
+            // It may be decided all the same: the answer to a commit can be lost. If not, the next try need not wait.
+            tracing::warn!(key, %error, "the log did not answer to a decision");
+            self.end(key, attempt, Status::Failed, Some("the log did not answer")).await.ok();
+        }
+        self.tell_shards(key).await;
+        reserved?;
+        match decided? {
+            true => Ok(Done { replayed: false }),
+            false => Err(self.overtaken(key).await),
+        }
+    }
+
+    /// Gives the stock of a canceled order back, and lets nothing be deducted under its key from now on.
+    pub async fn release(&self, key: &str) -> Result<Done, Error> {
+        let released = self.release_entry(key).await?;
+        self.tell_shards(key).await;
+        Ok(Done { replayed: !released })
+    }
+
+    /// Tells every shard of a key what the log says about it, as often as anybody likes. False: nobody knows the key.
+    pub async fn settle(&self, key: &str) -> Result<bool, Error> {
+        let Some(entry) = self.find(key).await? else {
+            return Ok(false);
+        };
+        let shards: BTreeSet<_> = entry.product_ids.iter().map(|product| self.number_of(product)).collect();
+        for shard in shards {
+            self.settle_in(&self.shards[shard], key, &entry).await?;
+        }
+        if entry.status != Status::Processing {
+            let home = self.shard(key);
+            let mut tx = home.begin().await?;
+            if S::settle_entry(&mut tx, key, entry.attempt, entry.status).await? {
+                home.commit(tx).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Ends an attempt whose time is over. What it does afterwards is refused by the log, and given back.
+    pub async fn expire(&self, key: &str) -> Result<(), Error> {
+        if let Some(Entry { status: Status::Processing, lease_is_over: true, attempt, .. }) = self.find(key).await? {
+            self.end(key, attempt, Status::Failed, Some("it was not finished in its time")).await?;
+        }
+        Ok(())
+    }
+
+    /// Has `stock` pieces that can be sold, from now on; what is reserved stays so.
+    pub async fn put(&self, product_id: &str, sku_id: &str, stock: i64) -> Result<Stock, Error> {
+        let shard = self.shard(product_id);
+        for _ in 0..LOOKS {
+            let mut tx = shard.begin().await?;
+            let known = match S::lock_stock(&mut tx, product_id, sku_id).await? {
+                Some(known) => known,
+                None => match S::add_product(&mut tx, product_id, sku_id).await.map_err(Error::from) {
+                    Ok(()) => Stock { stock: 0, reserved: 0 },
+                    Err(error) if error.is_taken() => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            // Also a change of nothing is a row: with it, the product has been put in.
+            if !S::put_in(&mut tx, product_id, sku_id, stock - known.stock).await? {
+                return Err(Error::Corrupt(format!("product {product_id:?} is locked and gone")));
+            }
+            shard.commit(tx).await?;
+            return Ok(Stock { stock, ..known });
+        }
+        Err(Error::InProgress)
+    }
+
+    /// What is there; None: nobody has put any in.
+    pub async fn stock(&self, product_id: &str, sku_id: &str) -> Result<Option<Stock>, Error> {
+        let mut reader = self.shard(product_id).read().await?;
+        Ok(S::find_stock(&mut reader, product_id, sku_id).await?)
+    }
+
+    /// Before the key is touched: a product that nobody has put in leaves nothing behind.
+    async fn refuse_unknown(&self, batch: &Batch) -> Result<(), Error> {
+        for (number, shard) in self.shards.iter().enumerate() {
+            let mut items = self.items_in(number, batch).peekable();
+            if items.peek().is_none() {
+                continue;
+            }
+            let mut reader = shard.read().await?;
+            for item in items {
+                let Item { product_id, sku_id, .. } = item;
+                if S::find_stock(&mut reader, product_id, sku_id).await?.is_none() {
+                    let mut pairs = batch.product_ids.iter().zip(&batch.sku_ids);
+                    let at = pairs.position(|pair| pair == (product_id, sku_id)).unwrap_or_default();
+                    let (product_id, sku_id) = (product_id.clone(), sku_id.clone());
+                    return Err(Error::UnknownProduct { field: format!("productIds[{at}]"), product_id, sku_id });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn items_in<'a>(&'a self, shard: usize, batch: &'a Batch) -> impl Iterator<Item = &'a Item> {
+        batch.items.iter().filter(move |item| self.number_of(&item.product_id) == shard)
+    }
+
+    /// Takes the key. None: it is done already.
+    async fn begin(&self, key: &str, batch: &Batch) -> Result<Option<i64>, Error> {
+        let (home, fingerprint) = (self.shard(key), batch.fingerprint()?);
+        for _ in 0..LOOKS {
+            let mut tx = home.begin().await?;
+            let attempt = match open(S::find_entry(&mut tx, key).await?.as_ref(), &fingerprint)? {
+                Opening::Replay => return Ok(None),
+                Opening::Begin => match S::begin_entry(&mut tx, key, batch, self.lease).await {
+                    Ok(()) => 1,
+                    Err(error) if error.is_taken() => continue,
+                    Err(error) => return Err(error),
+                },
+                Opening::Retry { after } => match S::retry_entry(&mut tx, key, after, self.lease).await? {
+                    true => after + 1,
+                    false => continue,
+                },
+            };
+            home.commit(tx).await?;
+            return Ok(Some(attempt));
+        }
+        Err(Error::InProgress)
+    }
+
+    /// Holds the whole batch, shard by shard.
+    async fn reserve(&self, key: &str, attempt: i64, batch: &Batch) -> Result<(), Error> {
+        if attempt > 1 {
+            // What an attempt before this one left would be missing from the stock.
+            self.settle(key).await?;
+        }
+        for (number, shard) in self.shards.iter().enumerate() {
+            let mut items = self.items_in(number, batch).peekable();
+            if items.peek().is_none() {
+                continue;
+            }
+            let mut tx = shard.begin().await?;
+            for item in items {
+                S::add_reservation(&mut tx, key, attempt, item).await?;
+                if !S::move_stock(&mut tx, item, Move::Hold).await? {
+                    let (product_id, sku_id) = (item.product_id.clone(), item.sku_id.clone());
+                    return Err(Error::OutOfStock { product_id, sku_id });
+                }
+            }
+            shard.commit(tx).await?;
+        }
+        Ok(())
+    }
+
+    /// Writes an attempt's end into the log. False: it is over already, by somebody else's word.
+    async fn end(&self, key: &str, attempt: i64, status: Status, error: Option<&str>) -> Result<bool, Error> {
+        let home = self.shard(key);
+        let mut tx = home.begin().await?;
+        let ended = S::end_entry(&mut tx, key, attempt, status, error).await?;
+        home.commit(tx).await?;
+        Ok(ended)
+    }
+
+    /// False: it was released before.
+    async fn release_entry(&self, key: &str) -> Result<bool, Error> {
+        let home = self.shard(key);
+        for _ in 0..LOOKS {
+            let mut tx = home.begin().await?;
+            let released = match S::find_entry(&mut tx, key).await? {
+                Some(_) => S::release_entry(&mut tx, key, self.lease).await?,
+                None => match S::block_entry(&mut tx, key).await.map_err(Error::from) {
+                    Ok(()) => true,
+                    Err(error) if error.is_taken() => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            home.commit(tx).await?;
+            return Ok(released);
+        }
+        Err(Error::InProgress)
+    }
+
+    async fn find(&self, key: &str) -> Result<Option<Entry>, Error> {
+        let mut reader = self.shard(key).read().await?;
+        S::find_entry(&mut reader, key).await
+    }
+
+    /// What is decided is decided, also where a shard cannot be told now: recovery tells it.
+    async fn tell_shards(&self, key: &str) {
+        if let Err(error) = self.settle(key).await {
+            tracing::warn!(key, %error, "a shard was not told what was decided: recovery will");
+        }
+    }
+
+    /// Why an attempt is not the key's any more.
+    async fn overtaken(&self, key: &str) -> Error {
+        match self.find(key).await {
+            Ok(Some(Entry { status: Status::Released, .. })) => Error::Released,
+            Ok(_) => Error::InProgress,
+            Err(error) => error,
+        }
+    }
+
+    /// Does in one shard what the log says, in one transaction.
+    async fn settle_in(&self, shard: &S, key: &str, entry: &Entry) -> Result<(), Error> {
+        let mut tx = shard.begin().await?;
+        let mut reservations = S::lock_reservations(&mut tx, key).await?;
+        // In the order of everybody else's locks, whatever the database takes for one.
+        reservations.sort_by(|a, b| {
+            (&a.item.product_id, &a.item.sku_id, a.attempt).cmp(&(&b.item.product_id, &b.item.sku_id, b.attempt))
+        });
+        let mut changed = false;
+        for reservation in reservations {
+            let fate = fate(entry, reservation.attempt, reservation.is_deducted);
+            changed |= fate != Fate::Keep;
+            if !carry_out::<S>(&mut tx, key, &reservation, fate).await? {
+                let Item { product_id, sku_id, .. } = reservation.item;
+                let message =
+                    format!("product {product_id:?} with SKU {sku_id:?} has less reserved than its reservations");
+                return Err(Error::Corrupt(message));
+            }
+        }
+        if changed {
+            shard.commit(tx).await?;
+        }
+        Ok(())
+    }
+}
+
+/// False: the stock does not hold what the reservation says.
+async fn carry_out<S: Database>(
+    tx: &mut S::Conn,
+    key: &str,
+    reservation: &Reservation,
+    fate: Fate,
+) -> sqlx::Result<bool> {
+    let item = &reservation.item;
+    match fate {
+        Fate::Keep => Ok(true),
+        Fate::Deduct => {
+            Ok(S::deduct_reservation(tx, key, reservation).await? && S::move_stock(tx, item, Move::Deduct).await?)
+        }
+        Fate::GiveBack => {
+            let movement = if reservation.is_deducted { Move::Return } else { Move::LetGo };
+            Ok(S::remove_reservation(tx, key, reservation).await? && S::move_stock(tx, item, movement).await?)
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `inventory`: stock in several databases, over HTTP.
+
+use std::future::Future;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use postrider::Failure;
+use postrider::store::postgres::PostgresStore;
+use postrider::store::sqlite::SqliteStore;
+use postrider_inventory::Process;
+use postrider_inventory::service::AnyError;
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+/// What the log shows unless RUST_LOG says otherwise: the story, and of the driver only what our own lines do not say.
+const LOG: &str = "info,sqlx=warn";
+
+const EXAMPLES: &str = "\
+Examples:
+  Three shards on SQLite; nothing else is needed:
+    inventory --listen 127.0.0.1:7090
+
+  Then, from another shell:
+    curl -X PUT http://127.0.0.1:7090/inventory/products/lamp/red --json '{\"stock\": 10}'
+    curl -X POST http://127.0.0.1:7090/inventory/deductions -H 'Idempotency-Key: 7-DEDUCT' \\
+         --json '{\"orderId\": 7, \"productIds\": [\"lamp\"], \"skuIds\": [\"red\"], \"quantities\": [2]}'
+    curl http://127.0.0.1:7090/inventory/products/lamp/red
+    curl -X POST http://127.0.0.1:7090/inventory/deductions/7-DEDUCT/release
+    curl http://127.0.0.1:7090/inventory/audit
+
+  Three shards on PostgreSQL; always all of them, in the same order:
+    inventory --store postgres://app@localhost/stock_0 \\
+              --store postgres://app@localhost/stock_1 \\
+              --store postgres://app@localhost/stock_2
+
+URLs may hold passwords: in the environment fewer people see them than on the command line.
+RUST_LOG chooses what is logged, on stderr.";
+
+/// Stock in several databases: a batch is deducted in all of them or in none, once per key.
+#[derive(Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Where to serve
+    #[arg(long, default_value = "127.0.0.1:7090", env = "INVENTORY_LISTEN")]
+    listen: String,
+    /// The database of a shard, once for each: sqlite://path or postgres://user@host/database; with commas between them
+    /// in the environment
+    #[arg(
+        long,
+        default_values = [
+            "sqlite://inventory-data/shard-0.db",
+            "sqlite://inventory-data/shard-1.db",
+            "sqlite://inventory-data/shard-2.db",
+        ],
+        value_delimiter = ',',
+        env = "INVENTORY_STORE",
+        hide_env_values = true
+    )]
+    store: Vec<String>,
+    /// How long a deduction may take before its key can be taken over
+    #[arg(long, default_value_t = 30, env = "INVENTORY_LEASE_SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    lease_seconds: u32,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG)))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+    match run(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(error = %Failure::from(error), "inventory ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(Arguments { listen, store, lease_seconds }: Arguments) -> Result<(), AnyError> {
+    // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
+    let shutdown = shutdown_signal()?;
+    let listener = TcpListener::bind(&listen).await.map_err(|e| format!("{listen}: {e}"))?;
+    let process = Process { listener, lease: Duration::from_secs(lease_seconds.into()) };
+    let all_are = |schemes: &[&str]| store.iter().all(|url| schemes.contains(&url.split(':').next().unwrap_or(url)));
+    if all_are(&["sqlite"]) {
+        process.run(connect(&store, SqliteStore::connect).await?, shutdown).await
+    } else if all_are(&["postgres", "postgresql"]) {
+        process.run(connect(&store, PostgresStore::connect).await?, shutdown).await
+    } else {
+        // Not the URLs themselves: they may hold passwords.
+        Err("each --store must be of the same kind: sqlite://path or postgres://user@host/database".into())
+    }
+}
+
+async fn connect<'a, S, F: Future<Output = postrider::Result<S>>>(
+    urls: &'a [String],
+    connect: impl Fn(&'a str) -> F,
+) -> postrider::Result<Vec<S>> {
+    let mut stores = Vec::new();
+    for url in urls {
+        stores.push(connect(url).await?);
+    }
+    Ok(stores)
+}
+
+/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person.
+#[cfg(unix)]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// What ends a service: Ctrl-C.
+#[cfg(not(unix))]
+fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
+}

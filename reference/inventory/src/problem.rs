@@ -1,0 +1,100 @@
+//! Answers to what goes wrong: what it was and what to do, as `application/problem+json`.
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use postrider::Failure;
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// Seconds after which a key that is in progress is usually done.
+const RETRY_AFTER: &str = "1";
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Problem {
+    title: &'static str,
+    status: u16,
+    detail: String,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    errors: Vec<FieldError>,
+}
+
+#[derive(Debug, Serialize)]
+struct FieldError {
+    field: String,
+    message: String,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self { title, status: status.as_u16(), detail: detail.into(), code, errors: Vec::new() }
+    }
+
+    /// One field is to blame.
+    fn with(mut self, field: String, message: String) -> Self {
+        self.errors.push(FieldError { field, message });
+        self
+    }
+
+    /// The caller can only ask again; a person reads why in the log.
+    fn unavailable(error: &Failure) -> Self {
+        tracing::warn!(%error, "a request was not served: a database is away");
+        let detail = "a database is away: try again in a moment, a deduction with the same key";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+    }
+
+    fn internal(error: &Failure) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service's log says why")
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        let (unprocessable, conflict) = (StatusCode::UNPROCESSABLE_ENTITY, StatusCode::CONFLICT);
+        match error {
+            Error::Invalid { field, message } => Self::new(unprocessable, "invalid", detail).with(field, message),
+            Error::UnknownProduct { field, .. } => {
+                Self::new(unprocessable, "unknownProduct", detail).with(field, "is not in stock here".into())
+            }
+            Error::Mismatch => Self::new(unprocessable, "keyMismatch", detail),
+            Error::InProgress => Self::new(conflict, "inProgress", detail),
+            Error::OutOfStock { .. } => Self::new(conflict, "outOfStock", detail),
+            Error::Released => Self::new(conflict, "released", detail),
+            Error::Store(error @ (postrider::Error::Unavailable(_) | postrider::Error::TransactionLost(_))) => {
+                Self::unavailable(&Failure::from(error))
+            }
+            Error::Sql(error @ (sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => {
+                Self::unavailable(&Failure::from(error))
+            }
+            Error::Store(error) => Self::internal(&Failure::from(error)),
+            Error::Sql(error) => Self::internal(&Failure::from(error)),
+            error @ Error::Corrupt(_) => Self::internal(&Failure::from(error)),
+        }
+    }
+}
+
+impl From<JsonRejection> for Problem {
+    fn from(rejection: JsonRejection) -> Self {
+        Self::new(rejection.status(), "badBody", rejection.body_text())
+    }
+}
+
+impl From<PathRejection> for Problem {
+    fn from(rejection: PathRejection) -> Self {
+        Self::new(rejection.status(), "badPath", rejection.body_text())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let again = (self.code == "inProgress").then_some([(header::RETRY_AFTER, RETRY_AFTER)]);
+        (status, again, [(header::CONTENT_TYPE, "application/problem+json")], Json(self)).into_response()
+    }
+}
