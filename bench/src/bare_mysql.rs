@@ -4,8 +4,9 @@
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use sqlx::Row;
-use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlPoolOptions};
+use sqlx::query::Query;
+use sqlx::{MySql, Row};
 use uuid::Uuid;
 
 use crate::Outcome;
@@ -48,6 +49,16 @@ const FETCH: &str = "
 const SETTLE: &str = "
     DELETE w FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
     STRAIGHT_JOIN bare_work w FORCE INDEX (PRIMARY) ON w.id = i.id WHERE w.token = ?";
+
+/// Runs a statement, a transaction by itself; one that lost a deadlock (1213), as here may happen, again. How many rows.
+async fn execute<'q>(pool: &MySqlPool, statement: impl Fn() -> Query<'q, MySql, MySqlArguments>) -> sqlx::Result<u64> {
+    loop {
+        match statement().execute(pool).await {
+            Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("40001") => {}
+            answer => return Ok(answer?.rows_affected()),
+        }
+    }
+}
 
 pub(crate) struct Bare {
     pool: MySqlPool,
@@ -94,7 +105,7 @@ impl Bare {
                 let (mut token, mut drained) = (worker as i64 * 1_000_000_000, 0_u64);
                 loop {
                     token += 1;
-                    let leased = sqlx::query(CLAIM).bind(BATCH).bind(token).execute(&pool).await?.rows_affected();
+                    let leased = execute(&pool, || sqlx::query(CLAIM).bind(BATCH).bind(token)).await?;
                     if leased == 0 {
                         return Ok::<_, sqlx::Error>(drained);
                     }
@@ -109,7 +120,7 @@ impl Bare {
                     assert!(bytes > 0);
                     ids.pop();
                     ids.push(']');
-                    drained += sqlx::query(SETTLE).bind(ids).bind(token).execute(&pool).await?.rows_affected();
+                    drained += execute(&pool, || sqlx::query(SETTLE).bind(&ids).bind(token)).await?;
                 }
             })
         });

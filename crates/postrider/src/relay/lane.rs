@@ -221,7 +221,15 @@ impl LaneTask {
         let lived = self.began.elapsed().as_millis() / SURVIVED.as_millis();
         let lived = usize::try_from(lived).unwrap_or(usize::MAX);
         let for_living = lived.saturating_mul(self.lane.options.concurrency.max(1).saturating_mul(self.lane.at_once));
-        for_living.saturating_add(self.survived + 1).saturating_sub(self.in_hand() + self.asked_for)
+        let in_hand = self.in_hand() + self.asked_for;
+        let more = for_living.saturating_add(self.survived + 1).saturating_sub(in_hand);
+        // A claim for every one that ends would be two at a time, for ever so long: half as many as there were, at least,
+        // or a batch.
+        let worth_a_claim = (self.survived / 2).min(self.lane.options.batch as usize);
+        match more > worth_a_claim || in_hand == 0 {
+            true => more,
+            false => 0,
+        }
     }
 
     /// How long until it may take on more, if nothing finishes.
