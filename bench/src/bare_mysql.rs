@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use sqlx::mysql::{MySqlArguments, MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlPool, MySqlPoolOptions};
 use sqlx::query::Query;
 use sqlx::{MySql, Row};
 use uuid::Uuid;
@@ -51,9 +51,12 @@ const SETTLE: &str = "
     STRAIGHT_JOIN bare_work w FORCE INDEX (PRIMARY) ON w.id = i.id WHERE w.token = ?";
 
 /// Runs a statement, a transaction by itself; one that lost a deadlock (1213), as here may happen, again. How many rows.
-async fn execute<'q>(pool: &MySqlPool, statement: impl Fn() -> Query<'q, MySql, MySqlArguments>) -> sqlx::Result<u64> {
+async fn execute<'q>(
+    session: &mut MySqlConnection,
+    statement: impl Fn() -> Query<'q, MySql, MySqlArguments>,
+) -> sqlx::Result<u64> {
     loop {
-        match statement().execute(pool).await {
+        match statement().execute(&mut *session).await {
             Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some("40001") => {}
             answer => return Ok(answer?.rows_affected()),
         }
@@ -102,14 +105,16 @@ impl Bare {
         let tasks = (0..workers).map(|worker| {
             let pool = self.pool.clone();
             tokio::spawn(async move {
+                // One session for all: given back to the pool, it would be asked whether it is there.
+                let mut session = pool.acquire().await?;
                 let (mut token, mut drained) = (worker as i64 * 1_000_000_000, 0_u64);
                 loop {
                     token += 1;
-                    let leased = execute(&pool, || sqlx::query(CLAIM).bind(BATCH).bind(token)).await?;
+                    let leased = execute(&mut session, || sqlx::query(CLAIM).bind(BATCH).bind(token)).await?;
                     if leased == 0 {
                         return Ok::<_, sqlx::Error>(drained);
                     }
-                    let rows = sqlx::query(FETCH).bind(token).bind(leased).fetch_all(&pool).await?;
+                    let rows = sqlx::query(FETCH).bind(token).bind(leased).fetch_all(&mut *session).await?;
                     let (mut ids, mut bytes) = (String::from("["), 0);
                     for row in &rows {
                         ids += &row.get::<i64, _>(0).to_string();
@@ -120,7 +125,7 @@ impl Bare {
                     assert!(bytes > 0);
                     ids.pop();
                     ids.push(']');
-                    drained += execute(&pool, || sqlx::query(SETTLE).bind(&ids).bind(token)).await?;
+                    drained += execute(&mut session, || sqlx::query(SETTLE).bind(&ids).bind(token)).await?;
                 }
             })
         });

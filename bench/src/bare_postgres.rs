@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use futures_util::future::try_join_all;
-use sqlx::Row;
 use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::{Connection, Row};
 use uuid::Uuid;
 
 use crate::Outcome;
@@ -83,17 +83,19 @@ impl Bare {
         let tasks = (0..workers).map(|worker| {
             let pool = self.pool.clone();
             tokio::spawn(async move {
+                // One session for all: given back to the pool, it would be asked whether it is there.
+                let mut session = pool.acquire().await?;
                 let (mut token, mut paid) = (worker as i64 * 1_000_000_000, 0_u64);
                 loop {
                     token += 1;
                     let batch = i64::from(BATCH) / workers as i64;
-                    let rows = sqlx::query(CLAIM).bind(batch).bind(token).fetch_all(&pool).await?;
+                    let rows = sqlx::query(CLAIM).bind(batch).bind(token).fetch_all(&mut *session).await?;
                     if rows.is_empty() {
                         return Ok::<_, sqlx::Error>(paid);
                     }
                     for row in &rows {
                         let (id, event_id, payload): (i64, &str, &str) = (row.get(0), row.get(2), row.get(4));
-                        let mut tx = pool.begin().await?;
+                        let mut tx = session.begin().await?;
                         if sqlx::query(RECEIVE).bind(event_id).execute(&mut *tx).await?.rows_affected() == 1 {
                             let account = id % crate::engine::ACCOUNTS;
                             let cents = if payload.is_empty() { 0_i64 } else { 9_900 };
@@ -130,10 +132,11 @@ impl Bare {
         let tasks = (0..workers).map(|worker| {
             let pool = self.pool.clone();
             tokio::spawn(async move {
+                let mut session = pool.acquire().await?;
                 let (mut token, mut drained) = (worker as i64 * 1_000_000_000, 0_u64);
                 loop {
                     token += 1;
-                    let rows = sqlx::query(CLAIM).bind(i64::from(BATCH)).bind(token).fetch_all(&pool).await?;
+                    let rows = sqlx::query(CLAIM).bind(i64::from(BATCH)).bind(token).fetch_all(&mut *session).await?;
                     if rows.is_empty() {
                         return Ok::<_, sqlx::Error>(drained);
                     }
@@ -144,7 +147,7 @@ impl Bare {
                         bytes += event.2.len();
                     }
                     assert!(bytes > 0);
-                    drained += sqlx::query(SETTLE).bind(ids).bind(token).execute(&pool).await?.rows_affected();
+                    drained += sqlx::query(SETTLE).bind(ids).bind(token).execute(&mut *session).await?.rows_affected();
                 }
             })
         });

@@ -40,6 +40,8 @@ pub use delivery::{
 pub use event::{Appended, Consumption, Enqueued, Found, NewEvent, Report, Routed, Routing, Unheard};
 pub use job::{JobOutcome, JobPlan, JobStart, JobState};
 pub use schema::SchemaVersion;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub use sessions::Tx;
 
 /// The store where none is named: a file in a folder of its own, below where the program runs.
 pub const DEFAULT_URL: &str = "sqlite://postrider-data/postrider.db";

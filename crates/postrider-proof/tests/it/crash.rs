@@ -90,6 +90,7 @@ async fn what_kills_its_workers_ends_dead_and_others_flow(database: &Database) {
     assert!(!said.iter().any(|line| line == "at handler e00020"), "it was not tried a fourth time");
     let dead = Stands { events: 1, status: "DEAD", received: 0, effects: 0 };
     assert_eq!(database.stands("e00020").await, dead);
+    assert_eq!(database.number("SELECT count(*) FROM postrider_delivery").await, 1, "nothing else is left");
+    assert_eq!(database.number("SELECT count(*) FROM counter WHERE n > 1").await, 0, "nothing has happened twice");
     assert_eq!(database.number("SELECT count(*) FROM counter WHERE n = 1").await, 59, "the others had their effect");
-    assert_eq!(database.number("SELECT count(*) FROM postrider_delivery").await, 1, "and nothing else is left");
 }

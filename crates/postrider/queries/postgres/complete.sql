@@ -1,11 +1,8 @@
--- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 event seq, $4 delivery, $5 token, $6 result, $7 keep history.
+-- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 event seq, $4 delivery, $5 token, $6 keep history.
 -- Answers with a row only if the lease holds and the inbox row of this transaction is really there.
-WITH kept AS (
-    UPDATE postrider_inbox SET result = coalesce($6, result) WHERE consumer = $1 AND event_id = $2
-    RETURNING 1
-), done AS (
+WITH done AS (
     DELETE FROM postrider_delivery d
-    WHERE d.event_seq = $3 AND d.id = $4 AND d.token = $5 AND EXISTS (SELECT 1 FROM kept)
+    WHERE d.event_seq = $3 AND d.id = $4 AND d.token = $5 AND EXISTS (SELECT 1 FROM postrider_inbox WHERE consumer = $1 AND event_id = $2)
       AND (d.event_key IS NULL OR NOT EXISTS (
           SELECT 1 FROM postrider_delivery p
           WHERE p.lane = d.lane AND p.event_key = d.event_key AND p.event_seq < d.event_seq AND p.place <> 3))
@@ -16,6 +13,6 @@ WITH kept AS (
                (SELECT max(c.attempt) FROM postrider_consumption c WHERE c.event_seq = d.event_seq AND c.consumer = $1), 0),
            true, now()
     FROM done d
-    WHERE $7
+    WHERE $6
 )
 SELECT event_seq FROM done

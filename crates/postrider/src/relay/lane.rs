@@ -54,6 +54,8 @@ pub(super) struct LaneTask {
     hungry: ByKind<bool>,
     /// Whether the last claim took all that it might: then there is a backlog, and one claim at a time is too slow.
     full: ByKind<bool>,
+    /// Whether the last claim took something that was tried before, maybe by a process that died of it.
+    tried_before: bool,
     /// What was claimed and not begun: single deliveries, and runs of a key.
     waiting: VecDeque<Vec<Parcel>>,
     delivering: JoinSet<Portion>,
@@ -149,6 +151,7 @@ impl LaneTask {
             figures,
             hungry: ByKind { unkeyed: true, keyed: true },
             full: ByKind::default(),
+            tried_before: false,
             waiting: VecDeque::new(),
             delivering: JoinSet::new(),
             outcomes: Outcomes::default(),
@@ -216,10 +219,14 @@ impl LaneTask {
 
     /// How many more deliveries the lane may take on. A claim counts an attempt for all that it takes, so whatever kills
     /// this process charges everything in hand, and would in the end bury the innocent beside it. A new lane therefore
-    /// begins with one and takes on as many as it has survived: from the second crash on the culprit is all but alone.
+    /// begins with one and takes on as many as it has survived; and at first, one after the other what was tried before: it
+    /// comes first, and from the second crash on the culprit is alone.
     fn trusted(&self) -> usize {
         let lived = self.began.elapsed().as_millis() / SURVIVED.as_millis();
         let lived = usize::try_from(lived).unwrap_or(usize::MAX);
+        if lived == 0 && self.tried_before {
+            return usize::from(self.in_hand() + self.asked_for == 0);
+        }
         let for_living = lived.saturating_mul(self.lane.options.concurrency.max(1).saturating_mul(self.lane.at_once));
         let in_hand = self.in_hand() + self.asked_for;
         let more = for_living.saturating_add(self.survived + 1).saturating_sub(in_hand);
@@ -317,6 +324,7 @@ impl LaneTask {
         if deliveries.is_empty() {
             return;
         }
+        self.tried_before = deliveries.iter().any(|claimed| claimed.attempt > 1);
         let ids = deliveries.iter().map(|claimed| claimed.id).collect();
         self.held.insert(lease.token, Held { lease: Arc::clone(&lease), deliveries: ids });
         self.sort_out(&lease, deliveries);

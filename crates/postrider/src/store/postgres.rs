@@ -240,7 +240,7 @@ impl Store for PostgresStore {
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
         let mut session = self.work.acquire().await.map_err(own)?;
         let settled = settle(&mut session, token, deliveries, history).await;
-        self.work.note(&settled);
+        self.work.end(session, &settled);
         settled.map_err(own)
     }
 

@@ -1,15 +1,20 @@
 //! Pools that knock once. A pool of sqlx asks a server that refuses it again and again, from ten milliseconds on, until its
 //! patience ends, and so does everybody who waits beside it: an outage would become a storm of connections. Here one asks
 //! for all, at most once a second, and an answer counts for everybody.
+//!
+//! A session whose work went well is laid by for the next caller. Given back to the pool of sqlx it would be asked whether it
+//! is still there: a round trip for every statement and every transaction.
 
-use std::sync::{Arc, PoisonError};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt, TryStreamExt};
 use sqlx::pool::{PoolConnection, PoolOptions};
-use sqlx::{Connection, Database, Describe, Either, Execute, Executor, Pool, SqlStr, Transaction};
+use sqlx::{Connection, Database, Describe, Either, Execute, Executor, Pool, SqlStr};
+use sqlx_core::transaction::TransactionManager;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
@@ -17,6 +22,8 @@ use tokio::time::{Instant, timeout};
 const BETWEEN_KNOCKS: Duration = Duration::from_secs(1);
 /// How long after an answer connections are trusted without being asked: a round trip for every statement otherwise.
 const TRUSTED: Duration = Duration::from_secs(5);
+/// How long a session may be kept from the pool, which knows when it is too old, and when there are too many.
+const KEPT: Duration = Duration::from_secs(60);
 /// How long a server, or a connection that lay idle, may take to answer before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -73,19 +80,25 @@ fn closed(why: &str) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, why.to_owned()))
 }
 
-/// A pool behind the door. As an [`Executor`] it takes a connection for one statement.
+/// A pool behind the door. As an [`Executor`] it takes a session for one statement.
 #[derive(Debug)]
 pub(super) struct Sessions<DB: Database> {
     pool: Pool<DB>,
     door: Arc<Door<DB>>,
     /// When the server last answered; None since it did not.
     answered: Arc<std::sync::Mutex<Option<Instant>>>,
+    laid_by: Arc<LaidBy<DB>>,
 }
 
 // Derived, it would ask the database's type to be cloned too.
 impl<DB: Database> Clone for Sessions<DB> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), door: Arc::clone(&self.door), answered: Arc::clone(&self.answered) }
+        Self {
+            pool: self.pool.clone(),
+            door: Arc::clone(&self.door),
+            answered: Arc::clone(&self.answered),
+            laid_by: Arc::clone(&self.laid_by),
+        }
     }
 }
 
@@ -93,11 +106,11 @@ impl<DB: Database> Sessions<DB> {
     pub(super) fn new(pool: PoolOptions<DB>, door: &Arc<Door<DB>>) -> Self {
         // We test them ourselves, before we knock.
         let pool = pool.test_before_acquire(false).connect_lazy_with(door.options.clone());
-        Self { pool, door: Arc::clone(door), answered: Arc::default() }
+        Self { pool, door: Arc::clone(door), answered: Arc::default(), laid_by: Arc::default() }
     }
 
-    pub(super) async fn acquire(&self) -> sqlx::Result<PoolConnection<DB>> {
-        while let Some(mut idle) = self.pool.try_acquire() {
+    pub(super) async fn acquire(&self) -> sqlx::Result<Session<DB>> {
+        while let Some(mut idle) = self.idle() {
             if self.is_trusted() {
                 return Ok(idle);
             }
@@ -113,10 +126,23 @@ impl<DB: Database> Sessions<DB> {
                 self.door.knock().await?;
             }
         }
+        let waiting = Waiting::new(&self.laid_by);
+        // Laid by since we looked: from here on, what others have done with goes to the pool, where we wait.
+        if let Some(idle) = self.laid_by.take()
+            && self.is_trusted()
+        {
+            return Ok(idle);
+        }
         if self.pool.size() < self.pool.options().get_max_connections() {
             self.door.knock().await?;
         }
-        self.pool.acquire().await
+        let session = self.pool.acquire().await?;
+        drop(waiting);
+        Ok(Session::new(session, &self.laid_by))
+    }
+
+    fn idle(&self) -> Option<Session<DB>> {
+        self.laid_by.take().or_else(|| Some(Session::new(self.pool.try_acquire()?, &self.laid_by)))
     }
 
     fn is_trusted(&self) -> bool {
@@ -129,6 +155,14 @@ impl<DB: Database> Sessions<DB> {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = answer.is_ok().then(Instant::now);
     }
 
+    /// Ends the use of a session, with this answer.
+    pub(super) fn end<T, E>(&self, session: Session<DB>, answer: &Result<T, E>) {
+        self.note(answer);
+        if answer.is_ok() {
+            session.done();
+        }
+    }
+
     /// The pool itself, for what takes no less.
     #[cfg(feature = "postgres")]
     pub(super) async fn pool(&self) -> sqlx::Result<&Pool<DB>> {
@@ -136,8 +170,175 @@ impl<DB: Database> Sessions<DB> {
         Ok(&self.pool)
     }
 
-    pub(super) async fn begin(&self) -> sqlx::Result<Transaction<'static, DB>> {
-        Transaction::begin(self.acquire().await?, None).await
+    pub(super) async fn begin(&self) -> sqlx::Result<Tx<DB>> {
+        // From the first word on: a caller that leaves in between must find it rolled back.
+        let mut tx = Tx { session: Some(self.acquire().await?) };
+        DB::TransactionManager::begin(&mut tx, None).await?;
+        Ok(tx)
+    }
+}
+
+/// Sessions that are idle and known to be clean; the last one used is the next.
+#[derive(Debug)]
+struct LaidBy<DB: Database>(std::sync::Mutex<Shelf<DB>>);
+
+#[derive(Debug)]
+struct Shelf<DB: Database> {
+    sessions: Vec<Lying<DB>>,
+    /// Who waits for the pool; nothing is laid by meanwhile.
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Lying<DB: Database> {
+    connection: PoolConnection<DB>,
+    /// Since when the pool has not seen it, and since when it lies here.
+    taken: Instant,
+    laid: Instant,
+}
+
+impl<DB: Database> Default for LaidBy<DB> {
+    fn default() -> Self {
+        Self(std::sync::Mutex::new(Shelf { sessions: Vec::new(), waiting: 0 }))
+    }
+}
+
+impl<DB: Database> LaidBy<DB> {
+    fn shelf(&self) -> MutexGuard<'_, Shelf<DB>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Session<DB>> {
+        let Lying { connection, taken, .. } = self.shelf().sessions.pop()?;
+        Some(Session { connection, taken, laid_by: Arc::clone(self) })
+    }
+
+    /// Lays a session by; those that are of no use here go to the pool.
+    fn put(&self, connection: PoolConnection<DB>, taken: Instant) {
+        let now = Instant::now();
+        let mut shelf = self.shelf();
+        if shelf.waiting == 0 && taken + KEPT > now {
+            shelf.sessions.push(Lying { connection, taken, laid: now });
+        }
+        // More than are needed: the oldest lies in front.
+        if shelf.sessions.first().is_some_and(|lying| lying.laid + KEPT < now) {
+            shelf.sessions.remove(0);
+        }
+    }
+}
+
+impl<DB: Database> Drop for LaidBy<DB> {
+    fn drop(&mut self) {
+        // Not given back to the pool, which would need a runtime for that.
+        for lying in self.shelf().sessions.drain(..) {
+            drop(lying.connection.detach());
+        }
+    }
+}
+
+/// Somebody who waits for the pool.
+struct Waiting<'s, DB: Database>(&'s LaidBy<DB>);
+
+impl<'s, DB: Database> Waiting<'s, DB> {
+    fn new(laid_by: &'s LaidBy<DB>) -> Self {
+        laid_by.shelf().waiting += 1;
+        Self(laid_by)
+    }
+}
+
+impl<DB: Database> Drop for Waiting<'_, DB> {
+    fn drop(&mut self) {
+        self.0.shelf().waiting -= 1;
+    }
+}
+
+/// A connection, the caller's for now. Dropped, it goes to the pool, which finds out what state it is in.
+#[derive(Debug)]
+pub(super) struct Session<DB: Database> {
+    connection: PoolConnection<DB>,
+    taken: Instant,
+    laid_by: Arc<LaidBy<DB>>,
+}
+
+impl<DB: Database> Session<DB> {
+    fn new(connection: PoolConnection<DB>, laid_by: &Arc<LaidBy<DB>>) -> Self {
+        Self { connection, taken: Instant::now(), laid_by: Arc::clone(laid_by) }
+    }
+
+    /// The caller has done with it, and all went well.
+    pub(super) fn done(self) {
+        self.laid_by.put(self.connection, self.taken);
+    }
+
+    /// Takes it away from the pool.
+    pub(super) fn detach(self) -> DB::Connection {
+        self.connection.detach()
+    }
+}
+
+impl<DB: Database> Deref for Session<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        &self.connection
+    }
+}
+
+impl<DB: Database> DerefMut for Session<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        &mut self.connection
+    }
+}
+
+/// A transaction on a session of the store's: `&mut *tx` is what statements run on. Dropped, it rolls back.
+#[derive(Debug)]
+pub struct Tx<DB: Database> {
+    /// There until it is committed.
+    session: Option<Session<DB>>,
+}
+
+const COMMITTED: &str = "a transaction is consumed by its commit";
+
+impl<DB: Database> Tx<DB> {
+    /// Commits it. An error: nobody knows whether it was, unless the database says so.
+    pub async fn commit(mut self) -> sqlx::Result<()> {
+        DB::TransactionManager::commit(&mut self).await?;
+        if let Some(session) = self.session.take() {
+            session.done();
+        }
+        Ok(())
+    }
+
+    /// Rolls it back, and waits until that is done.
+    pub async fn rollback(mut self) -> sqlx::Result<()> {
+        DB::TransactionManager::rollback(&mut self).await?;
+        if let Some(session) = self.session.take() {
+            session.done();
+        }
+        Ok(())
+    }
+}
+
+impl<DB: Database> Deref for Tx<DB> {
+    type Target = DB::Connection;
+
+    fn deref(&self) -> &DB::Connection {
+        self.session.as_ref().expect(COMMITTED)
+    }
+}
+
+impl<DB: Database> DerefMut for Tx<DB> {
+    fn deref_mut(&mut self) -> &mut DB::Connection {
+        self.session.as_mut().expect(COMMITTED)
+    }
+}
+
+impl<DB: Database> Drop for Tx<DB> {
+    fn drop(&mut self) {
+        if let Some(session) = &mut self.session {
+            // Sent by the pool, before anybody else gets the session.
+            DB::TransactionManager::start_rollback(session);
+        }
     }
 }
 
@@ -154,8 +355,9 @@ where
     {
         // All at once: a claim's rows are few, and nobody may hold a session while it thinks about them.
         let fetched = async move {
-            let fetched = self.acquire().await?.fetch_many(query).try_collect::<Vec<_>>().await;
-            self.note(&fetched);
+            let mut session = self.acquire().await?;
+            let fetched = session.fetch_many(query).try_collect::<Vec<_>>().await;
+            self.end(session, &fetched);
             fetched
         };
         stream::once(fetched).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten().boxed()
@@ -168,8 +370,9 @@ where
         E: 'q + Execute<'q, DB>,
     {
         Box::pin(async move {
-            let fetched = self.acquire().await?.fetch_all(query).await;
-            self.note(&fetched);
+            let mut session = self.acquire().await?;
+            let fetched = session.fetch_all(query).await;
+            self.end(session, &fetched);
             fetched
         })
     }
@@ -180,8 +383,9 @@ where
         E: 'q + Execute<'q, DB>,
     {
         Box::pin(async move {
-            let fetched = self.acquire().await?.fetch_optional(query).await;
-            self.note(&fetched);
+            let mut session = self.acquire().await?;
+            let fetched = session.fetch_optional(query).await;
+            self.end(session, &fetched);
             fetched
         })
     }

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use sqlx::MySql;
 use sqlx::mysql::{MySqlArguments, MySqlConnection};
 use sqlx::query::Query;
-use sqlx::{MySql, Transaction};
 
 use super::error::{is_known, meaning};
 use super::heard::{Heard, Routes};
@@ -16,13 +16,14 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
+use crate::store::sessions::Tx;
 use crate::store::{
     Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Routing, Token, Unheard,
 };
 
 impl Enlist for MySqlStore {
     type Conn = MySqlConnection;
-    type Tx = Transaction<'static, MySql>;
+    type Tx = Tx<MySql>;
 
     async fn begin(&self) -> Result<Self::Tx> {
         self.pool.begin().await.map_err(meaning)

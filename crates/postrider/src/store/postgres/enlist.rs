@@ -3,22 +3,23 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
-use sqlx::{Postgres, Transaction};
 
 use super::{PostgresStore, enlisted, own, rows};
 use crate::envelope::{Encoding, JSON};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
+use crate::store::sessions::Tx;
 use crate::store::{
     Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Routing, Token, Unheard,
 };
 
 impl Enlist for PostgresStore {
     type Conn = PgConnection;
-    type Tx = Transaction<'static, Postgres>;
+    type Tx = Tx<Postgres>;
 
     async fn begin(&self) -> Result<Self::Tx> {
         self.pool.begin().await.map_err(own)
@@ -93,13 +94,13 @@ impl Enlist for PostgresStore {
 
     async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
         if let [one] = completion.completed {
+            keep_results(conn, completion.consumer, &[Handled { event_id: one.event_id, result: one.result }]).await?;
             let query = sqlx::query(sql!("complete"))
                 .bind(completion.consumer)
                 .bind(one.event_id)
                 .bind(one.delivery.sequence)
                 .bind(one.delivery.number)
                 .bind(completion.token.0)
-                .bind(one.result)
                 .bind(completion.history == History::Keep);
             let done = query.fetch_optional(conn).await.map_err(enlisted)?;
             return done.map(|_| ()).ok_or(Error::LeaseLost);
@@ -179,14 +180,19 @@ impl Enlist for PostgresStore {
     }
 }
 
-/// Keeps the results, and tells whether every inbox row is there.
-async fn all_received(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
+async fn keep_results(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
     let (with_result, results): (Vec<_>, Vec<_>) =
         handled.iter().filter_map(|one| Some((one.event_id, one.result?))).unzip();
     if !with_result.is_empty() {
         let query = sqlx::query(sql!("keep_results")).bind(consumer).bind(with_result).bind(results);
-        query.execute(&mut *conn).await.map_err(enlisted)?;
+        query.execute(conn).await.map_err(enlisted)?;
     }
+    Ok(())
+}
+
+/// Keeps the results, and tells whether every inbox row is there.
+async fn all_received(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
+    keep_results(conn, consumer, handled).await?;
     let event_ids: Vec<_> = handled.iter().map(|one| one.event_id).collect();
     let query = sqlx::query_scalar(sql!("count_received")).bind(consumer).bind(&event_ids);
     let received: i64 = query.fetch_one(conn).await.map_err(enlisted)?;
