@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use reqwest::Method;
 use tokio::process::Command;
@@ -99,6 +100,19 @@ impl PrivateBroker {
     /// It has memory again.
     pub async fn clear_memory_alarm(&self) {
         self.services(&["rabbitmqctl", "set_vm_memory_high_watermark", "0.4"]).await;
+    }
+
+    /// From now on it closes channels that leave a message unacknowledged for longer, and looks for them all the time.
+    pub async fn lose_patience_after(&self, patience: Duration) {
+        for (setting, value) in [("consumer_timeout", patience.as_millis()), ("channel_tick_interval", 100)] {
+            let set = format!("application:set_env(rabbit, {setting}, {value}).");
+            self.services(&["rabbitmqctl", "eval", &set]).await;
+        }
+    }
+
+    /// Whether its log holds this text.
+    pub fn has_logged(&self, text: &str) -> bool {
+        std::fs::read_to_string(self.folder.join("rabbitmq.log")).expect("it has a log").contains(text)
     }
 
     async fn services(&self, arguments: &[&str]) {

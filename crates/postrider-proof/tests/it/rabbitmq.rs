@@ -1,6 +1,7 @@
 //! What a RabbitMQ does with events, and what it may do to them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -475,6 +476,75 @@ async fn a_blocked_rabbitmq_is_told_and_waited_for() {
     assert_eq!(orders, [2, 3]);
     database.until("SELECT count(*) FROM postrider_delivery", 0).await;
     assert_eq!(database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await, 0);
+    relay.abort();
+    receiving.abort();
+    drop((relay.await.err(), receiving.await.err(), store));
+    database.finish().await;
+}
+
+/// Takes its time with an event when it sees it first.
+struct Slow {
+    tell: mpsc::UnboundedSender<i64>,
+    takes: Duration,
+    seen: AtomicBool,
+}
+
+impl Consumer<SqliteStore> for Slow {
+    const NAME: &'static str = "slow";
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut SqliteConnection, paid: Received<Paid>) -> Result<(), Failure> {
+        self.tell.send(paid.order)?;
+        if !self.seen.swap(true, Ordering::Relaxed) {
+            tokio::time::sleep(self.takes).await;
+        }
+        sqlx::query("UPDATE counter SET n = n + 1 WHERE name = 'slow'").execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// F49: a handler that outlasts the broker's patience loses its channel; the receiver opens another and goes on, the message
+/// that comes again finds its inbox row, and those behind it flow.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_that_outlasts_the_patience_of_rabbitmq_has_one_effect() {
+    let database = Database::sqlite().await;
+    let store = SqliteStore::connect(database.url()).await.unwrap();
+    database.execute("INSERT INTO counter VALUES ('slow', 0)").await;
+    let broker = PrivateBroker::start().await;
+    broker.lose_patience_after(Duration::from_millis(300)).await;
+    let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port());
+    let rabbitmq = RabbitMq::new(&url).unwrap();
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let slow = Slow { tell, takes: Duration::from_secs(2), seen: AtomicBool::new(false) };
+    let receiver = rabbitmq.receiver(Inbox::new(store.clone()).consumer(slow));
+    receiver.declare().await.unwrap();
+    let receiving = tokio::spawn(receiver.run(std::future::pending()));
+    let relay = tokio::spawn(Relay::new(store.clone(), rabbitmq.publisher()).run(std::future::pending()));
+    let enqueue = async |order| {
+        let mut tx = store.begin().await.unwrap();
+        Outbox::new(store.clone()).enqueue(&mut tx, paid(order)).await.unwrap();
+        store.commit(tx).await.unwrap();
+    };
+    enqueue(1).await;
+    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1));
+    enqueue(2).await;
+    database.until("SELECT n FROM counter WHERE name = 'slow'", 2).await;
+    assert!(broker.has_logged("delivery acknowledgement on channel"), "the channel was closed meanwhile");
+    // The second comes alone: the first is known by then, however often it was sent.
+    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(2));
+    let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
+    let channel = connection.create_channel().await.unwrap();
+    let passive = QueueDeclareOptions { durable: true, passive: true, ..Default::default() };
+    for queue in ["postrider.slow", "postrider.slow.dead"] {
+        let empty = async {
+            while channel.queue_declare(queue.into(), passive, FieldTable::default()).await.unwrap().message_count() > 0
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(PATIENCE, empty).await.expect("nothing waits and nothing was given up");
+    }
+    assert_eq!(database.number("SELECT n FROM counter WHERE name = 'slow'").await, 2);
     relay.abort();
     receiving.abort();
     drop((relay.await.err(), receiving.await.err(), store));
