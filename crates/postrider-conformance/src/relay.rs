@@ -772,6 +772,41 @@ pub async fn slow_work_keeps_its_lease<H: Harness>(h: H) {
     assert!(begun.recv().await.is_none(), "it ran once");
 }
 
+/// F02: a batch that takes longer than its lease is kept, or given back before it is begun: two relays never work on the same
+/// event, and none is left out.
+pub async fn a_batch_that_outlasts_its_lease_is_tried_once<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(10)).await;
+    let (entered, mut begun) = mpsc::unbounded_channel();
+    let gate = Arc::new(Semaphore::new(0));
+    let options = RelayOptions { lease: Duration::from_secs(1), ..RelayOptions::default() };
+    let relays: Vec<_> = [(), ()]
+        .into_iter()
+        .map(|()| {
+            let gated = Gated { entered: entered.clone(), gate: Arc::clone(&gate) };
+            let one_by_one = LaneOptions { batch: 10, concurrency: 1, ..LaneOptions::default() };
+            Running::start(relay(&h, inbox(&h).outside(gated).options(LANE, one_by_one)).options(options.clone()))
+        })
+        .collect();
+    drop(entered);
+    let mut tried = vec![begun.recv().await.unwrap()];
+    let first = delivery(&h, &tried[0]).await.lock_until.unwrap();
+    // Two leases later, as the store tells.
+    while delivery(&h, &tried[0]).await.lock_until.unwrap() < first + Duration::from_secs(2) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    gate.add_permits(10);
+    while tried.len() < 10 {
+        tried.push(begun.recv().await.unwrap());
+    }
+    for relay in relays {
+        relay.stop().await;
+    }
+    assert!(begun.recv().await.is_none(), "each was tried once");
+    assert_eq!(tried.iter().collect::<BTreeSet<_>>().len(), 10, "{tried:?}");
+    assert!(h.store().counts().await.unwrap().is_empty(), "and none is left");
+}
+
 /// One slow event, and what arrives while it is worked on is delivered at once: nobody polls for an hour.
 pub async fn a_slow_event_delays_no_other<H: Harness>(h: H) {
     struct OneIsSlow(mpsc::UnboundedSender<String>, Arc<Semaphore>);
