@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use postrider::Failure;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider_inventory::Process;
@@ -30,7 +31,7 @@ Examples:
     curl -X POST http://127.0.0.1:7090/inventory/deductions/7-DEDUCT/release
     curl http://127.0.0.1:7090/inventory/audit
 
-  Three shards on PostgreSQL; always all of them, in the same order:
+  Three shards on PostgreSQL (or on MariaDB: mysql://…); always all of them, in the same order:
     inventory --store postgres://app@localhost/stock_0 \\
               --store postgres://app@localhost/stock_1 \\
               --store postgres://app@localhost/stock_2
@@ -45,8 +46,8 @@ struct Arguments {
     /// Where to serve
     #[arg(long, default_value = "127.0.0.1:7090", env = "INVENTORY_LISTEN")]
     listen: String,
-    /// The database of a shard, once for each: sqlite://path or postgres://user@host/database; with commas between them
-    /// in the environment
+    /// The database of a shard, once for each: sqlite://path, postgres://user@host/database or mysql://user@host/database;
+    /// with commas between them in the environment
     #[arg(
         long,
         default_values = [
@@ -92,9 +93,11 @@ async fn run(Arguments { listen, store, lease_seconds }: Arguments) -> Result<()
         process.run(connect(&store, SqliteStore::connect).await?, shutdown).await
     } else if all_are(&["postgres", "postgresql"]) {
         process.run(connect(&store, PostgresStore::connect).await?, shutdown).await
+    } else if all_are(&["mysql", "mariadb"]) {
+        process.run(connect(&store, MySqlStore::connect).await?, shutdown).await
     } else {
         // Not the URLs themselves: they may hold passwords.
-        Err("each --store must be of the same kind: sqlite://path or postgres://user@host/database".into())
+        Err("each --store must be of the same kind: sqlite://…, postgres://… or mysql://…".into())
     }
 }
 

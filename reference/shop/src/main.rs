@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Failure, RetryPolicy};
@@ -45,7 +46,7 @@ struct Arguments {
     /// Where to listen; port 0 takes any that is free, and the log says which
     #[arg(long, default_value = "127.0.0.1:7090", env = "SHOP_LISTEN")]
     listen: String,
-    /// The database: sqlite://path or postgres://user@host/database
+    /// The database: sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(long, default_value = "sqlite://shop-data/shop.db", env = "SHOP_STORE", hide_env_values = true)]
     store: String,
     /// Where the inventory service is; without one, nobody looks after the stock
@@ -123,11 +124,11 @@ async fn serve(arguments: Arguments) -> Result<(), AnyError> {
         Some("postgres" | "postgresql") => {
             run(PostgresStore::connect(&arguments.store).await?, settings, listener, shutdown).await
         }
-        // Not the URL itself: it may hold a password.
-        _ => {
-            Err("--store is for no database of this program: write sqlite://path or postgres://user@host/database"
-                .into())
+        Some("mysql" | "mariadb") => {
+            run(MySqlStore::connect(&arguments.store).await?, settings, listener, shutdown).await
         }
+        // Not the URL itself: it may hold a password.
+        _ => Err("--store names no database of this program: write sqlite://…, postgres://… or mysql://…".into()),
     }
 }
 

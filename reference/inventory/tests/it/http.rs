@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::process::{Process, command, fresh};
-use crate::shards::{Shards, name_in, over_both_stores};
+use crate::shards::{Shards, name_in, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// C.3, C.7: clear errors, and nothing is written.
     every_mistake_has_its_code_and_writes_nothing,
     /// C.5, C.7, F25: the key in the header, in the body, in both, or in neither.

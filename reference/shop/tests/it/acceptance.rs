@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use postrider_shop::jobs;
 
-use crate::fixture::{Fixture, Tested, at_once, over_both_stores};
+use crate::fixture::{Fixture, Tested, at_once, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// A.8, A.9, A.10
     a_paid_order_moves_each_asset_once,
     /// A.9, A.10: everything comes back, and what was earned is taken back

@@ -3,21 +3,27 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::fixture;
+use crate::fixture::{Fixture, Tested, over_every_store};
 use crate::process::Process;
 
-/// A.8, A.9, A.10: a whole order, by the contract.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_from_draft_to_refunded_on_sqlite() {
-    let (url, place) = fixture::sqlite();
+over_every_store! {
+    /// A.8, A.9, A.10: a whole order, by the contract.
+    an_order_from_draft_to_refunded,
+    /// A.8: refused with 409 and the states it would have needed; what cannot be read is said to be so.
+    what_is_wrong_is_answered_with_what_to_do,
+    /// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
+    one_order_can_be_followed_through_the_logs,
+}
+
+async fn an_order_from_draft_to_refunded<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let shop = Process::start(&url, &[]).await;
     let (status, account) =
         shop.post("/shop/accounts", json!({"userId": 7, "walletCents": 10_000, "points": 500})).await;
     assert_eq!((status, &account["wallet"]["availableCents"]), (201, &json!(10_000)), "ids may be numbers");
     assert_eq!(shop.post("/shop/accounts", json!({"userId": "7"})).await.1["code"], "exists");
-    let coupon = json!({"couponId": "spring", "userId": 7, "discountCents": 300});
+    let coupon = json!({"couponId": "autumn", "userId": 7, "discountCents": 300});
     assert_eq!(shop.post("/shop/coupons", coupon).await.0, 201);
-    let wanted = json!({"userId": 7, "amountCents": 9_950, "couponId": "spring", "walletCents": 2_000, "points": 100});
+    let wanted = json!({"userId": 7, "amountCents": 9_950, "couponId": "autumn", "walletCents": 2_000, "points": 100});
     let (status, order) = shop.post("/shop/orders", wanted).await;
     assert_eq!((status, &order["status"]), (201, &json!("DRAFT")));
     let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
@@ -26,7 +32,7 @@ async fn an_order_from_draft_to_refunded_on_sqlite() {
     let locked = |body: &serde_json::Value| body["locks"].as_array().is_some_and(|locks| locks.len() == 3);
     let order = shop.until(&path, locked).await;
     assert!(order["locks"][0]["createdAt"].as_str().unwrap().ends_with('Z'), "{order}");
-    assert_eq!(shop.get("/shop/coupons/spring").await["status"], "LOCKED");
+    assert_eq!(shop.get("/shop/coupons/autumn").await["status"], "LOCKED");
 
     let (status, payment) = shop.ask(Method::POST, &format!("{path}/payments"), None).await;
     assert_eq!((status, &payment["status"]), (201, &json!("PROCESSING")));
@@ -36,7 +42,7 @@ async fn an_order_from_draft_to_refunded_on_sqlite() {
         assert_eq!((status, &answer["status"]), (200, &json!("SUCCESS")));
     }
     shop.until("/shop/accounts/7", |account| account["points"]["available"] == 499).await;
-    shop.until("/shop/coupons/spring", |coupon| coupon["status"] == "USED").await;
+    shop.until("/shop/coupons/autumn", |coupon| coupon["status"] == "USED").await;
 
     let (status, refund) = shop.ask(Method::POST, &format!("{path}/refund"), None).await;
     assert_eq!((status, &refund["status"]), (201, &json!("PROCESSING")));
@@ -53,13 +59,9 @@ async fn an_order_from_draft_to_refunded_on_sqlite() {
     let audit = shop.until("/shop/audit", |audit| audit["inFlight"] == 0).await;
     assert_eq!((&audit["ok"], &audit["checked"]["orders"]), (&json!(true), &json!(1)), "{audit}");
     shop.stop().await;
-    place.remove().await;
 }
 
-/// A.8: refused with 409 and the states it would have needed; what cannot be read is said to be so.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_is_answered_with_what_to_do_on_sqlite() {
-    let (url, place) = fixture::sqlite();
+async fn what_is_wrong_is_answered_with_what_to_do<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let shop = Process::start(&url, &[]).await;
     let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
     let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
@@ -94,13 +96,9 @@ async fn what_is_wrong_is_answered_with_what_to_do_on_sqlite() {
         assert_eq!(shop.ask(Method::POST, &format!("/shop/jobs/{job}/run"), None).await, (200, did));
     }
     shop.stop().await;
-    place.remove().await;
 }
 
-/// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_order_can_be_followed_through_the_logs_on_sqlite() {
-    let (url, place) = fixture::sqlite();
+async fn one_order_can_be_followed_through_the_logs<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let mut shop = Process::start(&url, &[]).await;
     shop.post("/shop/accounts", json!({"userId": "ada", "walletCents": 100})).await;
     let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100, "walletCents": 50})).await;
@@ -116,7 +114,6 @@ async fn one_order_can_be_followed_through_the_logs_on_sqlite() {
     let key = format!("wallet:{id}:freeze");
     shop.logs(&["Asset operation", &key, "result=Done", trace, &event]).await;
     shop.stop().await;
-    place.remove().await;
 }
 
 /// A.12: an order timeout that is not shorter than the lock timeout is refused at the start.

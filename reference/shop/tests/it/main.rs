@@ -4,9 +4,10 @@
 
 mod acceptance;
 mod auditor;
+mod customer;
 mod fixture;
 mod http;
-mod inventory;
 mod killed;
 mod process;
 mod races;
+mod together;
