@@ -132,6 +132,28 @@ async fn shards_in_another_order_are_refused(shards: &Shards) {
     Process::start(shards).await.stop().await;
 }
 
+/// A.17, C.6: what cannot be meant stops the start, with its key and where it stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_setting_stops_the_start() {
+    let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
+    let name = file.display().to_string();
+    for (text, complaint) in [
+        ("[inventory]\nshards = 0\n", format!("inventory.shards ({name}) must be a whole number from 1 to 64, is 0")),
+        ("[inventory]\nshards = 4\n", format!("inventory.shards ({name}) is 4, and --store was given 1 times")),
+        ("[inventory]\nshard = 3\n", format!("inventory.shard ({name}) is not known here")),
+        ("[inventory\n", format!("{name}: TOML parse error")),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = command(&["sqlite://never.db".to_owned()]);
+        let mut child = command.args(["--config", &name]).spawn().unwrap();
+        let mut log = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
+        assert_eq!(child.wait().await.unwrap().code(), Some(1));
+        assert!(log.contains(&complaint), "{complaint}: {log}");
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
 async fn the_auditor_lists_what_does_not_add_up(shards: &Shards) {
     let process = Process::start(shards).await;
     let caller = process.caller();

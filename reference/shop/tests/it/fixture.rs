@@ -47,7 +47,10 @@ macro_rules! over_every_store {
 pub(crate) use over_every_store;
 
 pub(crate) async fn sqlite() -> (String, Place) {
-    let folder = std::env::temp_dir().join(format!("postrider-shop-{}", Uuid::new_v4()));
+    // In memory where there is such a place: a process that is killed loses nothing of it, and the disk is not the question.
+    let memory = PathBuf::from("/dev/shm");
+    let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let folder = parent.join(format!("postrider-shop-{}", Uuid::new_v4()));
     std::fs::create_dir(&folder).unwrap();
     (format!("sqlite://{}", folder.join("shop.db").display()), Place::Sqlite { folder })
 }

@@ -9,7 +9,9 @@ use crate::process::Process;
 over_every_store! {
     /// A.8, A.9, A.10: a whole order, by the contract.
     an_order_from_draft_to_refunded,
-    /// A.8: refused with 409 and the states it would have needed; what cannot be read is said to be so.
+    /// A.8
+    an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_needed,
+    /// A.8: also what cannot be read
     what_is_wrong_is_answered_with_what_to_do,
     /// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
     one_order_can_be_followed_through_the_logs,
@@ -61,14 +63,47 @@ async fn an_order_from_draft_to_refunded<S: Tested>(Fixture { url, .. }: Fixture
     shop.stop().await;
 }
 
+async fn an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_needed<S: Tested>(
+    Fixture { url, .. }: Fixture<S>,
+) {
+    let shop = Process::start(&url, &["--merchant-accept"]).await;
+    let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
+    let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
+    let refuses = async |step: &str, body: serde_json::Value, current: &str, needed: &[&str]| {
+        let step = if step.starts_with('/') { step.to_owned() } else { format!("{path}/{step}") };
+        let before = shop.get(&path).await;
+        let (status, refused) = shop.post(&step, body).await;
+        assert_eq!((status, &refused["code"]), (409, &json!("illegalTransition")), "{step}: {refused}");
+        assert_eq!((&refused["current"], &refused["needed"]), (&json!(current), &json!(needed)), "{step}");
+        assert_eq!(shop.get(&path).await, before, "{step}: nothing has changed");
+    };
+    let (paid, cancelable) = (["PAID", "WAIT_ACCEPT", "ACCEPTED"], ["DRAFT", "WAIT_PAY", "WAIT_ACCEPT"]);
+    refuses("accept", json!({}), "DRAFT", &["WAIT_ACCEPT"]).await;
+    refuses("payments", json!({}), "DRAFT", &["WAIT_PAY"]).await;
+    refuses("refund", json!({}), "DRAFT", &paid).await;
+    assert_eq!(shop.post(&format!("{path}/checkout"), json!({})).await.0, 200);
+    refuses("checkout", json!({}), "WAIT_PAY", &["DRAFT"]).await;
+    refuses("refund", json!({}), "WAIT_PAY", &paid).await;
+    let (_, payment) = shop.post(&format!("{path}/payments"), json!({})).await;
+    let says = |success| json!({"paymentId": payment["paymentId"], "success": success});
+    assert_eq!(shop.post("/shop/payments/callback", says(true)).await.0, 200);
+    refuses("/shop/payments/callback", says(false), "SUCCESS", &["PROCESSING"]).await;
+    refuses("payments", json!({}), "WAIT_ACCEPT", &["WAIT_PAY"]).await;
+    assert_eq!(shop.post(&format!("{path}/accept"), json!({})).await.0, 200);
+    refuses("accept", json!({}), "ACCEPTED", &["WAIT_ACCEPT"]).await;
+    refuses("cancel", json!({"by": "MERCHANT"}), "ACCEPTED", &cancelable).await;
+    let (_, refund) = shop.post(&format!("{path}/refund"), json!({})).await;
+    let says = |success| json!({"refundId": refund["refundId"], "success": success});
+    assert_eq!(shop.post("/shop/refunds/callback", says(true)).await.0, 200);
+    refuses("/shop/refunds/callback", says(false), "SUCCESS", &["PROCESSING"]).await;
+    refuses("cancel", json!({"by": "USER"}), "REFUNDED", &cancelable).await;
+    shop.stop().await;
+}
+
 async fn what_is_wrong_is_answered_with_what_to_do<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let shop = Process::start(&url, &[]).await;
     let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
     let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
-    let (status, refused) = shop.ask(Method::POST, &format!("{path}/accept"), None).await;
-    assert_eq!((status, &refused["code"]), (409, &json!("illegalTransition")));
-    assert_eq!((&refused["current"], &refused["needed"]), (&json!("DRAFT"), &json!(["WAIT_ACCEPT"])));
-    assert_eq!(shop.ask(Method::POST, &format!("{path}/payments"), None).await.0, 409);
     for (path, body, status, code) in [
         ("/shop/orders", json!({"userId": "ada", "amountCents": -1}), 422, "invalid"),
         ("/shop/orders", json!({"userId": "a b", "amountCents": 1}), 422, "invalid"),
@@ -116,15 +151,31 @@ async fn one_order_can_be_followed_through_the_logs<S: Tested>(Fixture { url, ..
     shop.stop().await;
 }
 
-/// A.12: an order timeout that is not shorter than the lock timeout is refused at the start.
+/// A.12, A.17: what cannot be meant stops the start, with its key and where it stands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn timeouts_that_contradict_each_other_are_refused_at_the_start() {
-    let ended = tokio::process::Command::new(env!("CARGO_BIN_EXE_shop"))
-        .args(["--listen", "127.0.0.1:0", "--order-timeout-minutes", "30"])
-        .output()
-        .await
-        .unwrap();
-    assert!(!ended.status.success());
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("asset.order-timeout-minutes must be shorter than asset.lock-timeout-minutes"), "{said}");
+async fn a_bad_setting_stops_the_start() {
+    let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
+    std::fs::write(&file, "[asset]\norder-timeout-minutes = 20\n[points]\nper-cents = \"many\"\n").unwrap();
+    let (name, variable) = (file.display().to_string(), "POSTRIDER_POINTS__PER_CENTS");
+    for (arguments, environment, complaint) in [
+        (&[][..], "", format!("points.per-cents ({name}) must be a whole number of 1 or more, is \"many\"")),
+        (&[], "few", format!("points.per-cents ({variable}) must be a whole number of 1 or more, is \"few\"")),
+        (&["--points-per-cents", "0"], "7", "points.per-cents (a flag) must be a whole number of 1 or more".into()),
+        (
+            &["--lock-timeout-minutes", "20"],
+            "7",
+            format!("asset.order-timeout-minutes ({name}) must be shorter than asset.lock-timeout-minutes"),
+        ),
+    ] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_shop"));
+        command.args(["--listen", "127.0.0.1:0", "--config", &name]).args(arguments).env_remove("RUST_LOG");
+        if !environment.is_empty() {
+            command.env(variable, environment);
+        }
+        let ended = command.output().await.unwrap();
+        assert!(!ended.status.success());
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.contains(&complaint), "{complaint}: {said}");
+    }
+    std::fs::remove_file(file).unwrap();
 }

@@ -15,13 +15,27 @@ use crate::fixture::{Fixture, Tested, over_every_store};
 use crate::process::Process;
 
 /// How many orders there are, how many times the process is killed, and how many customers there are at a time.
-const ORDERS: usize = 300;
+const ORDERS: usize = 2_000;
 const KILLS: usize = 10;
-const CUSTOMERS: usize = 8;
+const CUSTOMERS: usize = 16;
 const USERS: usize = 12;
 /// Older than any lease of the process.
 const PAST_ANY_LEASE: Duration = Duration::from_secs(60);
-const ARGUMENTS: [&str; 6] = ["--fail-rate", "0.2", "--retry-base-ms", "50", "--max-retry-count", "40"];
+/// How long the last events may take: only a test that fails waits this long.
+const BACKLOG: Duration = Duration::from_secs(600);
+/// A backlog is longer than a wait should be, or the last events would be waited for, and not worked on.
+const ARGUMENTS: &[&str] = &[
+    "--fail-rate",
+    "0.2",
+    "--retry-base-ms",
+    "50",
+    "--retry-cap-ms",
+    "1000",
+    "--max-retry-count",
+    "500",
+    "--connections",
+    "24",
+];
 
 over_every_store! {
     /// A.14, A.15
@@ -29,18 +43,8 @@ over_every_store! {
 }
 
 async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
-    let url = &shop.url.clone();
-    for user in 0..USERS {
-        let name = format!("user-{user}");
-        // Some of them have too little for what they want.
-        accounts::open(&shop.shop, &name, 30_000 * user as i64, 500).await.unwrap();
-        accounts::give_coupon(&shop.shop, &format!("shared-{user}"), &name, 100).await.unwrap();
-    }
-    for order in 0..ORDERS {
-        let user = format!("user-{}", order % USERS);
-        accounts::give_coupon(&shop.shop, &format!("coupon-{order}"), &user, 100).await.unwrap();
-    }
-    let mut process = Process::start(url, &ARGUMENTS).await;
+    open_accounts(&shop).await;
+    let mut process = Process::start_quietly(&shop.url, ARGUMENTS).await;
     let (moved, base) = watch::channel(process.base.clone());
     let (next, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut customers = JoinSet::new();
@@ -60,25 +64,31 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
             }
         });
     }
-    let mut interrupted = 0;
     for kill in 1..=KILLS {
         while done.load(Ordering::SeqCst) < kill * ORDERS / (KILLS + 1) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         process.kill().await;
-        interrupted += shop.number("SELECT count(*) FROM postrider_delivery WHERE lock_until IS NOT NULL").await;
+        let at_work = "SELECT count(*) FROM postrider_delivery WHERE lock_until IS NOT NULL";
+        assert!(shop.number(at_work).await > 0, "kill {kill} met nobody at work");
         shop.shop.store.age(PAST_ANY_LEASE).await.unwrap();
-        process = Process::start(url, &ARGUMENTS).await;
+        process = Process::start_quietly(&shop.url, ARGUMENTS).await;
         moved.send_replace(process.base.clone());
     }
     while let Some(ended) = customers.join_next().await {
         ended.unwrap();
     }
+    let delivering = async {
+        while shop.number("SELECT count(*) FROM postrider_delivery").await > 0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let delivered = tokio::time::timeout(BACKLOG, delivering).await;
+    assert!(delivered.is_ok(), "still on their way: {:?}", shop.shop.store.counts().await);
     process.stop().await;
 
     // As often as the process: what it has tried so often is not to be given up by somebody with less patience.
-    let shop = shop.but(|settings| settings.retry.max_attempts = 40).await;
-    shop.settle_in_time().await;
+    let shop = shop.but(|settings| settings.retry.max_attempts = 500).await;
     shop.books_balance().await;
     // What nobody paid goes back.
     shop.age(Duration::from_secs(31 * 60)).await;
@@ -91,7 +101,6 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
     assert_eq!(shop.number(held).await, 0);
     assert_eq!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'WAIT_PAY'").await, 0);
     // It was no walk through one path only, and nobody walked in peace.
-    assert!(interrupted > 0, "no kill met anybody at work");
     let on_purpose = "SELECT count(*) FROM postrider_consumption WHERE code = 'onPurpose'";
     assert!(shop.number(on_purpose).await > ORDERS as i64);
     // Nothing else failed than what may: no deadlock, no constraint that stopped a mistake.
@@ -102,6 +111,24 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
     assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'PAID'").await > ORDERS as i64 / 10);
     assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'CANCELED'").await > ORDERS as i64 / 10);
     assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'REFUNDED'").await > ORDERS as i64 / 20);
+}
+
+/// Users, some of whom have too little for what they want, and the coupons of those orders that want one of their own.
+async fn open_accounts<S: Tested>(shop: &Fixture<S>) {
+    for user in 0..USERS {
+        let name = format!("user-{user}");
+        accounts::open(&shop.shop, &name, 30_000 * user as i64, 500).await.unwrap();
+        accounts::give_coupon(&shop.shop, &format!("shared-{user}"), &name, 100).await.unwrap();
+    }
+    let mut giving = JoinSet::new();
+    for order in 0..ORDERS {
+        let wanted = wanted(order, &mut Chance::of(order));
+        if let Some(coupon) = wanted["couponId"].as_str().filter(|coupon| coupon.starts_with("coupon-")) {
+            let (shop, coupon, user) = (shop.clone(), coupon.to_owned(), format!("user-{}", order % USERS));
+            giving.spawn(async move { accounts::give_coupon(&shop.shop, &coupon, &user, 100).await.unwrap() });
+        }
+    }
+    giving.join_all().await;
 }
 
 /// An order that spends of everything, by chance; some want what they cannot have.

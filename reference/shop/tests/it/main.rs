@@ -5,9 +5,11 @@
 mod acceptance;
 mod auditor;
 mod customer;
+mod database;
 mod fixture;
 mod http;
 mod killed;
+mod metrics;
 mod process;
 mod races;
 mod together;

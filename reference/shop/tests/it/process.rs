@@ -28,14 +28,22 @@ impl Process {
     /// Starts a shop and waits until it listens; it goes when the test does.
     pub(crate) async fn start(store: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
+        command.args(["--listen", "127.0.0.1:0", "--store", store]).args(arguments).env_remove("RUST_LOG");
+        Self::spawn(command).await
+    }
+
+    /// The same for one that has much to do: it logs only where it listens, and what is wrong.
+    pub(crate) async fn start_quietly(store: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
         command.args(["--listen", "127.0.0.1:0", "--store", store]).args(arguments);
+        command.env("RUST_LOG", "warn,postrider_shop::service=info");
         Self::spawn(command).await
     }
 
     /// Starts an inventory, on these shards. Its leases are short, for those that will be killed.
     pub(crate) async fn start_inventory(listen: &str, shards: &[String]) -> Self {
         let mut command = Command::new(example("inventory"));
-        command.args(["--listen", listen, "--lease-seconds", "2"]);
+        command.args(["--listen", listen, "--lease-seconds", "2"]).env_remove("RUST_LOG");
         for shard in shards {
             command.args(["--store", shard]);
         }
@@ -43,7 +51,7 @@ impl Process {
     }
 
     async fn spawn(mut command: Command) -> Self {
-        let command = command.env_remove("RUST_LOG").stderr(Stdio::piped()).kill_on_drop(true);
+        let command = command.stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         let (tell, log) = watch::channel(Vec::new());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();

@@ -57,8 +57,9 @@ impl Warehouse {
     /// The shop's process beside it; its consumers have short waits and much patience.
     async fn shop<S>(&self, shop: &Fixture<S>, arguments: &[&str]) -> Process {
         let inventory = format!("http://{}", self.address);
-        let patient = ["--inventory", &inventory, "--retry-base-ms", "50", "--max-retry-count", "40"];
-        Process::start(&shop.url, &[&patient, arguments].concat()).await
+        let patient = ["--inventory", &inventory, "--retry-base-ms", "50", "--retry-cap-ms", "1000"];
+        let patient = [&patient[..], &["--max-retry-count", "500"]].concat();
+        Process::start(&shop.url, &[&patient[..], arguments].concat()).await
     }
 
     async fn stock(&self) -> Vec<i64> {
