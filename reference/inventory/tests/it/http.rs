@@ -14,6 +14,8 @@ over_every_store! {
     a_key_comes_by_header_or_body_and_belongs_to_one_request,
     /// C.3: also while the product is made.
     of_stock_put_at_the_same_moment_one_remains,
+    /// C.1: another case is another product, and another key.
+    ids_compare_byte_for_byte,
     /// C.6: databases in another order hold other products.
     shards_in_another_order_are_refused,
     /// C.3: what the auditor says of books that were cooked.
@@ -117,6 +119,21 @@ async fn of_stock_put_at_the_same_moment_one_remains(shards: &Shards) {
     one.caller().audit().await;
     one.stop().await;
     other.stop().await;
+}
+
+async fn ids_compare_byte_for_byte(shards: &Shards) {
+    let process = Process::start(shards).await;
+    let caller = process.caller();
+    let products = ["lamp", "Lamp", "LAMP", "lämp"].map(str::to_owned);
+    for (product, stock) in products.iter().zip(10..) {
+        caller.put(product, stock).await;
+    }
+    for key in ["k", "K"] {
+        assert_eq!(caller.deduct(key, &products, 1).await, fresh());
+    }
+    assert_eq!(caller.stocks(&products).await, [(8, 0), (9, 0), (10, 0), (11, 0)]);
+    caller.audit().await;
+    process.stop().await;
 }
 
 async fn shards_in_another_order_are_refused(shards: &Shards) {

@@ -52,7 +52,7 @@ async fn an_audit_in_the_middle_of_everything_finds_nothing<S: Tested>(shop: Fix
     let working = tokio::spawn({
         let shop = shop.clone();
         async move {
-            for n in 0..15 {
+            for n in 0..5 {
                 let order = shop.check_out(Fixture::<S>::wanted()).await;
                 shop.settle().await;
                 shop.pay(&order).await;
