@@ -266,6 +266,11 @@ impl<S: Tested> Fixture<S> {
         rows
     }
 
+    pub(crate) async fn texts(&self, sql: &'static str) -> Vec<String> {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        S::rows(&mut tx, sql, &[]).await.unwrap().into_iter().map(|mut row| row.text().unwrap()).collect()
+    }
+
     pub(crate) async fn number(&self, sql: &'static str) -> i64 {
         let mut tx = self.shop.store.begin().await.unwrap();
         S::row(&mut tx, sql, &[]).await.unwrap().unwrap().int().unwrap()
