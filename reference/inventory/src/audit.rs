@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use serde::Serialize;
@@ -77,28 +78,39 @@ pub trait Books: Read {
 const LOG: &str = "SELECT idempotency_key, status, lease_until IS NOT NULL, product_ids, sku_ids, quantities
     FROM inventory_deduction_idempotency";
 // A product that was put in and is gone has to be seen too, hence the union.
-const STOCK: &str = "SELECT product_id, sku_id, CAST(sum(stock) AS bigint), CAST(sum(reserved) AS bigint),
-        CAST(sum(put_in) AS bigint)
-    FROM (SELECT product_id, sku_id, stock, reserved, 0 AS put_in FROM inventory_stock
-          UNION ALL SELECT product_id, sku_id, 0, 0, quantity FROM inventory_intake) books
-    GROUP BY product_id, sku_id";
+macro_rules! stock {
+    ($integer:literal) => {
+        concat!(
+            "SELECT product_id, sku_id, CAST(sum(stock) AS ",
+            $integer,
+            "), CAST(sum(reserved) AS ",
+            $integer,
+            "), CAST(sum(put_in) AS ",
+            $integer,
+            ") FROM (SELECT product_id, sku_id, stock, reserved, 0 AS put_in FROM inventory_stock
+                UNION ALL SELECT product_id, sku_id, 0, 0, quantity FROM inventory_intake) books
+            GROUP BY product_id, sku_id"
+        )
+    };
+}
 
 macro_rules! books {
-    ($store:ty, $stock:expr) => {
+    ($store:ty, $integer:literal) => {
         impl Books for $store {
             async fn log(conn: &mut Self::Conn) -> sqlx::Result<Vec<LogRow>> {
                 sqlx::query_as(LOG).fetch_all(conn).await
             }
 
             async fn stock(conn: &mut Self::Conn) -> sqlx::Result<Vec<StockRow>> {
-                sqlx::query_as($stock).fetch_all(conn).await
+                sqlx::query_as(stock!($integer)).fetch_all(conn).await
             }
         }
     };
 }
 
-books!(SqliteStore, STOCK);
-books!(PostgresStore, STOCK);
+books!(SqliteStore, "bigint");
+books!(PostgresStore, "bigint");
+books!(MySqlStore, "signed");
 
 /// Checks all shards of an inventory.
 pub async fn audit<S: Books>(shards: &[S]) -> Result<Report, Error> {

@@ -2,7 +2,9 @@
 //!
 //! What differs from database to database is text (`database/statements.rs`): another database is another set of it.
 
+mod mysql;
 mod postgres;
+mod question_marks;
 mod sqlite;
 mod statements;
 
@@ -11,10 +13,12 @@ use std::ops::DerefMut;
 use std::time::Duration;
 
 use postrider::Enlist;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
+use uuid::Uuid;
 
 use crate::batch::{Batch, Item};
 use crate::entry::{Entry, Status};
@@ -76,6 +80,34 @@ impl Read for PostgresStore {
     async fn read(&self) -> Result<Self::Reader, Error> {
         Ok(self.begin().await?)
     }
+}
+
+impl Read for MySqlStore {
+    type Reader = Self::Tx;
+
+    async fn read(&self) -> Result<Self::Reader, Error> {
+        Ok(self.begin().await?)
+    }
+}
+
+/// How often a transaction that lost is run again. Each is over in milliseconds, so whoever was in its way is gone by then.
+const TRIES: u32 = 10;
+
+/// Runs a transaction of ours, from its beginning to its commit, until the database lets it through: a deadlock is nobody's
+/// fault, and nothing of it was written.
+pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn() -> F) -> Result<T, Error> {
+    for tries in 0..TRIES {
+        match work().await {
+            Err(error) if error.is_lost() => {
+                tracing::debug!(%error, tries, "A transaction lost, and is run again");
+                // At random, so that two that met do not meet again.
+                let micros = Uuid::new_v4().as_u64_pair().0 % (1_000 << tries);
+                tokio::time::sleep(Duration::from_micros(micros)).await;
+            }
+            done => return done,
+        }
+    }
+    work().await
 }
 
 /// A store that also holds the tables of a shard. True means: exactly the row that was meant.

@@ -1,5 +1,7 @@
 //! Why stock did not move, sorted by what the caller can do.
 
+use sqlx::mysql::MySqlDatabaseError;
+
 /// Why an operation did not happen.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -54,8 +56,27 @@ impl Error {
         Self::Invalid { field: field.to_owned(), message: message.into() }
     }
 
+    /// The database has ended the transaction for the sake of another, or one of its statements did not get a lock: nothing
+    /// of it stays, and it can be run again whole.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Self::Sql(error) => {
+                // What both PostgreSQL and MySQL call a deadlock or a conflict; then MySQL's lock that did not come, and
+                // its snapshot that is too old to write on.
+                let code = error.as_database_error().and_then(|error| error.code());
+                matches!(code.as_deref(), Some("40001" | "40P01")) || matches!(mysql_number(error), Some(1205 | 1020))
+            }
+            Self::Store(error) => matches!(error, postrider::Error::TransactionLost(_)),
+            _ => false,
+        }
+    }
+
     /// A row that somebody else made at the same moment.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Sql(error) if error.as_database_error().is_some_and(|e| e.is_unique_violation()))
     }
+}
+
+fn mysql_number(error: &sqlx::Error) -> Option<u16> {
+    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }

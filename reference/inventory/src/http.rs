@@ -20,8 +20,8 @@ const BODY_BYTES: usize = 512 * 1024;
 /// The header that names a key; the body may name it too.
 const KEY_HEADER: &str = "Idempotency-Key";
 
-/// All routes of an inventory.
-pub(crate) fn routes<S: Database + Books>(inventory: Inventory<S>) -> Router {
+/// All routes of an inventory. Who may call which is for whoever serves them to say.
+pub fn routes<S: Database + Books>(inventory: Inventory<S>) -> Router {
     Router::new()
         .route("/inventory/products/{productId}/{skuId}", put(put_stock::<S>).get(show_stock::<S>))
         .route("/inventory/deductions", post(deduct::<S>))

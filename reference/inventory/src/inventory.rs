@@ -19,7 +19,7 @@ use std::time::Duration;
 use postrider::shard::shard_of;
 
 use crate::batch::{Batch, Item};
-use crate::database::{Database, Move, Reservation, Stock};
+use crate::database::{Database, Move, Reservation, Stock, again};
 use crate::entry::{Entry, Fate, Opening, Status, fate, open};
 use crate::error::Error;
 
@@ -53,21 +53,15 @@ impl<S: Database> Inventory<S> {
         let places = shards.len() as i64;
         for (number, store) in (0_i64..).zip(&shards) {
             store.migrate().await?;
-            let mut tx = store.begin().await?;
-            S::make_tables(&mut tx).await?;
-            match S::find_place(&mut tx).await? {
-                None => S::take_place(&mut tx, number, places).await?,
-                Some(place) if place == (number, places) => {}
-                Some((was, of)) => {
-                    let store = store.name();
-                    let message = format!(
-                        "{store} is shard {was} of {of}, and was given as {number} of {places}: give all of them, in \
-                         their order"
-                    );
-                    return Err(Error::invalid("store", message));
-                }
+            let (was, of) = again(|| take_place(store, number, places)).await?;
+            if (was, of) != (number, places) {
+                let store = store.name();
+                let message = format!(
+                    "{store} is shard {was} of {of}, and was given as {number} of {places}: give all of them, in their \
+                     order"
+                );
+                return Err(Error::invalid("store", message));
             }
-            store.commit(tx).await?;
         }
         Ok(Self { shards: shards.into(), lease })
     }
@@ -118,7 +112,7 @@ impl<S: Database> Inventory<S> {
 
     /// Gives the stock of a canceled order back, and lets nothing be deducted under its key from now on.
     pub async fn release(&self, key: &str) -> Result<Done, Error> {
-        let released = self.release_entry(key).await?;
+        let released = again(|| self.release_entry(key)).await?;
         self.tell_shards(key).await;
         Ok(Done { replayed: !released })
     }
@@ -130,14 +124,18 @@ impl<S: Database> Inventory<S> {
         };
         let shards: BTreeSet<_> = entry.product_ids.iter().map(|product| self.number_of(product)).collect();
         for shard in shards {
-            self.settle_in(&self.shards[shard], key, &entry).await?;
+            again(|| settle_in(&self.shards[shard], key, &entry)).await?;
         }
         if entry.status != Status::Processing {
-            let home = self.shard(key);
-            let mut tx = home.begin().await?;
-            if S::settle_entry(&mut tx, key, entry.attempt, entry.status).await? {
-                home.commit(tx).await?;
-            }
+            let (home, entry) = (self.shard(key), &entry);
+            again(|| async move {
+                let mut tx = home.begin().await?;
+                if S::settle_entry(&mut tx, key, entry.attempt, entry.status).await? {
+                    home.commit(tx).await?;
+                }
+                Ok(())
+            })
+            .await?;
         }
         Ok(true)
     }
@@ -152,6 +150,10 @@ impl<S: Database> Inventory<S> {
 
     /// Has `stock` pieces that can be sold, from now on; what is reserved stays so.
     pub async fn put(&self, product_id: &str, sku_id: &str, stock: i64) -> Result<Stock, Error> {
+        again(|| self.put_once(product_id, sku_id, stock)).await
+    }
+
+    async fn put_once(&self, product_id: &str, sku_id: &str, stock: i64) -> Result<Stock, Error> {
         let shard = self.shard(product_id);
         for _ in 0..LOOKS {
             let mut tx = shard.begin().await?;
@@ -206,6 +208,10 @@ impl<S: Database> Inventory<S> {
 
     /// Takes the key. None: it is done already.
     async fn begin(&self, key: &str, batch: &Batch) -> Result<Option<i64>, Error> {
+        again(|| self.begin_once(key, batch)).await
+    }
+
+    async fn begin_once(&self, key: &str, batch: &Batch) -> Result<Option<i64>, Error> {
         let (home, fingerprint) = (self.shard(key), batch.fingerprint()?);
         for _ in 0..LOOKS {
             let mut tx = home.begin().await?;
@@ -234,19 +240,11 @@ impl<S: Database> Inventory<S> {
             self.settle(key).await?;
         }
         for (number, shard) in self.shards.iter().enumerate() {
-            let mut items = self.items_in(number, batch).peekable();
-            if items.peek().is_none() {
+            let items: &Vec<_> = &self.items_in(number, batch).collect();
+            if items.is_empty() {
                 continue;
             }
-            let mut tx = shard.begin().await?;
-            for item in items {
-                S::add_reservation(&mut tx, key, attempt, item).await?;
-                if !S::move_stock(&mut tx, item, Move::Hold).await? {
-                    let (product_id, sku_id) = (item.product_id.clone(), item.sku_id.clone());
-                    return Err(Error::OutOfStock { product_id, sku_id });
-                }
-            }
-            shard.commit(tx).await?;
+            again(|| reserve_in(shard, key, attempt, items)).await?;
         }
         Ok(())
     }
@@ -254,10 +252,13 @@ impl<S: Database> Inventory<S> {
     /// Writes an attempt's end into the log. False: it is over already, by somebody else's word.
     async fn end(&self, key: &str, attempt: i64, status: Status, error: Option<&str>) -> Result<bool, Error> {
         let home = self.shard(key);
-        let mut tx = home.begin().await?;
-        let ended = S::end_entry(&mut tx, key, attempt, status, error).await?;
-        home.commit(tx).await?;
-        Ok(ended)
+        again(|| async move {
+            let mut tx = home.begin().await?;
+            let ended = S::end_entry(&mut tx, key, attempt, status, error).await?;
+            home.commit(tx).await?;
+            Ok(ended)
+        })
+        .await
     }
 
     /// False: it was released before.
@@ -299,31 +300,62 @@ impl<S: Database> Inventory<S> {
             Err(error) => error,
         }
     }
+}
 
-    /// Does in one shard what the log says, in one transaction.
-    async fn settle_in(&self, shard: &S, key: &str, entry: &Entry) -> Result<(), Error> {
-        let mut tx = shard.begin().await?;
-        let mut reservations = S::lock_reservations(&mut tx, key).await?;
-        // In the order of everybody else's locks, whatever the database takes for one.
-        reservations.sort_by(|a, b| {
-            (&a.item.product_id, &a.item.sku_id, a.attempt).cmp(&(&b.item.product_id, &b.item.sku_id, b.attempt))
-        });
-        let mut changed = false;
-        for reservation in reservations {
-            let fate = fate(entry, reservation.attempt, reservation.is_deducted);
-            changed |= fate != Fate::Keep;
-            if !carry_out::<S>(&mut tx, key, &reservation, fate).await? {
-                let Item { product_id, sku_id, .. } = reservation.item;
-                let message =
-                    format!("product {product_id:?} with SKU {sku_id:?} has less reserved than its reservations");
-                return Err(Error::Corrupt(message));
-            }
-        }
-        if changed {
-            shard.commit(tx).await?;
-        }
-        Ok(())
+/// Which shard of how many a database is: what it was told first, or this. Of two that tell it at once, one does.
+async fn take_place<S: Database>(store: &S, number: i64, places: i64) -> Result<(i64, i64), Error> {
+    for _ in 0..LOOKS {
+        let mut tx = store.begin().await?;
+        S::make_tables(&mut tx).await?;
+        let place = match S::find_place(&mut tx).await? {
+            Some(place) => place,
+            None => match S::take_place(&mut tx, number, places).await.map_err(Error::from) {
+                Ok(()) => (number, places),
+                Err(error) if error.is_taken() => continue,
+                Err(error) => return Err(error),
+            },
+        };
+        store.commit(tx).await?;
+        return Ok(place);
     }
+    Err(Error::InProgress)
+}
+
+/// Holds what a batch wants of one shard, in one transaction.
+async fn reserve_in<S: Database>(shard: &S, key: &str, attempt: i64, items: &[&Item]) -> Result<(), Error> {
+    let mut tx = shard.begin().await?;
+    for item in items {
+        S::add_reservation(&mut tx, key, attempt, item).await?;
+        if !S::move_stock(&mut tx, item, Move::Hold).await? {
+            let (product_id, sku_id) = (item.product_id.clone(), item.sku_id.clone());
+            return Err(Error::OutOfStock { product_id, sku_id });
+        }
+    }
+    Ok(shard.commit(tx).await?)
+}
+
+/// Does in one shard what the log says, in one transaction.
+async fn settle_in<S: Database>(shard: &S, key: &str, entry: &Entry) -> Result<(), Error> {
+    let mut tx = shard.begin().await?;
+    let mut reservations = S::lock_reservations(&mut tx, key).await?;
+    // In the order of everybody else's locks, whatever the database takes for one.
+    reservations.sort_by(|a, b| {
+        (&a.item.product_id, &a.item.sku_id, a.attempt).cmp(&(&b.item.product_id, &b.item.sku_id, b.attempt))
+    });
+    let mut changed = false;
+    for reservation in reservations {
+        let fate = fate(entry, reservation.attempt, reservation.is_deducted);
+        changed |= fate != Fate::Keep;
+        if !carry_out::<S>(&mut tx, key, &reservation, fate).await? {
+            let Item { product_id, sku_id, .. } = reservation.item;
+            let message = format!("product {product_id:?} with SKU {sku_id:?} has less reserved than its reservations");
+            return Err(Error::Corrupt(message));
+        }
+    }
+    if changed {
+        shard.commit(tx).await?;
+    }
+    Ok(())
 }
 
 /// False: the stock does not hold what the reservation says.

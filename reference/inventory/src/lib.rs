@@ -11,10 +11,11 @@
 
 pub mod audit;
 pub mod batch;
+pub mod config;
 pub mod database;
 pub mod entry;
 mod error;
-mod http;
+pub mod http;
 pub mod inventory;
 mod problem;
 pub mod recovery;

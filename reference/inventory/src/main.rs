@@ -2,14 +2,17 @@
 
 use std::future::Future;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use postrider::Failure;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider_inventory::Process;
+use postrider_inventory::config;
 use postrider_inventory::service::AnyError;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -30,11 +33,12 @@ Examples:
     curl -X POST http://127.0.0.1:7090/inventory/deductions/7-DEDUCT/release
     curl http://127.0.0.1:7090/inventory/audit
 
-  Three shards on PostgreSQL; always all of them, in the same order:
+  Three shards on PostgreSQL (or on MariaDB: mysql://…); always all of them, in the same order:
     inventory --store postgres://app@localhost/stock_0 \\
               --store postgres://app@localhost/stock_1 \\
               --store postgres://app@localhost/stock_2
 
+The setting in brackets can also be in postrider.toml, or in the environment (POSTRIDER_INVENTORY__SHARDS).
 URLs may hold passwords: in the environment fewer people see them than on the command line.
 RUST_LOG chooses what is logged, on stderr.";
 
@@ -45,20 +49,17 @@ struct Arguments {
     /// Where to serve
     #[arg(long, default_value = "127.0.0.1:7090", env = "INVENTORY_LISTEN")]
     listen: String,
-    /// The database of a shard, once for each: sqlite://path or postgres://user@host/database; with commas between them
-    /// in the environment
-    #[arg(
-        long,
-        default_values = [
-            "sqlite://inventory-data/shard-0.db",
-            "sqlite://inventory-data/shard-1.db",
-            "sqlite://inventory-data/shard-2.db",
-        ],
-        value_delimiter = ',',
-        env = "INVENTORY_STORE",
-        hide_env_values = true
-    )]
+    /// The database of a shard, once for each: sqlite://path, postgres://user@host/database or mysql://user@host/database;
+    /// with commas between them in the environment
+    /// [default: sqlite://inventory-data/shard-0.db and so on]
+    #[arg(long, value_delimiter = ',', env = "INVENTORY_STORE", hide_env_values = true)]
     store: Vec<String>,
+    /// How many shards there are [inventory.shards, default: 3]
+    #[arg(long, value_name = "NUMBER")]
+    shards: Option<String>,
+    /// The file with settings: postrider.toml, if there is one
+    #[arg(long, env = "POSTRIDER_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// How long a deduction may take before its key can be taken over
     #[arg(long, default_value_t = 30, env = "INVENTORY_LEASE_SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     lease_seconds: u32,
@@ -82,7 +83,9 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(Arguments { listen, store, lease_seconds }: Arguments) -> Result<(), AnyError> {
+async fn run(Arguments { listen, store, shards, config, lease_seconds }: Arguments) -> Result<(), AnyError> {
+    let variable = std::env::var(config::VARIABLE).ok();
+    let store = config::stores(store, shards.as_deref(), variable.as_deref(), config.as_deref())?;
     // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
     let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(&listen).await.map_err(|e| format!("{listen}: {e}"))?;
@@ -92,9 +95,11 @@ async fn run(Arguments { listen, store, lease_seconds }: Arguments) -> Result<()
         process.run(connect(&store, SqliteStore::connect).await?, shutdown).await
     } else if all_are(&["postgres", "postgresql"]) {
         process.run(connect(&store, PostgresStore::connect).await?, shutdown).await
+    } else if all_are(&["mysql", "mariadb"]) {
+        process.run(connect(&store, MySqlStore::connect).await?, shutdown).await
     } else {
         // Not the URLs themselves: they may hold passwords.
-        Err("each --store must be of the same kind: sqlite://path or postgres://user@host/database".into())
+        Err("each --store must be of the same kind: sqlite://…, postgres://… or mysql://…".into())
     }
 }
 

@@ -66,9 +66,8 @@ impl From<Error> for Problem {
             Error::InProgress => Self::new(conflict, "inProgress", detail),
             Error::OutOfStock { .. } => Self::new(conflict, "outOfStock", detail),
             Error::Released => Self::new(conflict, "released", detail),
-            Error::Store(error @ (postrider::Error::Unavailable(_) | postrider::Error::TransactionLost(_))) => {
-                Self::unavailable(&Failure::from(error))
-            }
+            error if error.is_lost() => Self::unavailable(&Failure::from(error)),
+            Error::Store(error @ postrider::Error::Unavailable(_)) => Self::unavailable(&Failure::from(error)),
             Error::Sql(error @ (sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => {
                 Self::unavailable(&Failure::from(error))
             }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::database::Database;
 use crate::error::{Result, ShopError};
 use crate::orders::{check_amount, check_id};
-use crate::shop::Shop;
+use crate::shop::{Shop, again};
 use crate::{coupons, points, wallet};
 
 /// What a user has.
@@ -22,10 +22,13 @@ pub async fn open<S: Database>(shop: &Shop<S>, user_id: &str, wallet_cents: i64,
     check_id("userId", user_id)?;
     check_amount("walletCents", wallet_cents)?;
     check_amount("points", points)?;
-    let mut tx = shop.store.begin().await?;
-    wallet::open::<S>(&mut tx, user_id, wallet_cents).await.map_err(|e| taken(e, "account", user_id))?;
-    points::open::<S>(&mut tx, user_id, points).await?;
-    shop.store.commit(tx).await?;
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        wallet::open::<S>(&mut tx, user_id, wallet_cents).await.map_err(|e| taken(e, "account", user_id))?;
+        points::open::<S>(&mut tx, user_id, points).await?;
+        Ok(shop.store.commit(tx).await?)
+    })
+    .await?;
     find(shop, user_id).await
 }
 
@@ -48,10 +51,13 @@ pub async fn give_coupon<S: Database>(
     check_id("couponId", coupon_id)?;
     check_id("userId", user_id)?;
     check_amount("discountCents", discount_cents)?;
-    let mut tx = shop.store.begin().await?;
-    let opened = coupons::open::<S>(&mut tx, coupon_id, user_id, discount_cents).await;
-    opened.map_err(|e| taken(e, "coupon", coupon_id))?;
-    shop.store.commit(tx).await?;
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let opened = coupons::open::<S>(&mut tx, coupon_id, user_id, discount_cents).await;
+        opened.map_err(|e| taken(e, "coupon", coupon_id))?;
+        Ok(shop.store.commit(tx).await?)
+    })
+    .await?;
     find_coupon(shop, coupon_id).await
 }
 

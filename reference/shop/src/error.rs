@@ -3,6 +3,8 @@
 use postrider::Failure;
 use postrider::idempotency::IdempotencyError;
 
+use crate::database;
+
 /// A result whose error is [`ShopError`].
 pub type Result<T, E = ShopError> = std::result::Result<T, E>;
 
@@ -82,6 +84,15 @@ impl ShopError {
             Self::Conflict { code, .. } | Self::NotYet { code, .. } => code,
             Self::Invalid { .. } => "invalid",
             Self::Database(_) | Self::Store(_) => "store",
+        }
+    }
+
+    /// The database has ended the transaction for the sake of another: it can be run again whole.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Self::Database(error) => database::is_lost(error),
+            Self::Store(error) => matches!(error, postrider::Error::TransactionLost(_)),
+            _ => false,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::events::{Facts, Paid, tell};
 use crate::ledger;
 use crate::orders::{self, By};
-use crate::shop::{Caller, Shop};
+use crate::shop::{Caller, Shop, again};
 
 /// Orders looked at in one go: ids are held in memory, and a job shows that it is alive in between.
 const BATCH: i64 = 500;
@@ -70,24 +70,27 @@ pub async fn reap<S: Database>(shop: &Shop<S>) -> Result<Reaped> {
         let batch = find_orders(shop, OLD, millis(shop.settings.lock_timeout), &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(reaped) };
         for order_id in &batch {
-            reap_order(shop, order_id, &mut reaped).await?;
+            let one = again(|| reap_order(shop, order_id)).await?;
+            counter!("postrider_reaper_locks_released_total").increment(one.locks_released);
+            reaped.locks_released += one.locks_released;
+            reaped.orders_canceled += one.orders_canceled;
         }
         last = end;
     }
 }
 
-async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str, reaped: &mut Reaped) -> Result<()> {
+async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Reaped> {
     let mut tx = shop.store.begin().await?;
     let mut order = orders::lock::<S>(&mut tx, order_id).await?;
     // Paid since it was found, perhaps: whoever had the row first has decided.
     if order.paid_at.is_some() {
-        return Ok(());
+        return Ok(Reaped::default());
     }
     // Counted here, since an operation that was done before answers as it did then.
     let held = ledger::locks::<S>(&mut tx, order_id).await?;
     let released = held.iter().filter(|lock| matches!(lock.status.as_str(), "LOCKED" | "FROZEN")).count() as u64;
     if released == 0 {
-        return Ok(());
+        return Ok(Reaped::default());
     }
     let canceled = order.status == "WAIT_PAY";
     if canceled {
@@ -96,10 +99,7 @@ async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str, reaped: &mut Re
     release_all(shop, &mut tx, &order).await?;
     log::<S>(&mut tx, REAPER, order_id, &format!("released {released} locks, canceled: {canceled}")).await?;
     shop.store.commit(tx).await?;
-    counter!("postrider_reaper_locks_released_total").increment(released);
-    reaped.locks_released += released;
-    reaped.orders_canceled += u64::from(canceled);
-    Ok(())
+    Ok(Reaped { locks_released: released, orders_canceled: u64::from(canceled) })
 }
 
 /// What the consistency check did.
@@ -124,29 +124,31 @@ pub async fn check_consistency<S: Database>(shop: &Shop<S>) -> Result<Repaired> 
         let ids: Vec<_> = batch.iter().map(|order_id| format!("order:{order_id}:paid")).collect();
         let there = shop.store.sight(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await?;
         for (order_id, _) in batch.iter().zip(&ids).filter(|(_, id)| !there.contains(id)) {
-            restore_paid(shop, order_id, &mut repaired).await?;
+            counter!("postrider_consistency_events_missing_total").increment(1);
+            repaired.missing += 1;
+            if again(|| restore_paid(shop, order_id)).await? {
+                counter!("postrider_consistency_events_repaired_total").increment(1);
+                repaired.repaired += 1;
+            }
         }
         last = end;
     }
 }
 
-async fn restore_paid<S: Database>(shop: &Shop<S>, order_id: &str, repaired: &mut Repaired) -> Result<()> {
+/// False: somebody else was faster.
+async fn restore_paid<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<bool> {
     let mut tx = shop.store.begin().await?;
     let order = orders::lock::<S>(&mut tx, order_id).await?;
     let payment = crate::payments::of_order::<S>(&mut tx, order_id).await?;
     let facts = payment.iter().fold(Facts::of(&order), |facts, payment| facts.payment(&payment.payment_id));
-    repaired.missing += 1;
-    counter!("postrider_consistency_events_missing_total").increment(1);
     let enqueued = tell(shop, &mut tx, &order, &Caller::default(), Paid(facts)).await?;
     if matches!(enqueued, Enqueued::Duplicate(_)) {
-        return Ok(());
+        return Ok(false);
     }
     log::<S>(&mut tx, CONSISTENCY, order_id, "restored order.paid").await?;
     shop.store.commit(tx).await?;
     tracing::warn!(order_id, trace_id = %order.trace_id, "A lost order.paid was restored");
-    counter!("postrider_consistency_events_repaired_total").increment(1);
-    repaired.repaired += 1;
-    Ok(())
+    Ok(true)
 }
 
 /// What the order timeout did.
@@ -167,19 +169,23 @@ pub async fn time_out_orders<S: Database>(shop: &Shop<S>) -> Result<TimedOut> {
         let batch = find_orders(shop, UNPAID, millis(shop.settings.order_timeout), &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(timed_out) };
         for order_id in &batch {
-            let mut tx = shop.store.begin().await?;
-            let mut order = orders::lock::<S>(&mut tx, order_id).await?;
-            // Paid or canceled since it was found.
-            if order.status != "WAIT_PAY" {
-                continue;
-            }
-            orders::cancel_in(shop, &mut tx, &mut order, &Caller::default(), By::Timeout).await?;
-            log::<S>(&mut tx, ORDER_TIMEOUT, order_id, "canceled").await?;
-            shop.store.commit(tx).await?;
-            timed_out.orders_canceled += 1;
+            timed_out.orders_canceled += u64::from(again(|| time_out_order(shop, order_id)).await?);
         }
         last = end;
     }
+}
+
+/// False: it was paid or canceled since it was found.
+async fn time_out_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<bool> {
+    let mut tx = shop.store.begin().await?;
+    let mut order = orders::lock::<S>(&mut tx, order_id).await?;
+    if order.status != "WAIT_PAY" {
+        return Ok(false);
+    }
+    orders::cancel_in(shop, &mut tx, &mut order, &Caller::default(), By::Timeout).await?;
+    log::<S>(&mut tx, ORDER_TIMEOUT, order_id, "canceled").await?;
+    shop.store.commit(tx).await?;
+    Ok(true)
 }
 
 /// The next orders that a question finds, `ago` milliseconds before now.

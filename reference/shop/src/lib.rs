@@ -17,10 +17,12 @@
 //!
 //! Read it in this order: [`events`] is what the parts know of each other; [`orders`], [`payments`] and [`refunds`] are the
 //! state machines; `ledger`, [`coupons`], [`wallet`] and [`points`] are the assets; [`consumers`] joins the two; [`jobs`]
-//! mends what no event did; [`audit`] judges all of it and shares nothing with it; [`http`] and [`service`] are the way in.
+//! mends what no event did; [`audit`] judges all of it and shares nothing with it; [`http`] and [`service`] are the way in;
+//! [`settings`] and [`config`] are what may be chosen, and where.
 
 pub mod accounts;
 pub mod audit;
+pub mod config;
 pub mod consumers;
 pub mod coupons;
 pub mod database;

@@ -2,14 +2,17 @@
 
 use std::future::Future;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Failure, RetryPolicy};
 use postrider_shop::Settings;
+use postrider_shop::config::{ConfigError, Sources};
 use postrider_shop::service::{AnyError, run};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -34,6 +37,7 @@ Examples:
   With stock in the inventory service, and a merchant who has to accept:
     shop --store postgres://app@localhost/shop --inventory http://127.0.0.1:7091 --merchant-accept
 
+Settings in brackets can also be in postrider.toml, or in the environment (POSTRIDER_ASSET__LOCK_TIMEOUT_MINUTES).
 Nobody is asked who they are: keep it behind something that does.
 URLs may hold passwords: in the environment fewer people see them than on the command line.
 RUST_LOG chooses what is logged, on stderr.";
@@ -45,24 +49,43 @@ struct Arguments {
     /// Where to listen; port 0 takes any that is free, and the log says which
     #[arg(long, default_value = "127.0.0.1:7090", env = "SHOP_LISTEN")]
     listen: String,
-    /// The database: sqlite://path or postgres://user@host/database
+    /// The database: sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(long, default_value = "sqlite://shop-data/shop.db", env = "SHOP_STORE", hide_env_values = true)]
     store: String,
+    /// Connections to a database server, at most, for each of two uses
+    #[arg(long, default_value_t = 10, env = "SHOP_CONNECTIONS", value_name = "NUMBER")]
+    connections: u32,
     /// Where the inventory service is; without one, nobody looks after the stock
     #[arg(long, env = "SHOP_INVENTORY")]
     inventory: Option<String>,
-    /// A paid order waits for the merchant
+    /// The file with settings: postrider.toml, if there is one
+    #[arg(long, env = "POSTRIDER_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A paid order waits for the merchant [shop.merchant-accept, default: false]
     #[arg(long)]
     merchant_accept: bool,
-    /// Locks that are older are released
-    #[arg(long, default_value_t = 30, value_name = "MINUTES")]
-    lock_timeout_minutes: u64,
-    /// An order that is not paid for so long is canceled; shorter than the lock timeout
-    #[arg(long, default_value_t = 15, value_name = "MINUTES")]
-    order_timeout_minutes: u64,
-    /// One point for so many cents that were paid
-    #[arg(long, default_value_t = 100, value_name = "CENTS")]
-    points_per_cents: i64,
+    /// Locks that are older are released [asset.lock-timeout-minutes, default: 30]
+    #[arg(long, value_name = "MINUTES")]
+    lock_timeout_minutes: Option<String>,
+    /// An order that is not paid for so long is canceled; shorter than the lock timeout [asset.order-timeout-minutes,
+    /// default: 15]
+    #[arg(long, value_name = "MINUTES")]
+    order_timeout_minutes: Option<String>,
+    /// How far back the consistency check looks [consistency.scan-window-hours, default: 24]
+    #[arg(long, value_name = "HOURS")]
+    scan_window_hours: Option<String>,
+    /// When the reaper looks [scheduler.lock-timeout-reaper-cron, default: 0 */5 * * * ?]
+    #[arg(long, value_name = "CRON")]
+    lock_timeout_reaper_cron: Option<String>,
+    /// When the consistency check looks [scheduler.consistency-check-cron, default: 0 0 */2 * * ?]
+    #[arg(long, value_name = "CRON")]
+    consistency_check_cron: Option<String>,
+    /// Where those times are [scheduler.time-zone, default: UTC]
+    #[arg(long, value_name = "ZONE")]
+    time_zone: Option<String>,
+    /// One point for so many cents that were paid [points.per-cents, default: 100]
+    #[arg(long, value_name = "CENTS")]
+    points_per_cents: Option<String>,
     /// The share of consumers' tries that fail on purpose
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     fail_rate: f64,
@@ -72,25 +95,37 @@ struct Arguments {
     /// How long consumers wait after their first failure; then twice as long each time
     #[arg(long, default_value_t = 2_000, value_name = "MILLISECONDS")]
     retry_base_ms: u64,
+    /// How long they wait at most
+    #[arg(long, default_value_t = 3_600_000, value_name = "MILLISECONDS")]
+    retry_cap_ms: u64,
 }
 
 impl Arguments {
-    fn settings(&self) -> Settings {
-        let minutes = |minutes: u64| Duration::from_secs(minutes.saturating_mul(60));
-        Settings {
-            lock_timeout: minutes(self.lock_timeout_minutes),
-            order_timeout: minutes(self.order_timeout_minutes),
-            points_per_cents: self.points_per_cents,
-            merchant_accept: self.merchant_accept,
+    fn settings(&self) -> Result<Settings, ConfigError> {
+        let flags = [
+            ("shop.merchant-accept", self.merchant_accept.then(|| "true".to_owned())),
+            ("asset.lock-timeout-minutes", self.lock_timeout_minutes.clone()),
+            ("asset.order-timeout-minutes", self.order_timeout_minutes.clone()),
+            ("consistency.scan-window-hours", self.scan_window_hours.clone()),
+            ("scheduler.lock-timeout-reaper-cron", self.lock_timeout_reaper_cron.clone()),
+            ("scheduler.consistency-check-cron", self.consistency_check_cron.clone()),
+            ("scheduler.time-zone", self.time_zone.clone()),
+            ("points.per-cents", self.points_per_cents.clone()),
+        ];
+        // Not `vars`, which ends the process where anybody else has a variable that is no text.
+        let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+        let settings = Settings {
             inventory: self.inventory.clone(),
             fail_rate: self.fail_rate,
             retry: RetryPolicy {
                 base: Duration::from_millis(self.retry_base_ms),
+                cap: Duration::from_millis(self.retry_cap_ms),
                 max_attempts: self.max_retry_count,
                 ..RetryPolicy::default()
             },
             ..Settings::default()
-        }
+        };
+        Sources::read(flags, environment, self.config.as_deref())?.settings(settings)
     }
 }
 
@@ -115,19 +150,20 @@ async fn main() -> ExitCode {
 async fn serve(arguments: Arguments) -> Result<(), AnyError> {
     // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
     let shutdown = shutdown_signal()?;
-    let settings = arguments.settings();
-    settings.check()?;
+    let settings = arguments.settings()?;
     let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
     match arguments.store.split(':').next() {
         Some("sqlite") => run(SqliteStore::connect(&arguments.store).await?, settings, listener, shutdown).await,
         Some("postgres" | "postgresql") => {
-            run(PostgresStore::connect(&arguments.store).await?, settings, listener, shutdown).await
+            let store = PostgresStore::connect_with(&arguments.store, arguments.connections).await?;
+            run(store, settings, listener, shutdown).await
+        }
+        Some("mysql" | "mariadb") => {
+            let store = MySqlStore::connect_with(&arguments.store, arguments.connections).await?;
+            run(store, settings, listener, shutdown).await
         }
         // Not the URL itself: it may hold a password.
-        _ => {
-            Err("--store is for no database of this program: write sqlite://path or postgres://user@host/database"
-                .into())
-        }
+        _ => Err("--store names no database of this program: write sqlite://…, postgres://… or mysql://…".into()),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::database::{Database, Row};
 use crate::error::{Result, ShopError};
 use crate::events::{Canceled, CheckoutLocked, Facts, tell, text_or_number};
 use crate::refunds::{self, Reason};
-use crate::shop::{Caller, Shop};
+use crate::shop::{Caller, Shop, again};
 
 /// Amounts beyond this are mistakes: sums of them stay far from what 64 bits hold.
 pub const AMOUNT: i64 = 1_000_000_000_000;
@@ -244,22 +244,26 @@ pub async fn create<S: Database>(shop: &Shop<S>, caller: &Caller, wanted: Wanted
         paid_at: None,
     };
     let items = serde_json::to_string(&order.items).map_err(|e| ShopError::invalid("items", e.to_string()))?;
-    let mut tx = shop.store.begin().await?;
-    let now = S::clock(&mut tx).await?;
-    let values = [
-        (&order.order_id).into(),
-        (&order.user_id).into(),
-        amount_cents.into(),
-        order.coupon_id.as_deref().into(),
-        wallet_cents.into(),
-        points.into(),
-        (&items).into(),
-        (&order.trace_id).into(),
-        now.into(),
-        now.into(),
-    ];
-    S::execute(&mut tx, INSERT, &values).await?;
-    shop.store.commit(tx).await?;
+    let (new, items) = (&order, &items);
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let now = S::clock(&mut tx).await?;
+        let values = [
+            (&new.order_id).into(),
+            (&new.user_id).into(),
+            amount_cents.into(),
+            new.coupon_id.as_deref().into(),
+            wallet_cents.into(),
+            points.into(),
+            items.into(),
+            (&new.trace_id).into(),
+            now.into(),
+            now.into(),
+        ];
+        S::execute(&mut tx, INSERT, &values).await?;
+        Ok(shop.store.commit(tx).await?)
+    })
+    .await?;
     let request_id = caller.request_id.as_deref();
     tracing::info!(order_id = %order.order_id, trace_id = %order.trace_id, request_id, "Order created");
     Ok(order)
@@ -267,30 +271,39 @@ pub async fn create<S: Database>(shop: &Shop<S>, caller: &Caller, wanted: Wanted
 
 /// The customer wants to pay: what the order spends is to be locked.
 pub async fn checkout<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str) -> Result<Order> {
-    let mut tx = shop.store.begin().await?;
-    let mut order = lock::<S>(&mut tx, order_id).await?;
-    take::<S>(&mut tx, &mut order, &CHECKOUT, "USER").await?;
-    tell(shop, &mut tx, &order, caller, CheckoutLocked(Facts::of(&order))).await?;
-    shop.store.commit(tx).await?;
-    Ok(order)
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let mut order = lock::<S>(&mut tx, order_id).await?;
+        take::<S>(&mut tx, &mut order, &CHECKOUT, "USER").await?;
+        tell(shop, &mut tx, &order, caller, CheckoutLocked(Facts::of(&order))).await?;
+        shop.store.commit(tx).await?;
+        Ok(order)
+    })
+    .await
 }
 
 /// The merchant accepts.
 pub async fn accept<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Order> {
-    let mut tx = shop.store.begin().await?;
-    let mut order = lock::<S>(&mut tx, order_id).await?;
-    take::<S>(&mut tx, &mut order, &ACCEPT, "MERCHANT").await?;
-    shop.store.commit(tx).await?;
-    Ok(order)
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let mut order = lock::<S>(&mut tx, order_id).await?;
+        take::<S>(&mut tx, &mut order, &ACCEPT, "MERCHANT").await?;
+        shop.store.commit(tx).await?;
+        Ok(order)
+    })
+    .await
 }
 
 /// Somebody cancels.
 pub async fn cancel<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str, by: By) -> Result<Order> {
-    let mut tx = shop.store.begin().await?;
-    let mut order = lock::<S>(&mut tx, order_id).await?;
-    cancel_in(shop, &mut tx, &mut order, caller, by).await?;
-    shop.store.commit(tx).await?;
-    Ok(order)
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let mut order = lock::<S>(&mut tx, order_id).await?;
+        cancel_in(shop, &mut tx, &mut order, caller, by).await?;
+        shop.store.commit(tx).await?;
+        Ok(order)
+    })
+    .await
 }
 
 /// The same in a transaction that holds the order. One that was paid is refunded: letting go of locks would give nothing back,

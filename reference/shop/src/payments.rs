@@ -8,7 +8,7 @@ use crate::error::{Result, ShopError};
 use crate::events::{Facts, Paid, PaymentFailed, PaymentSucceeded, Purchased, tell};
 use crate::orders::{self, ASK_MERCHANT, By, Order, PAY};
 use crate::refunds::{self, Reason};
-use crate::shop::{Caller, Shop};
+use crate::shop::{Caller, Shop, again};
 
 /// A payment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -24,23 +24,26 @@ pub struct Payment {
 pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<(Payment, bool)> {
     const INSERT: &str = "INSERT INTO shop_payment (payment_id, order_id, amount_cents, status, created_at, updated_at)
         VALUES ($1, $2, $3, 'PROCESSING', $4, $5)";
-    let mut tx = shop.store.begin().await?;
-    let order = orders::lock::<S>(&mut tx, order_id).await?;
-    if order.status != "WAIT_PAY" {
-        let Order { order_id: id, status, .. } = order;
-        return Err(ShopError::Illegal { what: "order", id, status, needed: &["WAIT_PAY"] });
-    }
-    if let Some(payment) = of_order::<S>(&mut tx, order_id).await? {
-        return Ok((payment, false));
-    }
-    let payment = Payment { payment_id: Uuid::now_v7().to_string(), status: "PROCESSING".into() };
-    let now = S::clock(&mut tx).await?;
-    let id = &payment.payment_id;
-    let values = [id.into(), order_id.into(), order.amount_cents.into(), now.into(), now.into()];
-    S::execute(&mut tx, INSERT, &values).await?;
-    shop.store.commit(tx).await?;
-    tracing::info!(order_id, payment_id = %id, trace_id = %order.trace_id, "Payment began");
-    Ok((payment, true))
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let order = orders::lock::<S>(&mut tx, order_id).await?;
+        if order.status != "WAIT_PAY" {
+            let Order { order_id: id, status, .. } = order;
+            return Err(ShopError::Illegal { what: "order", id, status, needed: &["WAIT_PAY"] });
+        }
+        if let Some(payment) = of_order::<S>(&mut tx, order_id).await? {
+            return Ok((payment, false));
+        }
+        let payment = Payment { payment_id: Uuid::now_v7().to_string(), status: "PROCESSING".into() };
+        let now = S::clock(&mut tx).await?;
+        let id = &payment.payment_id;
+        let values = [id.into(), order_id.into(), order.amount_cents.into(), now.into(), now.into()];
+        S::execute(&mut tx, INSERT, &values).await?;
+        shop.store.commit(tx).await?;
+        tracing::info!(order_id, payment_id = %id, trace_id = %order.trace_id, "Payment began");
+        Ok((payment, true))
+    })
+    .await
 }
 
 /// The provider's callback. The same again has the same answer, and moves nothing.
@@ -51,33 +54,37 @@ pub async fn callback<S: Database>(
     success: bool,
 ) -> Result<Payment> {
     let status = if success { "SUCCESS" } else { "FAILED" };
-    let mut tx = shop.store.begin().await?;
-    // The order first: of callbacks at the same moment the others wait here, and then see what the first has done.
-    let order_id = order_of::<S>(&mut tx, payment_id).await?;
-    let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
-    let mut payment =
-        of_order::<S>(&mut tx, &order.order_id).await?.ok_or_else(|| ShopError::not_found("payment", payment_id))?;
-    if payment.status == status {
-        return Ok(payment);
-    }
-    settle::<S>(&mut tx, &payment, status).await?;
-    payment.status = status.to_owned();
-    let facts = Facts::of(&order).payment(payment_id);
-    match success {
-        true => {
-            tell(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
-            succeeded(shop, &mut tx, &mut order, caller, facts).await?;
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        // The order first: of callbacks at the same moment the others wait here, and then see what the first has done.
+        let order_id = order_of::<S>(&mut tx, payment_id).await?;
+        let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
+        let mut payment = of_order::<S>(&mut tx, &order.order_id)
+            .await?
+            .ok_or_else(|| ShopError::not_found("payment", payment_id))?;
+        if payment.status == status {
+            return Ok(payment);
         }
-        false => {
-            tell(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
-            if order.status == "WAIT_PAY" {
-                orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
+        settle::<S>(&mut tx, &payment, status).await?;
+        payment.status = status.to_owned();
+        let facts = Facts::of(&order).payment(payment_id);
+        match success {
+            true => {
+                tell(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
+                succeeded(shop, &mut tx, &mut order, caller, facts).await?;
+            }
+            false => {
+                tell(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
+                if order.status == "WAIT_PAY" {
+                    orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
+                }
             }
         }
-    }
-    shop.store.commit(tx).await?;
-    tracing::info!(order_id = %order.order_id, payment_id, status, trace_id = %order.trace_id, "Payment ended");
-    Ok(payment)
+        shop.store.commit(tx).await?;
+        tracing::info!(order_id = %order.order_id, payment_id, status, trace_id = %order.trace_id, "Payment ended");
+        Ok(payment)
+    })
+    .await
 }
 
 /// What a payment that has succeeded means to its order.

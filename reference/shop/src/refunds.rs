@@ -9,7 +9,7 @@ use crate::error::{Result, ShopError};
 use crate::events::{Facts, RefundFailed, RefundSucceeded, Refunded, tell};
 use crate::orders::{self, Order, REFUND};
 use crate::payments;
-use crate::shop::{Caller, Shop};
+use crate::shop::{Caller, Shop, again};
 
 /// A refund.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,27 +48,30 @@ impl Reason {
 
 /// Somebody wants the money back.
 pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Refund> {
-    let mut tx = shop.store.begin().await?;
-    let order = orders::lock::<S>(&mut tx, order_id).await?;
-    let paid = payments::of_order::<S>(&mut tx, order_id).await?.is_some_and(|payment| payment.status == "SUCCESS");
-    // One that is canceled and paid is refunded by itself; where that failed, somebody asks again.
-    let allowed = match order.status.as_str() {
-        "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => true,
-        "CANCELED" => paid,
-        _ => false,
-    };
-    if let Some(refund) = active::<S>(&mut tx, order_id).await? {
-        let detail = format!("order {order_id} has a refund already: {} is {}", refund.refund_id, refund.status);
-        return Err(ShopError::Conflict { code: "refundExists", detail });
-    }
-    if !allowed {
-        let Order { order_id: id, status, .. } = order;
-        let needed = &["PAID", "WAIT_ACCEPT", "ACCEPTED"];
-        return Err(ShopError::Illegal { what: "order", id, status, needed });
-    }
-    let refund = open::<S>(&mut tx, &order, Reason::Asked).await?;
-    shop.store.commit(tx).await?;
-    Ok(refund)
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let order = orders::lock::<S>(&mut tx, order_id).await?;
+        let paid = payments::of_order::<S>(&mut tx, order_id).await?.is_some_and(|payment| payment.status == "SUCCESS");
+        // One that is canceled and paid is refunded by itself; where that failed, somebody asks again.
+        let allowed = match order.status.as_str() {
+            "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => true,
+            "CANCELED" => paid,
+            _ => false,
+        };
+        if let Some(refund) = active::<S>(&mut tx, order_id).await? {
+            let detail = format!("order {order_id} has a refund already: {} is {}", refund.refund_id, refund.status);
+            return Err(ShopError::Conflict { code: "refundExists", detail });
+        }
+        if !allowed {
+            let Order { order_id: id, status, .. } = order;
+            let needed = &["PAID", "WAIT_ACCEPT", "ACCEPTED"];
+            return Err(ShopError::Illegal { what: "order", id, status, needed });
+        }
+        let refund = open::<S>(&mut tx, &order, Reason::Asked).await?;
+        shop.store.commit(tx).await?;
+        Ok(refund)
+    })
+    .await
 }
 
 /// Opens a refund that the shop owes, unless there is one.
@@ -96,33 +99,36 @@ pub async fn callback<S: Database>(shop: &Shop<S>, caller: &Caller, refund_id: &
     const ORDER: &str = "SELECT order_id FROM shop_refund WHERE refund_id = $1";
     let missing = || ShopError::not_found("refund", refund_id);
     let status = if success { "SUCCESS" } else { "FAILED" };
-    let mut tx = shop.store.begin().await?;
-    let order_id = S::row(&mut tx, ORDER, &[refund_id.into()]).await?.ok_or_else(missing)?.text()?;
-    let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
-    let refunds = of_order::<S>(&mut tx, &order_id).await?;
-    let mut refund = refunds.into_iter().find(|refund| refund.refund_id == refund_id).ok_or_else(missing)?;
-    if refund.status == status {
-        return Ok(refund);
-    }
-    settle::<S>(&mut tx, &refund, status, success.then_some(order_id.as_str())).await?;
-    refund.status = status.to_owned();
-    let facts = Facts::of(&order).refund(refund_id);
-    match success {
-        true => {
-            // One that was canceled stays so; what it spent comes back all the same.
-            if order.status != "CANCELED" {
-                orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
+    again(|| async move {
+        let mut tx = shop.store.begin().await?;
+        let order_id = S::row(&mut tx, ORDER, &[refund_id.into()]).await?.ok_or_else(missing)?.text()?;
+        let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
+        let refunds = of_order::<S>(&mut tx, &order_id).await?;
+        let mut refund = refunds.into_iter().find(|refund| refund.refund_id == refund_id).ok_or_else(missing)?;
+        if refund.status == status {
+            return Ok(refund);
+        }
+        settle::<S>(&mut tx, &refund, status, success.then_some(order_id.as_str())).await?;
+        refund.status = status.to_owned();
+        let facts = Facts::of(&order).refund(refund_id);
+        match success {
+            true => {
+                // One that was canceled stays so; what it spent comes back all the same.
+                if order.status != "CANCELED" {
+                    orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
+                }
+                tell(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
+                tell(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
             }
-            tell(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
-            tell(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
+            false => {
+                tell(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
+            }
         }
-        false => {
-            tell(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
-        }
-    }
-    shop.store.commit(tx).await?;
-    tracing::info!(order_id, refund_id, status, trace_id = %order.trace_id, "Refund ended");
-    Ok(refund)
+        shop.store.commit(tx).await?;
+        tracing::info!(order_id, refund_id, status, trace_id = %order.trace_id, "Refund ended");
+        Ok(refund)
+    })
+    .await
 }
 
 async fn settle<S: Database>(tx: &mut S::Conn, refund: &Refund, status: &str, active: Option<&str>) -> Result<()> {

@@ -1,8 +1,11 @@
 //! What every part of the shop works with.
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use postrider::{Idempotency, Outbox};
+use uuid::Uuid;
 
 use crate::database::Database;
 use crate::error::Result;
@@ -43,4 +46,24 @@ pub struct Caller {
     pub trace_id: Option<String>,
     /// The request, as the caller names it.
     pub request_id: Option<String>,
+}
+
+/// How often a transaction that lost is run again. Each is over in milliseconds, so whoever was in its way is gone by then.
+const TRIES: u32 = 10;
+
+/// Runs a transaction of ours, from its beginning to its commit, until the database lets it through: a deadlock is nobody's
+/// fault, and nothing of it was written. Never inside a consumer, whose transaction is the relay's.
+pub(crate) async fn again<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
+    for tries in 0..TRIES {
+        match work().await {
+            Err(error) if error.is_lost() => {
+                tracing::debug!(%error, tries, "A transaction lost, and is run again");
+                // At random, so that two that met do not meet again.
+                let micros = Uuid::new_v4().as_u64_pair().0 % (1_000 << tries);
+                tokio::time::sleep(Duration::from_micros(micros)).await;
+            }
+            done => return done,
+        }
+    }
+    work().await
 }

@@ -1,3 +1,6 @@
+-- The same for every database. MySQL and MariaDB, where 'A', 'a' and 'A ' would be one id, each read the comment that is
+-- their own, and compare byte for byte as the others do. Indexes are in indexes.sql.
+
 CREATE TABLE IF NOT EXISTS shop_order (
     order_id       VARCHAR(64)  NOT NULL PRIMARY KEY,
     user_id        VARCHAR(100) NOT NULL,
@@ -14,9 +17,8 @@ CREATE TABLE IF NOT EXISTS shop_order (
     created_at     BIGINT       NOT NULL,
     updated_at     BIGINT       NOT NULL,
     locked         BIGINT       NOT NULL
-);
-CREATE INDEX IF NOT EXISTS shop_order_by_checkout ON shop_order (status, checked_out_at);
-CREATE INDEX IF NOT EXISTS shop_order_by_payment ON shop_order (paid_at);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- Every step of every order, for whoever asks how it got there.
 CREATE TABLE IF NOT EXISTS shop_order_step (
@@ -27,7 +29,8 @@ CREATE TABLE IF NOT EXISTS shop_order_step (
     caused_by   VARCHAR(40) NOT NULL,
     created_at  BIGINT      NOT NULL,
     PRIMARY KEY (order_id, step)
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- One for each order: a payment that failed cancels its order.
 CREATE TABLE IF NOT EXISTS shop_payment (
@@ -37,7 +40,8 @@ CREATE TABLE IF NOT EXISTS shop_payment (
     status       VARCHAR(20) NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED')),
     created_at   BIGINT      NOT NULL,
     updated_at   BIGINT      NOT NULL
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- `active` is the order while the refund is PROCESSING or SUCCESS, and NULL when it FAILED: one active refund for an order.
 CREATE TABLE IF NOT EXISTS shop_refund (
@@ -49,21 +53,23 @@ CREATE TABLE IF NOT EXISTS shop_refund (
     attention  BIGINT      NOT NULL,
     created_at BIGINT      NOT NULL,
     updated_at BIGINT      NOT NULL
-);
-CREATE INDEX IF NOT EXISTS shop_refund_by_order ON shop_refund (order_id);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 CREATE TABLE IF NOT EXISTS shop_wallet (
     user_id   VARCHAR(100) NOT NULL PRIMARY KEY,
     available BIGINT NOT NULL CHECK (available >= 0),
     frozen    BIGINT NOT NULL CHECK (frozen >= 0)
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 CREATE TABLE IF NOT EXISTS shop_points (
     user_id   VARCHAR(100) NOT NULL PRIMARY KEY,
     available BIGINT NOT NULL CHECK (available >= 0),
     frozen    BIGINT NOT NULL CHECK (frozen >= 0),
     debt      BIGINT NOT NULL CHECK (debt >= 0)
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 CREATE TABLE IF NOT EXISTS shop_coupon (
     coupon_id      VARCHAR(100) NOT NULL PRIMARY KEY,
@@ -71,7 +77,8 @@ CREATE TABLE IF NOT EXISTS shop_coupon (
     discount_cents BIGINT       NOT NULL CHECK (discount_cents >= 0),
     status         VARCHAR(20)  NOT NULL CHECK (status IN ('AVAILABLE', 'LOCKED', 'USED')),
     order_id       VARCHAR(64)
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- What an order holds of each asset.
 CREATE TABLE IF NOT EXISTS shop_lock (
@@ -83,8 +90,8 @@ CREATE TABLE IF NOT EXISTS shop_lock (
     created_at BIGINT       NOT NULL,
     updated_at BIGINT       NOT NULL,
     PRIMARY KEY (order_id, asset)
-);
-CREATE INDEX IF NOT EXISTS shop_lock_by_age ON shop_lock (status, created_at);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- The ledger: every movement of every asset, appended, never changed. A balance is the sum of its entries.
 CREATE TABLE IF NOT EXISTS shop_entry (
@@ -97,8 +104,8 @@ CREATE TABLE IF NOT EXISTS shop_entry (
     frozen          BIGINT       NOT NULL,
     debt            BIGINT       NOT NULL,
     created_at      BIGINT       NOT NULL
-);
-CREATE INDEX IF NOT EXISTS shop_entry_by_order ON shop_entry (order_id);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- What the jobs did.
 CREATE TABLE IF NOT EXISTS shop_job_log (
@@ -106,21 +113,24 @@ CREATE TABLE IF NOT EXISTS shop_job_log (
     order_id   VARCHAR(64)  NOT NULL,
     action     VARCHAR(100) NOT NULL,
     created_at BIGINT       NOT NULL
-);
-CREATE INDEX IF NOT EXISTS shop_job_log_by_order ON shop_job_log (order_id);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
 -- What the consumers of `order.purchased`, and of what follows from it, write.
 CREATE TABLE IF NOT EXISTS shop_growth (
     order_id VARCHAR(64)  NOT NULL PRIMARY KEY,
     user_id  VARCHAR(100) NOT NULL,
     growth   BIGINT       NOT NULL
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 CREATE TABLE IF NOT EXISTS shop_message (
     order_id VARCHAR(64)  NOT NULL PRIMARY KEY,
     user_id  VARCHAR(100) NOT NULL
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 CREATE TABLE IF NOT EXISTS shop_activity (
     event_id VARCHAR(64)  NOT NULL PRIMARY KEY,
     user_id  VARCHAR(100) NOT NULL,
     topic    VARCHAR(128) NOT NULL
-);
+)
+/*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;

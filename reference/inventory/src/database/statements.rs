@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 
@@ -232,3 +233,4 @@ macro_rules! database {
 
 database!(SqliteStore, super::sqlite::STATEMENTS);
 database!(PostgresStore, super::postgres::STATEMENTS);
+database!(MySqlStore, super::mysql::STATEMENTS);

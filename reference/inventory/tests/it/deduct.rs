@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::process::{Process, fresh, refused, replayed};
-use crate::shards::{SHARDS, Shards, name_in, over_both_stores};
+use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// C.3: 500 at once of one product with 300 in stock.
     stock_sells_exactly_as_often_as_it_is_there,
     /// C.2, 002's scene 1: the normal flow.

@@ -5,15 +5,17 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
 use crate::process::{Process, command, fresh};
-use crate::shards::{Shards, name_in, over_both_stores};
+use crate::shards::{Shards, name_in, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// C.3, C.7: clear errors, and nothing is written.
     every_mistake_has_its_code_and_writes_nothing,
     /// C.5, C.7, F25: the key in the header, in the body, in both, or in neither.
     a_key_comes_by_header_or_body_and_belongs_to_one_request,
     /// C.3: also while the product is made.
     of_stock_put_at_the_same_moment_one_remains,
+    /// C.1: another case is another product, and another key.
+    ids_compare_byte_for_byte,
     /// C.6: databases in another order hold other products.
     shards_in_another_order_are_refused,
     /// C.3: what the auditor says of books that were cooked.
@@ -119,6 +121,21 @@ async fn of_stock_put_at_the_same_moment_one_remains(shards: &Shards) {
     other.stop().await;
 }
 
+async fn ids_compare_byte_for_byte(shards: &Shards) {
+    let process = Process::start(shards).await;
+    let caller = process.caller();
+    let products = ["lamp", "Lamp", "LAMP", "lämp"].map(str::to_owned);
+    for (product, stock) in products.iter().zip(10..) {
+        caller.put(product, stock).await;
+    }
+    for key in ["k", "K"] {
+        assert_eq!(caller.deduct(key, &products, 1).await, fresh());
+    }
+    assert_eq!(caller.stocks(&products).await, [(8, 0), (9, 0), (10, 0), (11, 0)]);
+    caller.audit().await;
+    process.stop().await;
+}
+
 async fn shards_in_another_order_are_refused(shards: &Shards) {
     Process::start(shards).await.stop().await;
     let turned: Vec<_> = shards.urls().iter().rev().cloned().collect();
@@ -130,6 +147,28 @@ async fn shards_in_another_order_are_refused(shards: &Shards) {
         assert!(log.contains("is shard") && log.contains("in their order"), "{log}");
     }
     Process::start(shards).await.stop().await;
+}
+
+/// A.17, C.6: what cannot be meant stops the start, with its key and where it stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_setting_stops_the_start() {
+    let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
+    let name = file.display().to_string();
+    for (text, complaint) in [
+        ("[inventory]\nshards = 0\n", format!("inventory.shards ({name}) must be a whole number from 1 to 64, is 0")),
+        ("[inventory]\nshards = 4\n", format!("inventory.shards ({name}) is 4, and --store was given 1 times")),
+        ("[inventory]\nshard = 3\n", format!("inventory.shard ({name}) is not known here")),
+        ("[inventory\n", format!("{name}: TOML parse error")),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = command(&["sqlite://never.db".to_owned()]);
+        let mut child = command.args(["--config", &name]).spawn().unwrap();
+        let mut log = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut log).await.unwrap();
+        assert_eq!(child.wait().await.unwrap().code(), Some(1));
+        assert!(log.contains(&complaint), "{complaint}: {log}");
+    }
+    std::fs::remove_file(file).unwrap();
 }
 
 async fn the_auditor_lists_what_does_not_add_up(shards: &Shards) {

@@ -1,9 +1,9 @@
 //! Releasing: the stock of a canceled order comes back once, and stays.
 
 use crate::process::{Process, fresh, refused};
-use crate::shards::{SHARDS, Shards, name_in, over_both_stores};
+use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// C.2: RELEASED is refused.
     a_deduction_after_its_release_is_refused,
     /// C.2: a release before the deduction blocks it.

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use postrider::shard::shard_of;
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool, SqliteConnection, SqlitePool};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 /// How long to wait for what must come: only a test that fails waits this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -21,38 +20,49 @@ pub(crate) struct Shards {
 enum Place {
     Sqlite { folder: PathBuf },
     Postgres { server: String, names: Vec<String> },
+    MySql { server: String, names: Vec<String> },
 }
 
 /// Runs each case over each store: `crash::postgres::…` needs the server, `crash::sqlite::…` does not.
-macro_rules! over_both_stores {
+macro_rules! over_every_store {
     ($($(#[$doc:meta])* $case:ident,)*) => {
-        mod sqlite {
+        $crate::shards::over_every_store! { sqlite: $($(#[$doc])* $case,)* }
+        $crate::shards::over_every_store! { postgres: $($(#[$doc])* $case,)* }
+        $crate::shards::over_every_store! { mysql: $($(#[$doc])* $case,)* }
+    };
+    ($store:ident: $($(#[$doc:meta])* $case:ident,)*) => {
+        mod $store {
             $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let shards = $crate::shards::Shards::sqlite();
-                super::$case(&shards).await;
-                shards.finish().await;
-            })*
-        }
-        mod postgres {
-            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let shards = $crate::shards::Shards::postgres().await;
+                let shards = $crate::shards::Shards::$store().await;
                 super::$case(&shards).await;
                 shards.finish().await;
             })*
         }
     };
 }
-pub(crate) use over_both_stores;
+pub(crate) use over_every_store;
 
 /// While this lives, nobody else writes to the shard; everybody reads.
 pub(crate) enum Standstill {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
+    MySql(MySqlConnection),
 }
 
 impl Standstill {
+    /// For one whose process sleeps now. On MySQL the server would go on in its place, hold the row, and keep everybody else
+    /// from looking: there it stays, and lets those pass who only look.
+    pub(crate) async fn end_unless_reads_pass(self) -> Option<Self> {
+        match self {
+            Self::MySql(_) => Some(self),
+            _ => {
+                self.end().await;
+                None
+            }
+        }
+    }
+
     pub(crate) async fn end(self) {
         match self {
             Self::Sqlite(mut conn) => {
@@ -60,12 +70,16 @@ impl Standstill {
                 conn.close().await.unwrap();
             }
             Self::Postgres(conn) => conn.close().await.unwrap(),
+            Self::MySql(mut conn) => {
+                sqlx::raw_sql("UNLOCK TABLES; ROLLBACK").execute(&mut conn).await.unwrap();
+                conn.close().await.unwrap();
+            }
         }
     }
 }
 
 impl Shards {
-    pub(crate) fn sqlite() -> Self {
+    pub(crate) async fn sqlite() -> Self {
         let folder = std::env::temp_dir().join(format!("postrider-inventory-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&folder).unwrap();
         let url = |n| format!("sqlite://{}", folder.join(format!("shard-{n}.db")).display());
@@ -73,16 +87,17 @@ impl Shards {
     }
 
     pub(crate) async fn postgres() -> Self {
-        let server = std::env::var("POSTRIDER_TEST_POSTGRES").unwrap_or_else(|_| {
-            panic!("POSTRIDER_TEST_POSTGRES is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
-        });
-        let base = format!("inventory_{}", uuid::Uuid::new_v4().simple());
-        let names: Vec<_> = (0..SHARDS).map(|n| format!("{base}_{n}")).collect();
-        let create = |name| on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0"));
+        let (server, names, urls) = beside(&from_environment("POSTRIDER_TEST_POSTGRES"));
+        let create = |name| on_postgres(&server, format!("CREATE DATABASE {name} TEMPLATE template0"));
         join_all(names.iter().map(create)).await;
-        let (place, _) = server.rsplit_once('/').unwrap();
-        let urls = names.iter().map(|name| format!("{place}/{name}")).collect();
         Self { urls, place: Place::Postgres { server, names } }
+    }
+
+    pub(crate) async fn mysql() -> Self {
+        let (server, names, urls) = beside(&from_environment("POSTRIDER_TEST_MYSQL"));
+        let create = |name| on_mysql(&server, format!("CREATE DATABASE {name}"));
+        join_all(names.iter().map(create)).await;
+        Self { urls, place: Place::MySql { server, names } }
     }
 
     pub(crate) fn urls(&self) -> &[String] {
@@ -91,20 +106,18 @@ impl Shards {
 
     /// The one number that a question to a shard has for an answer.
     pub(crate) async fn number_in(&self, shard: usize, sql: &str) -> i64 {
-        let sql = AssertSqlSafe(sql.to_owned());
+        macro_rules! ask {
+            ($connection:ty) => {{
+                let mut conn = <$connection>::connect(&self.urls[shard]).await.unwrap();
+                let number = sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&mut conn).await.unwrap();
+                conn.close().await.unwrap();
+                number
+            }};
+        }
         match self.place {
-            Place::Sqlite { .. } => {
-                let pool = SqlitePool::connect(&self.urls[shard]).await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap();
-                pool.close().await;
-                number
-            }
-            Place::Postgres { .. } => {
-                let pool: PgPool = PgPoolOptions::new().max_connections(1).connect(&self.urls[shard]).await.unwrap();
-                let number = sqlx::query_scalar(sql).fetch_one(&pool).await.unwrap();
-                pool.close().await;
-                number
-            }
+            Place::Sqlite { .. } => ask!(SqliteConnection),
+            Place::Postgres { .. } => ask!(PgConnection),
+            Place::MySql { .. } => ask!(MySqlConnection),
         }
     }
 
@@ -167,6 +180,28 @@ impl Shards {
                 sqlx::raw_sql(lock).execute(&mut conn).await.unwrap();
                 Standstill::Postgres(conn)
             }
+            Place::MySql { .. } => {
+                let mut conn = MySqlConnection::connect(&self.urls[shard]).await.unwrap();
+                let lock = "LOCK TABLES inventory_deduction_idempotency READ, inventory_reservation READ, \
+                            inventory_stock READ";
+                sqlx::raw_sql(lock).execute(&mut conn).await.unwrap();
+                Standstill::MySql(conn)
+            }
+        }
+    }
+
+    /// Keeps everybody else from reserving anything in a shard where nothing is reserved.
+    pub(crate) async fn stop_reservations_in(&self, shard: usize) -> Standstill {
+        match self.place {
+            Place::MySql { .. } => {
+                // The gap in which a row would stand: whoever locks what is there finds nothing, and passes.
+                let mut conn = MySqlConnection::connect(&self.urls[shard]).await.unwrap();
+                let lock = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN; \
+                            SELECT * FROM inventory_reservation FOR UPDATE";
+                sqlx::raw_sql(lock).execute(&mut conn).await.unwrap();
+                Standstill::MySql(conn)
+            }
+            _ => self.stop_writes_to(shard).await,
         }
     }
 
@@ -175,7 +210,9 @@ impl Shards {
         for shard in 0..SHARDS {
             self.outlast_lease_of_keys(shard).await;
             let age = match self.place {
-                Place::Sqlite { .. } => "UPDATE inventory_reservation SET created_at = created_at - 60000",
+                Place::Sqlite { .. } | Place::MySql { .. } => {
+                    "UPDATE inventory_reservation SET created_at = created_at - 60000"
+                }
                 Place::Postgres { .. } => "UPDATE inventory_reservation SET created_at = created_at - interval '60 s'",
             };
             self.write_to(shard, age).await;
@@ -185,7 +222,9 @@ impl Shards {
     /// As if those of the keys that are at home in a shard had.
     pub(crate) async fn outlast_lease_of_keys(&self, shard: usize) {
         let age = match self.place {
-            Place::Sqlite { .. } => "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - 60000",
+            Place::Sqlite { .. } | Place::MySql { .. } => {
+                "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - 60000"
+            }
             Place::Postgres { .. } => {
                 "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - interval '60 s'"
             }
@@ -202,11 +241,8 @@ impl Shards {
                 sqlx::raw_sql(sql).execute(&mut conn).await.unwrap();
                 conn.close().await.unwrap();
             }
-            Place::Postgres { .. } => {
-                let mut conn = PgConnection::connect(&self.urls[shard]).await.unwrap();
-                sqlx::raw_sql(sql).execute(&mut conn).await.unwrap();
-                conn.close().await.unwrap();
-            }
+            Place::Postgres { .. } => on_postgres(&self.urls[shard], sql.to_owned()).await,
+            Place::MySql { .. } => on_mysql(&self.urls[shard], sql.to_owned()).await,
         }
     }
 
@@ -215,7 +251,11 @@ impl Shards {
         match self.place {
             Place::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
             Place::Postgres { server, names } => {
-                let drop = |name| on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)"));
+                let drop = |name| on_postgres(&server, format!("DROP DATABASE {name} WITH (FORCE)"));
+                join_all(names.iter().map(drop)).await;
+            }
+            Place::MySql { server, names } => {
+                let drop = |name| on_mysql(&server, format!("DROP DATABASE {name}"));
                 join_all(names.iter().map(drop)).await;
             }
         }
@@ -228,8 +268,30 @@ pub(crate) fn name_in(shard: usize, prefix: &str) -> String {
     names.find(|name| usize::from(shard_of(Some(name), "")) % SHARDS == shard).unwrap()
 }
 
-async fn on_the_server(server: &str, sql: String) {
-    let mut conn = PgConnection::connect(server).await.unwrap();
+/// The server, the names of new databases there, one for each shard, and their URLs.
+fn beside(server: &str) -> (String, Vec<String>, Vec<String>) {
+    let base = format!("inventory_{}", uuid::Uuid::new_v4().simple());
+    let names: Vec<_> = (0..SHARDS).map(|n| format!("{base}_{n}")).collect();
+    let (place, _) = server.rsplit_once('/').unwrap();
+    let urls = names.iter().map(|name| format!("{place}/{name}")).collect();
+    (server.to_owned(), names, urls)
+}
+
+/// A server's URL; one that is missing is a failure, not a skip.
+fn from_environment(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
+    })
+}
+
+async fn on_postgres(url: &str, sql: String) {
+    let mut conn = PgConnection::connect(url).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+}
+
+async fn on_mysql(url: &str, sql: String) {
+    let mut conn = MySqlConnection::connect(url).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
 }

@@ -54,7 +54,7 @@ impl Problem {
 
     /// The caller can only wait; a person reads why in the log.
     fn unavailable(error: &Failure) -> Self {
-        tracing::warn!(%error, "a request was not served: the database is away");
+        tracing::warn!(%error, "a request was not served: the database is away, or busy");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "nothing was changed: try again in a moment")
     }
 
@@ -66,7 +66,7 @@ impl Problem {
 
 impl From<ShopError> for Problem {
     fn from(error: ShopError) -> Self {
-        let (code, detail) = (error.code(), error.to_string());
+        let (code, detail, lost) = (error.code(), error.to_string(), error.is_lost());
         match error {
             ShopError::NotFound { .. } => Self::new(StatusCode::NOT_FOUND, code, detail),
             ShopError::Illegal { status, needed, .. } => {
@@ -78,7 +78,7 @@ impl From<ShopError> for Problem {
             ShopError::Store(error) => error.into(),
             ShopError::Database(error) => {
                 let away = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
-                match (away, Failure::from(error)) {
+                match (away || lost, Failure::from(error)) {
                     (true, error) => Self::unavailable(&error),
                     (false, error) => Self::internal(&error),
                 }

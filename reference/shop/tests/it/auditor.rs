@@ -2,9 +2,9 @@
 
 use postrider_shop::audit::audit;
 
-use crate::fixture::{Fixture, Tested, over_both_stores};
+use crate::fixture::{Fixture, Tested, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// A.9: each change of the books by hand is found
     what_is_planted_is_found,
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::testing::{Age, drain};
@@ -14,55 +15,71 @@ use postrider_shop::orders::{self, By, Order, Wanted};
 use postrider_shop::payments::Payment;
 use postrider_shop::refunds::Refund;
 use postrider_shop::{Caller, Database, Settings, Shop, ShopError, consumers, payments, refunds};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use uuid::Uuid;
 
 /// How a database is thrown away.
 pub(crate) enum Place {
     Sqlite { folder: PathBuf },
     Postgres { server: String, name: String },
+    MySql { server: String, name: String },
 }
 
 /// Runs each case over each store: `races::postgres::…` needs the server, `races::sqlite::…` does not.
-macro_rules! over_both_stores {
+macro_rules! over_every_store {
     ($($(#[$doc:meta])* $case:ident,)*) => {
-        mod sqlite {
+        $crate::fixture::over_every_store! { sqlite, SqliteStore: $($(#[$doc])* $case,)* }
+        $crate::fixture::over_every_store! { postgres, PostgresStore: $($(#[$doc])* $case,)* }
+        $crate::fixture::over_every_store! { mysql, MySqlStore: $($(#[$doc])* $case,)* }
+    };
+    ($store:ident, $type:ident: $($(#[$doc:meta])* $case:ident,)*) => {
+        mod $store {
             $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let (url, place) = $crate::fixture::sqlite();
-                let store = postrider::store::sqlite::SqliteStore::connect(&url).await.unwrap();
-                super::$case($crate::fixture::Fixture::new(store).await).await;
-                place.remove().await;
-            })*
-        }
-        mod postgres {
-            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() {
-                let (url, place) = $crate::fixture::postgres().await;
-                let store = postrider::store::postgres::PostgresStore::connect(&url).await.unwrap();
-                super::$case($crate::fixture::Fixture::new(store).await).await;
+                let (url, place) = $crate::fixture::$store().await;
+                let store = postrider::store::$store::$type::connect(&url).await.unwrap();
+                super::$case($crate::fixture::Fixture::new(store, url).await).await;
                 place.remove().await;
             })*
         }
     };
 }
-pub(crate) use over_both_stores;
+pub(crate) use over_every_store;
 
-pub(crate) fn sqlite() -> (String, Place) {
-    let folder = std::env::temp_dir().join(format!("postrider-shop-{}", Uuid::new_v4()));
+pub(crate) async fn sqlite() -> (String, Place) {
+    // In memory where there is such a place: a process that is killed loses nothing of it, and the disk is not the question.
+    let memory = PathBuf::from("/dev/shm");
+    let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
+    let folder = parent.join(format!("postrider-shop-{}", Uuid::new_v4()));
     std::fs::create_dir(&folder).unwrap();
     (format!("sqlite://{}", folder.join("shop.db").display()), Place::Sqlite { folder })
 }
 
 pub(crate) async fn postgres() -> (String, Place) {
-    // A server that is missing is a failure, not a skip.
-    let server = std::env::var("POSTRIDER_TEST_POSTGRES").unwrap_or_else(|_| {
-        panic!("POSTRIDER_TEST_POSTGRES is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
-    });
-    let name = format!("shop_{}", Uuid::new_v4().simple());
-    on_the_server(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
-    let (place, _) = server.rsplit_once('/').unwrap();
-    (format!("{place}/{name}"), Place::Postgres { server, name })
+    let (server, name, url) = beside(&from_environment("POSTRIDER_TEST_POSTGRES"));
+    on_postgres(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+    (url, Place::Postgres { server, name })
+}
+
+pub(crate) async fn mysql() -> (String, Place) {
+    let (server, name, url) = beside(&from_environment("POSTRIDER_TEST_MYSQL"));
+    on_mysql(&server, format!("CREATE DATABASE {name}")).await;
+    (url, Place::MySql { server, name })
+}
+
+/// So many more databases, where this one is.
+pub(crate) async fn more_like(url: &str, count: usize) -> (Vec<String>, Vec<Place>) {
+    let (mut urls, mut places) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (url, place) = match url.split(':').next().unwrap() {
+            "sqlite" => sqlite().await,
+            "postgres" | "postgresql" => postgres().await,
+            _ => mysql().await,
+        };
+        urls.push(url);
+        places.push(place);
+    }
+    (urls, places)
 }
 
 impl Place {
@@ -71,27 +88,50 @@ impl Place {
         match self {
             Self::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
             Self::Postgres { server, name } => {
-                on_the_server(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
+                on_postgres(&server, format!("DROP DATABASE {name} WITH (FORCE)")).await;
             }
+            Self::MySql { server, name } => on_mysql(&server, format!("DROP DATABASE {name}")).await,
         }
     }
 }
 
-async fn on_the_server(server: &str, sql: String) {
+async fn on_postgres(server: &str, sql: String) {
     let mut conn = PgConnection::connect(server).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
     conn.close().await.unwrap();
+}
+
+async fn on_mysql(server: &str, sql: String) {
+    let mut conn = MySqlConnection::connect(server).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+}
+
+/// The server, the name of a new database there, and its URL.
+fn beside(server: &str) -> (String, String, String) {
+    let name = format!("shop_{}", Uuid::new_v4().simple());
+    let (place, _) = server.rsplit_once('/').unwrap();
+    (server.to_owned(), name.clone(), format!("{place}/{name}"))
+}
+
+/// A server's URL; one that is missing is a failure, not a skip.
+fn from_environment(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| {
+        panic!("{variable} is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
+    })
 }
 
 /// A store that tests can be run on.
 pub(crate) trait Tested: Database + Age {}
 impl Tested for SqliteStore {}
 impl Tested for PostgresStore {}
+impl Tested for MySqlStore {}
 
 /// A shop with one customer, ada, who has 10,000 cents, 500 points and a coupon.
 #[derive(Clone)]
 pub(crate) struct Fixture<S> {
     pub(crate) shop: Shop<S>,
+    pub(crate) url: String,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -99,25 +139,25 @@ pub(crate) fn settings() -> Settings {
 }
 
 impl<S: Tested> Fixture<S> {
-    pub(crate) async fn new(store: S) -> Self {
-        Self::with(store, settings()).await
+    pub(crate) async fn new(store: S, url: String) -> Self {
+        Self::with(store, url, settings()).await
     }
 
-    pub(crate) async fn with(store: S, settings: Settings) -> Self {
+    async fn with(store: S, url: String, settings: Settings) -> Self {
         let shop = Shop::open(store, settings).await.unwrap();
         consumers::inbox(&shop).prepare(&shop.store).await.unwrap();
         if accounts::find(&shop, "ada").await.is_err() {
             accounts::open(&shop, "ada", 10_000, 500).await.unwrap();
             accounts::give_coupon(&shop, "spring", "ada", 300).await.unwrap();
         }
-        Self { shop }
+        Self { shop, url }
     }
 
     /// The same database, with other settings.
     pub(crate) async fn but(&self, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = settings();
         change(&mut settings);
-        Self::with(self.shop.store.clone(), settings).await
+        Self::with(self.shop.store.clone(), self.url.clone(), settings).await
     }
 
     /// 9,950 cents in money, the coupon, 2,000 cents of the wallet and 100 points.
@@ -224,6 +264,11 @@ impl<S: Tested> Fixture<S> {
         let rows = S::execute(&mut tx, sql, &[text.into()]).await.unwrap();
         self.shop.store.commit(tx).await.unwrap();
         rows
+    }
+
+    pub(crate) async fn texts(&self, sql: &'static str) -> Vec<String> {
+        let mut tx = self.shop.store.begin().await.unwrap();
+        S::rows(&mut tx, sql, &[]).await.unwrap().into_iter().map(|mut row| row.text().unwrap()).collect()
     }
 
     pub(crate) async fn number(&self, sql: &'static str) -> i64 {

@@ -3,21 +3,29 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::fixture;
+use crate::fixture::{Fixture, Tested, over_every_store};
 use crate::process::Process;
 
-/// A.8, A.9, A.10: a whole order, by the contract.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_order_from_draft_to_refunded_on_sqlite() {
-    let (url, place) = fixture::sqlite();
+over_every_store! {
+    /// A.8, A.9, A.10: a whole order, by the contract.
+    an_order_from_draft_to_refunded,
+    /// A.8
+    an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_needed,
+    /// A.8: also what cannot be read
+    what_is_wrong_is_answered_with_what_to_do,
+    /// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
+    one_order_can_be_followed_through_the_logs,
+}
+
+async fn an_order_from_draft_to_refunded<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let shop = Process::start(&url, &[]).await;
     let (status, account) =
         shop.post("/shop/accounts", json!({"userId": 7, "walletCents": 10_000, "points": 500})).await;
     assert_eq!((status, &account["wallet"]["availableCents"]), (201, &json!(10_000)), "ids may be numbers");
     assert_eq!(shop.post("/shop/accounts", json!({"userId": "7"})).await.1["code"], "exists");
-    let coupon = json!({"couponId": "spring", "userId": 7, "discountCents": 300});
+    let coupon = json!({"couponId": "autumn", "userId": 7, "discountCents": 300});
     assert_eq!(shop.post("/shop/coupons", coupon).await.0, 201);
-    let wanted = json!({"userId": 7, "amountCents": 9_950, "couponId": "spring", "walletCents": 2_000, "points": 100});
+    let wanted = json!({"userId": 7, "amountCents": 9_950, "couponId": "autumn", "walletCents": 2_000, "points": 100});
     let (status, order) = shop.post("/shop/orders", wanted).await;
     assert_eq!((status, &order["status"]), (201, &json!("DRAFT")));
     let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
@@ -26,7 +34,7 @@ async fn an_order_from_draft_to_refunded_on_sqlite() {
     let locked = |body: &serde_json::Value| body["locks"].as_array().is_some_and(|locks| locks.len() == 3);
     let order = shop.until(&path, locked).await;
     assert!(order["locks"][0]["createdAt"].as_str().unwrap().ends_with('Z'), "{order}");
-    assert_eq!(shop.get("/shop/coupons/spring").await["status"], "LOCKED");
+    assert_eq!(shop.get("/shop/coupons/autumn").await["status"], "LOCKED");
 
     let (status, payment) = shop.ask(Method::POST, &format!("{path}/payments"), None).await;
     assert_eq!((status, &payment["status"]), (201, &json!("PROCESSING")));
@@ -36,7 +44,7 @@ async fn an_order_from_draft_to_refunded_on_sqlite() {
         assert_eq!((status, &answer["status"]), (200, &json!("SUCCESS")));
     }
     shop.until("/shop/accounts/7", |account| account["points"]["available"] == 499).await;
-    shop.until("/shop/coupons/spring", |coupon| coupon["status"] == "USED").await;
+    shop.until("/shop/coupons/autumn", |coupon| coupon["status"] == "USED").await;
 
     let (status, refund) = shop.ask(Method::POST, &format!("{path}/refund"), None).await;
     assert_eq!((status, &refund["status"]), (201, &json!("PROCESSING")));
@@ -53,20 +61,49 @@ async fn an_order_from_draft_to_refunded_on_sqlite() {
     let audit = shop.until("/shop/audit", |audit| audit["inFlight"] == 0).await;
     assert_eq!((&audit["ok"], &audit["checked"]["orders"]), (&json!(true), &json!(1)), "{audit}");
     shop.stop().await;
-    place.remove().await;
 }
 
-/// A.8: refused with 409 and the states it would have needed; what cannot be read is said to be so.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_wrong_is_answered_with_what_to_do_on_sqlite() {
-    let (url, place) = fixture::sqlite();
+async fn an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_needed<S: Tested>(
+    Fixture { url, .. }: Fixture<S>,
+) {
+    let shop = Process::start(&url, &["--merchant-accept"]).await;
+    let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
+    let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
+    let refuses = async |step: &str, body: serde_json::Value, current: &str, needed: &[&str]| {
+        let step = if step.starts_with('/') { step.to_owned() } else { format!("{path}/{step}") };
+        let before = shop.get(&path).await;
+        let (status, refused) = shop.post(&step, body).await;
+        assert_eq!((status, &refused["code"]), (409, &json!("illegalTransition")), "{step}: {refused}");
+        assert_eq!((&refused["current"], &refused["needed"]), (&json!(current), &json!(needed)), "{step}");
+        assert_eq!(shop.get(&path).await, before, "{step}: nothing has changed");
+    };
+    let (paid, cancelable) = (["PAID", "WAIT_ACCEPT", "ACCEPTED"], ["DRAFT", "WAIT_PAY", "WAIT_ACCEPT"]);
+    refuses("accept", json!({}), "DRAFT", &["WAIT_ACCEPT"]).await;
+    refuses("payments", json!({}), "DRAFT", &["WAIT_PAY"]).await;
+    refuses("refund", json!({}), "DRAFT", &paid).await;
+    assert_eq!(shop.post(&format!("{path}/checkout"), json!({})).await.0, 200);
+    refuses("checkout", json!({}), "WAIT_PAY", &["DRAFT"]).await;
+    refuses("refund", json!({}), "WAIT_PAY", &paid).await;
+    let (_, payment) = shop.post(&format!("{path}/payments"), json!({})).await;
+    let says = |success| json!({"paymentId": payment["paymentId"], "success": success});
+    assert_eq!(shop.post("/shop/payments/callback", says(true)).await.0, 200);
+    refuses("/shop/payments/callback", says(false), "SUCCESS", &["PROCESSING"]).await;
+    refuses("payments", json!({}), "WAIT_ACCEPT", &["WAIT_PAY"]).await;
+    assert_eq!(shop.post(&format!("{path}/accept"), json!({})).await.0, 200);
+    refuses("accept", json!({}), "ACCEPTED", &["WAIT_ACCEPT"]).await;
+    refuses("cancel", json!({"by": "MERCHANT"}), "ACCEPTED", &cancelable).await;
+    let (_, refund) = shop.post(&format!("{path}/refund"), json!({})).await;
+    let says = |success| json!({"refundId": refund["refundId"], "success": success});
+    assert_eq!(shop.post("/shop/refunds/callback", says(true)).await.0, 200);
+    refuses("/shop/refunds/callback", says(false), "SUCCESS", &["PROCESSING"]).await;
+    refuses("cancel", json!({"by": "USER"}), "REFUNDED", &cancelable).await;
+    shop.stop().await;
+}
+
+async fn what_is_wrong_is_answered_with_what_to_do<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let shop = Process::start(&url, &[]).await;
     let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
     let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
-    let (status, refused) = shop.ask(Method::POST, &format!("{path}/accept"), None).await;
-    assert_eq!((status, &refused["code"]), (409, &json!("illegalTransition")));
-    assert_eq!((&refused["current"], &refused["needed"]), (&json!("DRAFT"), &json!(["WAIT_ACCEPT"])));
-    assert_eq!(shop.ask(Method::POST, &format!("{path}/payments"), None).await.0, 409);
     for (path, body, status, code) in [
         ("/shop/orders", json!({"userId": "ada", "amountCents": -1}), 422, "invalid"),
         ("/shop/orders", json!({"userId": "a b", "amountCents": 1}), 422, "invalid"),
@@ -94,13 +131,9 @@ async fn what_is_wrong_is_answered_with_what_to_do_on_sqlite() {
         assert_eq!(shop.ask(Method::POST, &format!("/shop/jobs/{job}/run"), None).await, (200, did));
     }
     shop.stop().await;
-    place.remove().await;
 }
 
-/// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_order_can_be_followed_through_the_logs_on_sqlite() {
-    let (url, place) = fixture::sqlite();
+async fn one_order_can_be_followed_through_the_logs<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let mut shop = Process::start(&url, &[]).await;
     shop.post("/shop/accounts", json!({"userId": "ada", "walletCents": 100})).await;
     let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100, "walletCents": 50})).await;
@@ -116,18 +149,33 @@ async fn one_order_can_be_followed_through_the_logs_on_sqlite() {
     let key = format!("wallet:{id}:freeze");
     shop.logs(&["Asset operation", &key, "result=Done", trace, &event]).await;
     shop.stop().await;
-    place.remove().await;
 }
 
-/// A.12: an order timeout that is not shorter than the lock timeout is refused at the start.
+/// A.12, A.17: what cannot be meant stops the start, with its key and where it stands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn timeouts_that_contradict_each_other_are_refused_at_the_start() {
-    let ended = tokio::process::Command::new(env!("CARGO_BIN_EXE_shop"))
-        .args(["--listen", "127.0.0.1:0", "--order-timeout-minutes", "30"])
-        .output()
-        .await
-        .unwrap();
-    assert!(!ended.status.success());
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("asset.order-timeout-minutes must be shorter than asset.lock-timeout-minutes"), "{said}");
+async fn a_bad_setting_stops_the_start() {
+    let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
+    std::fs::write(&file, "[asset]\norder-timeout-minutes = 20\n[points]\nper-cents = \"many\"\n").unwrap();
+    let (name, variable) = (file.display().to_string(), "POSTRIDER_POINTS__PER_CENTS");
+    for (arguments, environment, complaint) in [
+        (&[][..], "", format!("points.per-cents ({name}) must be a whole number of 1 or more, is \"many\"")),
+        (&[], "few", format!("points.per-cents ({variable}) must be a whole number of 1 or more, is \"few\"")),
+        (&["--points-per-cents", "0"], "7", "points.per-cents (a flag) must be a whole number of 1 or more".into()),
+        (
+            &["--lock-timeout-minutes", "20"],
+            "7",
+            format!("asset.order-timeout-minutes ({name}) must be shorter than asset.lock-timeout-minutes"),
+        ),
+    ] {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_shop"));
+        command.args(["--listen", "127.0.0.1:0", "--config", &name]).args(arguments).env_remove("RUST_LOG");
+        if !environment.is_empty() {
+            command.env(variable, environment);
+        }
+        let ended = command.output().await.unwrap();
+        assert!(!ended.status.success());
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(said.contains(&complaint), "{complaint}: {said}");
+    }
+    std::fs::remove_file(file).unwrap();
 }

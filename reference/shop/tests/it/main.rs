@@ -4,9 +4,12 @@
 
 mod acceptance;
 mod auditor;
+mod customer;
+mod database;
 mod fixture;
 mod http;
-mod inventory;
 mod killed;
+mod metrics;
 mod process;
 mod races;
+mod together;

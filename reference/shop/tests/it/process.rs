@@ -1,6 +1,7 @@
 //! A shop process, as its parent and its callers see it.
 
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -24,16 +25,34 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts one and waits until it listens; it goes when the test does.
+    /// Starts a shop and waits until it listens; it goes when the test does.
     pub(crate) async fn start(store: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_shop"))
-            .args(["--listen", "127.0.0.1:0", "--store", store])
-            .args(arguments)
-            .env_remove("RUST_LOG")
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
+        command.args(["--listen", "127.0.0.1:0", "--store", store]).args(arguments).env_remove("RUST_LOG");
+        Self::spawn(command).await
+    }
+
+    /// The same for one that has much to do: it logs only where it listens, and what is wrong.
+    pub(crate) async fn start_quietly(store: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
+        command.args(["--listen", "127.0.0.1:0", "--store", store]).args(arguments);
+        command.env("RUST_LOG", "warn,postrider_shop::service=info");
+        Self::spawn(command).await
+    }
+
+    /// Starts an inventory, on these shards. Its leases are short, for those that will be killed.
+    pub(crate) async fn start_inventory(listen: &str, shards: &[String]) -> Self {
+        let mut command = Command::new(example("inventory"));
+        command.args(["--listen", listen, "--lease-seconds", "2"]).env_remove("RUST_LOG");
+        for shard in shards {
+            command.args(["--store", shard]);
+        }
+        Self::spawn(command).await
+    }
+
+    async fn spawn(mut command: Command) -> Self {
+        let command = command.stderr(Stdio::piped()).kill_on_drop(true);
+        let mut child = command.spawn().unwrap();
         let (tell, log) = watch::channel(Vec::new());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let reading = tokio::spawn(async move {
@@ -59,6 +78,11 @@ impl Process {
             Ok(Ok(line)) => line,
             _ => panic!("no line with {words:?} in its log:\n{}", self.log.borrow().join("\n")),
         }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> String {
+        self.base.trim_start_matches("http://").to_owned()
     }
 
     /// Status and body of the answer to a request.
@@ -117,4 +141,13 @@ impl Process {
         assert!(status.success(), "{status}:\n{}", log.join("\n"));
         log
     }
+}
+
+/// A program that Cargo builds together with the tests, and puts beside them, unless it is told which targets to build.
+fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().and_then(Path::parent).unwrap();
+    let file = profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    assert!(file.exists(), "{} is not there: run `cargo build --workspace --examples`", file.display());
+    file
 }

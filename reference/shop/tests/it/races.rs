@@ -7,9 +7,9 @@ use postrider::{Relay, RelayOptions};
 use postrider_shop::orders::{By, Wanted};
 use postrider_shop::{ShopError, consumers, jobs, orders, refunds};
 
-use crate::fixture::{Fixture, Tested, at_once, over_both_stores};
+use crate::fixture::{Fixture, Tested, at_once, over_every_store};
 
-over_both_stores! {
+over_every_store! {
     /// A.10
     a_success_callback_after_the_order_was_canceled_is_refunded_by_itself,
     /// A.11

@@ -1,0 +1,64 @@
+//! MySQL and MariaDB. A CREATE commits by itself: all of them can be run again.
+
+use super::question_marks::statements;
+use super::statements::Statements;
+
+pub(super) const STATEMENTS: Statements =
+    statements!(TABLES, "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000", " FOR UPDATE");
+
+// Ids compare byte for byte, trailing spaces included; the collation that does so has another name on MySQL than on
+// MariaDB, and each reads only the comment that is its own.
+//
+// The lock is the server's, so it has the database in its name: of processes that start together one makes the tables.
+const TABLES: &str = "
+    SELECT GET_LOCK(CONCAT('inventory ', SHA1(DATABASE())), 600);
+    CREATE TABLE IF NOT EXISTS inventory_place (
+        one    BIGINT PRIMARY KEY CHECK (one = 1),
+        number BIGINT NOT NULL,
+        shards BIGINT NOT NULL
+    );
+    CREATE TABLE IF NOT EXISTS inventory_stock (
+        product_id VARCHAR(64) NOT NULL,
+        sku_id     VARCHAR(64) NOT NULL,
+        stock      BIGINT NOT NULL CHECK (stock >= 0),
+        reserved   BIGINT NOT NULL CHECK (reserved >= 0),
+        PRIMARY KEY (product_id, sku_id)
+    ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+    CREATE TABLE IF NOT EXISTS inventory_intake (
+        id         BIGINT PRIMARY KEY AUTO_INCREMENT,
+        product_id VARCHAR(64) NOT NULL,
+        sku_id     VARCHAR(64) NOT NULL,
+        quantity   BIGINT NOT NULL,
+        created_at BIGINT NOT NULL,
+        KEY inventory_intake_product (product_id, sku_id)
+    ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+    CREATE TABLE IF NOT EXISTS inventory_reservation (
+        idempotency_key VARCHAR(255) NOT NULL,
+        attempt         BIGINT NOT NULL,
+        product_id      VARCHAR(64) NOT NULL,
+        sku_id          VARCHAR(64) NOT NULL,
+        quantity        BIGINT NOT NULL CHECK (quantity > 0),
+        status          VARCHAR(20) NOT NULL CHECK (status IN ('RESERVED', 'DEDUCTED')),
+        created_at      BIGINT NOT NULL,
+        PRIMARY KEY (idempotency_key, attempt, product_id, sku_id),
+        KEY inventory_reservation_status (status, created_at)
+    ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+    CREATE TABLE IF NOT EXISTS inventory_deduction_idempotency (
+        id              BIGINT PRIMARY KEY AUTO_INCREMENT,
+        idempotency_key VARCHAR(255) NOT NULL UNIQUE,
+        order_id        VARCHAR(64),
+        product_ids     MEDIUMTEXT,
+        sku_ids         MEDIUMTEXT,
+        quantities      MEDIUMTEXT,
+        fingerprint     VARBINARY(255),
+        status          VARCHAR(20) NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED', 'RELEASED')),
+        attempt         BIGINT NOT NULL,
+        lease_until     BIGINT,
+        error_message   TEXT,
+        created_at      BIGINT NOT NULL,
+        updated_at      BIGINT NOT NULL,
+        KEY inventory_deduction_order (order_id),
+        KEY inventory_deduction_status (status),
+        KEY inventory_deduction_lease (lease_until)
+    ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+    SELECT RELEASE_LOCK(CONCAT('inventory ', SHA1(DATABASE())))";

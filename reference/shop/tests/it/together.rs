@@ -1,0 +1,364 @@
+//! The shop and the inventory, as two processes with databases of their own: whatever dies, the goods that are gone are those
+//! that the shop's books say were sold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use postrider::shard::shard_of;
+use reqwest::Method;
+use serde_json::{Value, json};
+use sqlx::{Connection, MySqlConnection, PgConnection, SqliteConnection};
+use tokio::task::JoinSet;
+
+use crate::customer::{Chance, Customer};
+use crate::fixture::{self, Fixture, Place, Tested, over_every_store};
+use crate::process::{PATIENCE, Process};
+
+over_every_store! {
+    /// A.10, C.7: canceled or refunded, an order gives its goods back
+    goods_are_deducted_and_come_back,
+    /// A.10, C.7: out of stock, or refused with 422
+    an_order_without_goods_is_canceled_and_frees_the_rest,
+    /// C.5, C.7
+    a_deduction_in_progress_is_tried_again,
+    /// C.7
+    sold_is_what_the_books_say_whatever_dies,
+}
+
+const SHARDS: usize = 3;
+
+/// An inventory with a product in each shard, and where it is.
+struct Warehouse {
+    process: Process,
+    address: String,
+    urls: Vec<String>,
+    places: Vec<Place>,
+    products: Vec<String>,
+}
+
+impl Warehouse {
+    async fn open<S>(shop: &Fixture<S>, stock: [i64; SHARDS]) -> Self {
+        let (urls, places) = fixture::more_like(&shop.url, SHARDS).await;
+        let process = Process::start_inventory("127.0.0.1:0", &urls).await;
+        let in_shard = |shard| {
+            let mut names = (0..).map(|n| format!("tea-{n}"));
+            names.find(|name| self::shard(name) == shard).unwrap()
+        };
+        let products: Vec<String> = (0..SHARDS).map(in_shard).collect();
+        for (product, stock) in products.iter().zip(stock) {
+            let path = format!("/inventory/products/{product}/green");
+            assert_eq!(process.ask(Method::PUT, &path, Some(json!({ "stock": stock }))).await.0, 200);
+        }
+        Self { address: process.address(), process, urls, places, products }
+    }
+
+    /// The shop's process beside it; its consumers have short waits and much patience.
+    async fn shop<S>(&self, shop: &Fixture<S>, arguments: &[&str]) -> Process {
+        let inventory = format!("http://{}", self.address);
+        let patient = ["--inventory", &inventory, "--retry-base-ms", "50", "--retry-cap-ms", "1000"];
+        let patient = [&patient[..], &["--max-retry-count", "500"]].concat();
+        Process::start(&shop.url, &[&patient[..], arguments].concat()).await
+    }
+
+    async fn stock(&self) -> Vec<i64> {
+        let mut stock = Vec::new();
+        for product in &self.products {
+            let shown = self.process.get(&format!("/inventory/products/{product}/green")).await;
+            assert_eq!(shown["reserved"], 0, "{shown}");
+            stock.push(shown["stock"].as_i64().unwrap());
+        }
+        stock
+    }
+
+    /// Waits until nobody works on anything, and has the auditor look.
+    async fn balances(&self) {
+        let audit = self.process.until("/inventory/audit", |audit| audit["inFlight"] == 0).await;
+        assert_eq!(audit["ok"], true, "{audit}");
+    }
+
+    /// kill -9, and then another one in its place.
+    async fn die_and_come_back(self, meanwhile: impl Future<Output = ()>) -> Self {
+        let Self { process, address, urls, places, products } = self;
+        process.kill().await;
+        meanwhile.await;
+        let process = Process::start_inventory(&address, &urls).await;
+        Self { process, address, urls, places, products }
+    }
+
+    async fn close(self) {
+        self.process.stop().await;
+        for place in self.places {
+            place.remove().await;
+        }
+    }
+
+    /// An order of so many of each of these products.
+    fn order(&self, products: &[usize], quantity: i64) -> Value {
+        let item = |at: &usize| json!({"productId": self.products[*at], "skuId": "green", "quantity": quantity});
+        let items: Vec<_> = products.iter().map(item).collect();
+        json!({"userId": "ada", "amountCents": 9_950, "couponId": "spring", "walletCents": 2_000, "items": items})
+    }
+}
+
+/// Checks an order out, and returns its path.
+async fn check_out(process: &Process, wanted: Value) -> String {
+    let order = draft(process, wanted).await;
+    let path = format!("/shop/orders/{order}");
+    assert_eq!(process.post(&format!("{path}/checkout"), json!({})).await.0, 200);
+    path
+}
+
+async fn draft(process: &Process, wanted: Value) -> String {
+    let (status, order) = process.post("/shop/orders", wanted).await;
+    assert_eq!(status, 201, "{order}");
+    order["orderId"].as_str().unwrap().to_owned()
+}
+
+/// Where a product is, or a key.
+fn shard(name: &str) -> usize {
+    usize::from(shard_of(Some(name), "")) % SHARDS
+}
+
+/// Waits until every event is delivered.
+async fn all_delivered<S: Tested>(shop: &Fixture<S>) {
+    let delivering = async {
+        while shop.number("SELECT count(*) FROM postrider_delivery").await > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, delivering).await.is_err() {
+        panic!("still on their way: {:?}", shop.shop.store.counts().await);
+    }
+}
+
+async fn goods_are_deducted_and_come_back<S: Tested>(shop: Fixture<S>) {
+    let warehouse = Warehouse::open(&shop, [10; SHARDS]).await;
+    let process = warehouse.shop(&shop, &[]).await;
+    let order = check_out(&process, warehouse.order(&[0, 1, 2], 2)).await;
+    all_delivered(&shop).await;
+    assert_eq!(warehouse.stock().await, [8; SHARDS]);
+    assert_eq!(process.post(&format!("{order}/cancel"), json!({"by": "USER"})).await.0, 200);
+    all_delivered(&shop).await;
+    assert_eq!(warehouse.stock().await, [10; SHARDS], "canceled");
+
+    let order = check_out(&process, warehouse.order(&[0, 1, 2], 3)).await;
+    let (_, payment) = process.post(&format!("{order}/payments"), json!({})).await;
+    let callback = json!({"paymentId": payment["paymentId"], "success": true});
+    assert_eq!(process.post("/shop/payments/callback", callback).await.0, 200);
+    all_delivered(&shop).await;
+    assert_eq!(warehouse.stock().await, [7; SHARDS], "sold");
+    let (_, refund) = process.post(&format!("{order}/refund"), json!({})).await;
+    let callback = json!({"refundId": refund["refundId"], "success": true});
+    assert_eq!(process.post("/shop/refunds/callback", callback).await.0, 200);
+    all_delivered(&shop).await;
+    assert_eq!(warehouse.stock().await, [10; SHARDS], "refunded");
+    process.stop().await;
+    shop.books_balance().await;
+    warehouse.balances().await;
+    warehouse.close().await;
+}
+
+async fn an_order_without_goods_is_canceled_and_frees_the_rest<S: Tested>(shop: Fixture<S>) {
+    let warehouse = Warehouse::open(&shop, [10, 10, 1]).await;
+    let process = warehouse.shop(&shop, &[]).await;
+    let unknown = json!({"userId": "ada", "amountCents": 1, "couponId": "spring", "walletCents": 5, "items":
+        [{"productId": "nobody's", "skuId": "green", "quantity": 1}]});
+    for (wanted, code) in [(warehouse.order(&[0, 1, 2], 2), "outOfStock"), (unknown, "unknownProduct")] {
+        let order = check_out(&process, wanted).await;
+        process.until(&order, |order| order["status"] == "CANCELED").await;
+        all_delivered(&shop).await;
+        assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
+        assert_eq!(shop.coupon().await, "AVAILABLE");
+        assert_eq!(warehouse.stock().await, [10, 10, 1], "{code}: and of the other goods nothing is gone");
+    }
+    let log = process.stop().await;
+    for code in ["outOfStock", "unknownProduct"] {
+        assert!(log.iter().any(|line| line.contains("cannot have its goods") && line.contains(code)), "{code}");
+    }
+    shop.books_balance().await;
+    warehouse.balances().await;
+    warehouse.close().await;
+}
+
+/// The inventory dies while it deducts; the next one knows of it and says so, until the dead one's time is over.
+async fn a_deduction_in_progress_is_tried_again<S: Tested>(shop: Fixture<S>) {
+    let warehouse = Warehouse::open(&shop, [10; SHARDS]).await;
+    let process = warehouse.shop(&shop, &[]).await;
+    let third = Standstill::of(&warehouse.urls[2]).await;
+    // One whose key is not at home there: it is to begin.
+    let mut order = draft(&process, warehouse.order(&[0, 1, 2], 2)).await;
+    while shard(&format!("{order}-DEDUCT")) == 2 {
+        order = draft(&process, warehouse.order(&[0, 1, 2], 2)).await;
+    }
+    assert_eq!(process.post(&format!("/shop/orders/{order}/checkout"), json!({})).await.0, 200);
+    let holding = "/inventory/products";
+    for product in &warehouse.products[..2] {
+        warehouse.process.until(&format!("{holding}/{product}/green"), |shown| shown["reserved"] == 2).await;
+    }
+    let warehouse = warehouse.die_and_come_back(third.end()).await;
+    all_delivered(&shop).await;
+    assert_eq!(warehouse.stock().await, [8; SHARDS], "once");
+    let asked = "SELECT count(*) FROM postrider_consumption WHERE consumer = 'inventory' AND code = 'inProgress'";
+    assert!(shop.number(asked).await > 0, "it was told to wait");
+    process.stop().await;
+    shop.books_balance().await;
+    warehouse.balances().await;
+    warehouse.close().await;
+}
+
+async fn sold_is_what_the_books_say_whatever_dies<S: Tested>(shop: Fixture<S>) {
+    const ORDERS: usize = 120;
+    const KILLS: usize = 5;
+    const CUSTOMERS: usize = 6;
+    // Of the last there is not enough for everybody.
+    const STOCK: [i64; SHARDS] = [1_000, 1_000, 60];
+    let mut warehouse = Warehouse::open(&shop, STOCK).await;
+    let mut process = warehouse.shop(&shop, &["--fail-rate", "0.1"]).await;
+    let (moved, base) = tokio::sync::watch::channel(process.base.clone());
+    let (next, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut customers = JoinSet::new();
+    for _ in 0..CUSTOMERS {
+        let (customer, next, done) = (Customer::new(base.clone()), Arc::clone(&next), Arc::clone(&done));
+        let orders: Vec<_> = [vec![0], vec![0, 1], vec![0, 1, 2], vec![2]]
+            .iter()
+            .map(|products| warehouse.order(products, 1 + products.len() as i64 % 2))
+            .collect();
+        customers.spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::SeqCst);
+                if number >= ORDERS {
+                    return;
+                }
+                let mut chance = Chance::of(number);
+                let mut wanted = orders[number % orders.len()].clone();
+                wanted["couponId"] = Value::Null;
+                wanted["walletCents"] = json!(chance.percent());
+                customer.buy(&mut chance, wanted).await;
+                done.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+    for kill in 1..=KILLS {
+        while done.load(Ordering::SeqCst) < kill * ORDERS / (KILLS + 1) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        // While the shop waits for an answer.
+        let asking = "SELECT count(*) FROM postrider_delivery WHERE lane = 'inventory' AND lock_until IS NOT NULL";
+        while shop.number(asking).await == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        warehouse = warehouse.die_and_come_back(async {}).await;
+        if kill == KILLS / 2 {
+            process.kill().await;
+            shop.shop.store.age(Duration::from_secs(60)).await.unwrap();
+            process = warehouse.shop(&shop, &["--fail-rate", "0.1"]).await;
+            moved.send_replace(process.base.clone());
+        }
+    }
+    while let Some(ended) = customers.join_next().await {
+        ended.unwrap();
+    }
+    all_delivered(&shop).await;
+    settle_refunds(&shop, &process).await;
+    all_delivered(&shop).await;
+    process.stop().await;
+    shop.books_balance().await;
+    warehouse.balances().await;
+
+    // Per product, and order by order: what is sold is deducted, and what is not can never be.
+    let mut left: BTreeMap<String, i64> = warehouse.products.iter().cloned().zip(STOCK).collect();
+    let mut ended = [0, 0];
+    for (order_id, status, items) in orders(&shop).await {
+        let sold = matches!(status.as_str(), "WAIT_PAY" | "PAID" | "WAIT_ACCEPT" | "ACCEPTED");
+        ended[usize::from(sold)] += 1;
+        for item in items.as_array().unwrap() {
+            *left.get_mut(item["productId"].as_str().unwrap()).unwrap() -=
+                if sold { item["quantity"].as_i64().unwrap() } else { 0 };
+        }
+        if status != "DRAFT" {
+            warehouse.knows(&order_id, &items, sold).await;
+        }
+    }
+    let left: Vec<_> = warehouse.products.iter().map(|product| left[product]).collect();
+    assert_eq!(warehouse.stock().await, left);
+    assert!(ended.iter().all(|orders| *orders > ORDERS / 10), "{ended:?}");
+    warehouse.close().await;
+}
+
+/// Every refund that the shop has begun succeeds, so that every order is at its end.
+async fn settle_refunds<S: Tested>(shop: &Fixture<S>, process: &Process) {
+    let mut tx = shop.shop.store.begin().await.unwrap();
+    let begun = "SELECT refund_id FROM shop_refund WHERE status = 'PROCESSING'";
+    let begun = S::rows(&mut tx, begun, &[]).await.unwrap();
+    drop(tx);
+    for mut refund in begun {
+        let callback = json!({"refundId": refund.text().unwrap(), "success": true});
+        assert_eq!(process.post("/shop/refunds/callback", callback).await.0, 200);
+    }
+}
+
+/// Id, status and items of all orders.
+async fn orders<S: Tested>(shop: &Fixture<S>) -> Vec<(String, String, Value)> {
+    let mut tx = shop.shop.store.begin().await.unwrap();
+    let rows = S::rows(&mut tx, "SELECT order_id, status, items FROM shop_order", &[]).await.unwrap();
+    let order = |mut row: postrider_shop::database::Row| {
+        let (order_id, status, items) = (row.text().unwrap(), row.text().unwrap(), row.text().unwrap());
+        (order_id, status, serde_json::from_str(&items).unwrap())
+    };
+    rows.into_iter().map(order).collect()
+}
+
+impl Warehouse {
+    /// Asked for an order's goods once more, it has given them, or never will.
+    async fn knows(&self, order_id: &str, items: &Value, sold: bool) {
+        let each = |field: &str| items.as_array().unwrap().iter().map(|item| item[field].clone()).collect::<Vec<_>>();
+        let body = json!({"orderId": order_id, "productIds": each("productId"), "skuIds": each("skuId"),
+            "quantities": each("quantity")});
+        let (status, answer) = self.process.post("/inventory/deductions", body).await;
+        match sold {
+            true => assert_eq!((status, &answer["replayed"]), (200, &json!(true)), "{order_id}: {answer}"),
+            false => assert_eq!((status, &answer["code"]), (409, &json!("released")), "{order_id}: {answer}"),
+        }
+    }
+}
+
+/// While this lives, nobody else writes to a shard; everybody reads.
+enum Standstill {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+    MySql(MySqlConnection),
+}
+
+impl Standstill {
+    async fn of(url: &str) -> Self {
+        match url.split(':').next().unwrap() {
+            "sqlite" => {
+                let mut conn = SqliteConnection::connect(url).await.unwrap();
+                sqlx::raw_sql("PRAGMA busy_timeout = 30000; BEGIN IMMEDIATE").execute(&mut conn).await.unwrap();
+                Self::Sqlite(conn)
+            }
+            "mysql" => {
+                let mut conn = MySqlConnection::connect(url).await.unwrap();
+                let lock = "LOCK TABLES inventory_reservation READ, inventory_stock READ";
+                sqlx::raw_sql(lock).execute(&mut conn).await.unwrap();
+                Self::MySql(conn)
+            }
+            _ => {
+                let mut conn = PgConnection::connect(url).await.unwrap();
+                let lock = "BEGIN; LOCK TABLE inventory_reservation, inventory_stock IN EXCLUSIVE MODE";
+                sqlx::raw_sql(lock).execute(&mut conn).await.unwrap();
+                Self::Postgres(conn)
+            }
+        }
+    }
+
+    async fn end(self) {
+        match self {
+            Self::Sqlite(conn) => conn.close().await.unwrap(),
+            Self::Postgres(conn) => conn.close().await.unwrap(),
+            Self::MySql(conn) => conn.close().await.unwrap(),
+        }
+    }
+}
