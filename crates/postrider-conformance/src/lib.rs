@@ -26,12 +26,15 @@ pub mod consumption;
 pub mod enqueue;
 pub mod extend;
 pub mod find;
+pub mod fold;
 pub mod idempotency;
 pub mod idempotency_run;
 pub mod inbox;
 pub mod jobs;
 pub mod jobs_run;
 pub mod lease;
+pub mod lineage;
+pub mod list;
 pub mod migrate;
 pub mod prune;
 pub mod redrive;
@@ -289,6 +292,35 @@ macro_rules! suite {
                 times_are_the_databases
                 sight_tells_what_is_committed
                 a_lane_is_paused_until_it_is_resumed
+            }
+            fold {
+                a_new_event_is_pending
+                a_lane_takes_its_event_through_the_table
+                reports_take_their_event_through_the_table
+                the_broker_takes_its_event_through_the_table
+                time_alone_expires_an_event
+                without_history_there_is_no_mark
+                any_order_of_callbacks_and_folds_ends_in_the_same_status
+                sixty_four_callbacks_at_once
+                a_mark_that_commits_late_is_folded
+                a_folder_killed_half_way_loses_nothing
+                another_roll_up_goes_on_when_one_dies
+                a_pruned_event_leaves_no_status
+            }
+            list {
+                pages_come_newest_first_without_gap_or_repeat
+                every_filter_finds_its_events
+                statuses_and_deliveries_are_listed_as_they_stand
+                times_bound_a_list
+                few_among_many_are_found_page_by_page
+                what_cannot_be_asked_is_refused
+                odd_values_are_compared_byte_for_byte
+            }
+            lineage {
+                a_trace_is_a_tree_and_a_timeline
+                parents_and_children_of_an_event
+                a_circle_is_shown_once
+                a_trace_that_is_too_large_is_cut
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

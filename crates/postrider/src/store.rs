@@ -16,6 +16,9 @@ mod batch;
 mod delivery;
 mod event;
 mod job;
+mod list;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod rollup;
 mod schema;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod sessions;
@@ -37,8 +40,9 @@ use crate::wake::Wake;
 pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Delivery, DeliveryId, Failed, History, LaneCounts, Lease, Redriven, Token,
 };
-pub use event::{Appended, Consumption, Enqueued, Found, NewEvent, Report, Routed, Routing, Unheard};
+pub use event::{Appended, Consumption, Enqueued, Folded, Found, NewEvent, Report, Routed, Routing, Unheard};
 pub use job::{JobOutcome, JobPlan, JobStart, JobState};
+pub use list::{Cursor, Filter, List, Page};
 pub use schema::SchemaVersion;
 
 /// The store where none is named: a file in a folder of its own, below where the program runs.
@@ -152,6 +156,12 @@ pub trait Store: Send + Sync + 'static {
     /// Appends what a remote consumer reports, under the next attempt number.
     async fn append_consumption(&self, report: &Report) -> Result<Appended>;
 
+    /// Brings the stored status of events up to date: of up to `limit` that were marked since it was last done, of those
+    /// whose expiry has come, and of those that are new. Marks are removed before the rows are read, so that what
+    /// commits meanwhile is marked for the next time. Waits for no producer and no consumer; of two at once the second
+    /// waits for the first.
+    async fn fold(&self, limit: u32) -> Result<Folded>;
+
     /// Takes a named lease, or takes it over where it ran out. None: someone else holds it.
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>>;
 
@@ -163,6 +173,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// An event with its deliveries and every attempt.
     async fn find(&self, event_id: &str) -> Result<Option<Found>>;
+
+    /// A page of events, the newest first. One indexed filter leads and the others are asked of what it brings, of
+    /// [`SCAN_EVENTS`](crate::limits::SCAN_EVENTS) at most, so that a page may be short and the list go on. Which events are on
+    /// it may lag behind by what the roll-up has not folded; how they stand does not.
+    async fn list(&self, list: &List) -> Result<Page>;
 
     /// How many deliveries stand where, by lane.
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>>;

@@ -17,5 +17,7 @@ WITH kept AS (
            true, now()
     FROM done d
     WHERE $7
+), marked AS (
+    INSERT INTO postrider_mark (event_seq) SELECT event_seq FROM done WHERE $7
 )
 SELECT event_seq FROM done

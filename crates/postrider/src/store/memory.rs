@@ -8,6 +8,7 @@ mod deliveries;
 mod events;
 mod jobs;
 mod keys;
+mod rollup;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -191,6 +192,10 @@ impl Store for MemoryStore {
         Ok(self.write(|state, now| state.append_consumption(report, now)).await)
     }
 
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        Ok(self.write(|state, now| state.fold(limit, now)).await)
+    }
+
     async fn acquire_lease(&self, name: &str, _owner: &str, lease: Duration) -> Result<Option<Token>> {
         Ok(self.write(|state, now| state.acquire_lease(name, lease, now)).await)
     }
@@ -204,7 +209,12 @@ impl Store for MemoryStore {
     }
 
     async fn find(&self, event_id: &str) -> Result<Option<Found>> {
-        Ok(self.read(|state, _| state.find(event_id)))
+        Ok(self.read(|state, now| state.find(event_id, now)))
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        list.check()?;
+        Ok(self.read(|state, now| state.list(list, now)))
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {

@@ -18,6 +18,8 @@ mod enlist;
 mod error;
 mod heard;
 mod jobs;
+mod list;
+mod rollup;
 mod rows;
 mod server;
 
@@ -40,8 +42,8 @@ use super::batch::millis;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan, JobStart,
+    JobState, LaneCounts, Lease, List, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -267,6 +269,10 @@ impl Store for MySqlStore {
         again!(self.append(report))
     }
 
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        again!(rollup::fold(self, limit))
+    }
+
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
         again!(self.take_lease(name, owner, lease))
     }
@@ -290,10 +296,16 @@ impl Store for MySqlStore {
         let Some(event) = event.map_err(meaning)? else {
             return Ok(None);
         };
-        let seq = rows::seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&self.work).await;
-        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&self.work).await;
-        rows::found(&event, &deliveries.map_err(meaning)?, &consumptions.map_err(meaning)?).map(Some)
+        let seqs = json(&[rows::seq(&event)?])?;
+        // Deliveries first: one that is done meanwhile is in the history then, and never in neither.
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(&seqs).fetch_all(&self.work).await;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(&seqs).fetch_all(&self.work);
+        let (deliveries, consumptions) = (deliveries.map_err(meaning)?, consumptions.await.map_err(meaning)?);
+        Ok(rows::records(&[event], &deliveries, &consumptions)?.pop())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        super::list::list(self, list).await
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
@@ -433,6 +445,7 @@ impl MySqlStore {
             (sql!("deliver_many"), json(&routes.deliveries)?, !routes.deliveries.is_empty()),
             (sql!("expect"), json(&routes.expected)?, !routes.expected.is_empty()),
             (sql!("route"), json(&marked)?, true),
+            (sql!("note_routed"), json(&taken.iter().map(|(seq, ..)| *seq).collect::<Vec<_>>())?, true),
         ] {
             if any {
                 sqlx::query(sql).bind(rows).execute(&mut *tx).await.map_err(meaning)?;
@@ -493,6 +506,7 @@ impl MySqlStore {
             .execute(&mut *tx)
             .await
             .map_err(meaning)?;
+        sqlx::query(sql!("mark_one")).bind(seq).execute(&mut *tx).await.map_err(meaning)?;
         tx.commit().await.map_err(meaning)?;
         Ok(Appended::Attempt(attempt))
     }
@@ -524,8 +538,13 @@ impl MySqlStore {
             let query = sqlx::query_scalar(sql).bind(json(&finished)?);
             finished = query.fetch_all(&mut *tx).await.map_err(meaning)?;
         }
+        let gone = rollup::records(&mut tx, &finished).await?;
+        let lookups: Vec<_> = gone.iter().flat_map(super::rollup::lookups).collect();
+        sqlx::query(sql!("prune_lookups")).bind(json(&lookups)?).execute(&mut *tx).await.map_err(meaning)?;
         let finished = json(&finished)?;
-        sqlx::query(sql!("prune_attempts")).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
+        for sql in [sql!("prune_statuses"), sql!("prune_attempts")] {
+            sqlx::query(sql).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
+        }
         let removed = sqlx::query(sql!("prune_events")).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
         tx.commit().await.map_err(meaning)?;
         Ok(Pruned { removed: removed.rows_affected(), next })
@@ -543,6 +562,7 @@ impl crate::testing::Age for MySqlStore {
             sql!("age_keys"),
             sql!("age_leases"),
             sql!("age_jobs"),
+            sql!("age_statuses"),
         ] {
             let columns = sql.matches("INTERVAL ?").count();
             again!(async {

@@ -12,6 +12,8 @@ macro_rules! sql {
 
 mod enlist;
 mod jobs;
+mod list;
+mod rollup;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -29,8 +31,8 @@ use super::batch::{self, millis};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan, JobStart,
+    JobState, LaneCounts, Lease, List, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
@@ -279,6 +281,7 @@ impl Store for PostgresStore {
         if expired {
             return Ok(Redriven::Expired);
         }
+        sqlx::query(sql!("note_redrives")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
         let made: Option<bool> = sqlx::query_scalar(sql!("redrive"))
             .bind(seq)
             .bind(lane)
@@ -293,6 +296,7 @@ impl Store for PostgresStore {
         if let Some(key) = key {
             sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
         }
+        sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
         Ok(if made { Redriven::Made } else { Redriven::Due })
     }
@@ -343,6 +347,10 @@ impl Store for PostgresStore {
         Ok(if new { Appended::Attempt(attempt) } else { Appended::Repeated(attempt) })
     }
 
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        rollup::fold(self, limit).await
+    }
+
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
         let token = Token::fresh();
         let query = sqlx::query(sql!("acquire_lease"));
@@ -372,10 +380,17 @@ impl Store for PostgresStore {
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
-        let seq = rows::seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&self.work).await;
-        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&self.work).await;
-        rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
+        let seqs = [rows::seq(&event)?];
+        // Deliveries first: one that is done meanwhile is in the history then, and never in neither.
+        let deliveries =
+            sqlx::query(sql!("find_deliveries")).bind(&seqs[..]).fetch_all(&self.work).await.map_err(own)?;
+        let consumptions =
+            sqlx::query(sql!("find_consumptions")).bind(&seqs[..]).fetch_all(&self.work).await.map_err(own)?;
+        Ok(rows::records(&[event], &deliveries, &consumptions)?.pop())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        super::list::list(self, list).await
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
@@ -535,9 +550,14 @@ impl PostgresStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(own)?;
-        let query = sqlx::query(sql!("prune_events")).bind(&taken);
-        let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        let records = rollup::records(&mut tx, &taken).await?;
+        let query = sqlx::query_scalar(sql!("prune_events")).bind(&taken);
+        let removed: HashSet<i64> = query.fetch_all(&mut *tx).await.map_err(own)?.into_iter().collect();
+        let gone = records.iter().filter(|record| removed.contains(&record.sequence));
+        let (hashes, seqs): (Vec<i64>, Vec<i64>) = gone.flat_map(super::rollup::lookups).unzip();
+        sqlx::query(sql!("prune_lookups")).bind(hashes).bind(seqs).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
+        let removed = removed.len() as u64;
         let full = taken.len() as u64 == limit.unsigned_abs();
         Ok(Pruned { removed, next: taken.last().copied().filter(|_| full) })
     }

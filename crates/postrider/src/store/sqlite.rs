@@ -17,6 +17,8 @@ mod deliveries;
 mod enlist;
 mod error;
 mod jobs;
+mod list;
+mod rollup;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,8 +36,8 @@ use self::error::own;
 use super::batch::{self, millis, unix_ms};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan, JobStart,
+    JobState, LaneCounts, Lease, List, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -213,7 +215,8 @@ impl Store for SqliteStore {
         let routes = batch::routes(shards)?;
         write_routes(&mut tx, &routes).await.map_err(own)?;
         let marked: Vec<bool> =
-            sqlx::query_scalar(sql!("route")).bind(routes).fetch_all(&mut *tx).await.map_err(own)?;
+            sqlx::query_scalar(sql!("route")).bind(&routes).fetch_all(&mut *tx).await.map_err(own)?;
+        sqlx::query(sql!("note_routed")).bind(routes).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
         let routed = marked.iter().filter(|heard| **heard).count() as u64;
         Ok(Routed { routed, unheard: marked.len() as u64 - routed })
@@ -307,8 +310,13 @@ impl Store for SqliteStore {
             .fetch_one(&mut *tx)
             .await
             .map_err(own)?;
+        mark(&mut tx, &[seq]).await?.map_err(own)?;
         tx.commit().await.map_err(own)?;
         Ok(Appended::Attempt(attempt))
+    }
+
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        rollup::fold(self, limit).await
     }
 
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
@@ -342,10 +350,14 @@ impl Store for SqliteStore {
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
-        let seq = rows::found_seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&mut *tx).await;
-        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&mut *tx).await;
-        rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
+        let seqs = json(&[rows::found_seq(&event)?])?;
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(&seqs).fetch_all(&mut *tx).await.map_err(own)?;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(&seqs).fetch_all(&mut *tx).await.map_err(own)?;
+        Ok(rows::records(&[event], &deliveries, &consumptions)?.pop())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        super::list::list(self, list).await
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
@@ -454,12 +466,19 @@ impl SqliteStore {
             .fetch_one(&mut *tx)
             .await
             .map_err(own)?;
-        let query = sqlx::query(sql!("prune_events")).bind(after).bind(last).bind(older_than);
-        let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        let query = sqlx::query_scalar(sql!("prune_candidates")).bind(after).bind(last).bind(older_than);
+        let finished: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
+        let records = rollup::records(&mut tx, &finished).await?;
+        let lookups: Vec<_> = records.iter().flat_map(super::rollup::lookups).collect();
+        let seqs = json(&finished)?;
+        let gone = [sql!("prune_events"), sql!("prune_statuses")].map(|sql| (sql, seqs.clone()));
+        for (sql, rows) in gone.into_iter().chain([(sql!("prune_lookups"), json(&lookups)?)]) {
+            sqlx::query(sql).bind(rows).execute(&mut *tx).await.map_err(own)?;
+        }
         let query = sqlx::query(sql!("prune_attempts")).bind(after).bind(last);
         query.execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
-        Ok(Pruned { removed, next: last.filter(|_| rows == limit && old == Some(true)) })
+        Ok(Pruned { removed: finished.len() as u64, next: last.filter(|_| rows == limit && old == Some(true)) })
     }
 }
 
@@ -471,9 +490,19 @@ async fn write_routes(conn: &mut SqliteConnection, routes: &str) -> sqlx::Result
     Ok(())
 }
 
-/// Appends a success for each (event, consumer).
+/// Appends a success for each (event, consumer), and marks the events.
 async fn append_successes(conn: &mut SqliteConnection, successes: &[(i64, String)]) -> Result<sqlx::Result<()>> {
     let query = sqlx::query(sql!("append_successes")).bind(json(successes)?);
+    if let Err(error) = query.execute(&mut *conn).await {
+        return Ok(Err(error));
+    }
+    let seqs: Vec<i64> = successes.iter().map(|(seq, _)| *seq).collect();
+    mark(conn, &seqs).await
+}
+
+/// Something of these events has changed.
+async fn mark(conn: &mut SqliteConnection, seqs: &[i64]) -> Result<sqlx::Result<()>> {
+    let query = sqlx::query(sql!("mark")).bind(json(seqs)?);
     Ok(query.execute(conn).await.map(|_| ()))
 }
 
@@ -489,6 +518,7 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_keys"),
             sql!("age_leases"),
             sql!("age_jobs"),
+            sql!("age_statuses"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

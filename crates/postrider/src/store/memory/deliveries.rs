@@ -145,7 +145,8 @@ impl State {
             self.row_mut(*id).step(Step::Settle)?;
             if let Some(row) = self.deliveries.remove(id) {
                 if history == History::Keep {
-                    self.append(row.event_seq, attempt(row.consumer(), Ok(()), now), None);
+                    // Of the lane, not of its target: what the broker has confirmed, no consumer has had yet.
+                    self.append(row.event_seq, attempt(&row.lane, Ok(()), now), None);
                 }
                 self.delivery_ids.remove(&(row.event_seq, row.lane, row.target));
             }
@@ -278,6 +279,7 @@ impl State {
         if let Some(key) = &envelope.key {
             self.free_followers(lane, key, seq, now);
         }
+        self.note_redrive(seq, now);
         Ok(redriven)
     }
 

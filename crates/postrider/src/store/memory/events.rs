@@ -184,18 +184,27 @@ impl State {
         found
     }
 
-    pub(super) fn find(&self, event_id: &str) -> Option<Found> {
-        let seq = *self.sequences.get(event_id)?;
-        let event = &self.events[&seq];
+    pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Found> {
+        self.record(*self.sequences.get(event_id)?, now)
+    }
+
+    /// An event with its rows, as they are.
+    pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Found> {
+        let event = self.events.get(&seq)?;
         let of_event = self.delivery_ids.range((seq, String::new(), String::new())..);
         let of_event = of_event.take_while(|((of, _, _), _)| *of == seq);
         let deliveries = of_event.map(|(_, id)| shown(*id, &self.deliveries[id])).collect();
         let attempts = self.consumptions.range((seq, String::new(), 0)..);
         let attempts = attempts.take_while(|((of, _, _), _)| *of == seq);
+        let row = self.statuses.get(&seq);
         Some(Found {
+            sequence: seq,
             envelope: Envelope::clone(&event.envelope),
             routing: event.routing,
             created_at: event.created_at,
+            expired: event.envelope.expire_at.is_some_and(|at| at <= now),
+            kept: row.map(|row| row.kept).unwrap_or_default(),
+            listed: row.and_then(|row| row.standing.as_ref()).map(|standing| standing.status),
             deliveries,
             consumptions: attempts.map(|(_, row)| row.consumption.clone()).collect(),
         })
@@ -254,6 +263,7 @@ impl State {
             }
         }
         self.consumptions.retain(|(seq, _, _), _| !finished.contains(seq));
+        self.statuses.retain(|seq, _| !finished.contains(seq));
         (looked_at.len(), finished.len(), looked_at.last().copied().unwrap_or(after))
     }
 }

@@ -9,6 +9,7 @@ use super::jobs::JobRow;
 use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
+use crate::status::{Kept, Standing};
 use crate::store::{Consumption, DeliveryId, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
 
@@ -32,11 +33,16 @@ pub(super) struct State {
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
     pub(super) jobs: BTreeMap<String, JobRow>,
+    /// By their own number: of which event something has changed.
+    pub(super) marks: BTreeMap<i64, i64>,
+    /// By event.
+    pub(super) statuses: BTreeMap<i64, StatusRow>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
     last_sequence: i64,
     last_delivery: i64,
+    last_mark: i64,
 }
 
 #[derive(Clone)]
@@ -145,6 +151,13 @@ pub(super) enum KeyStatus {
     Failed(String),
 }
 
+#[derive(Clone, Default)]
+pub(super) struct StatusRow {
+    pub(super) kept: Kept,
+    /// None: only what people did is known so far.
+    pub(super) standing: Option<Standing>,
+}
+
 #[derive(Clone)]
 pub(super) struct LeaseRow {
     pub(super) token: Token,
@@ -172,7 +185,14 @@ impl State {
         consumption.attempt = attempt;
         let row = ConsumptionRow { consumption, callback_id };
         self.consumptions.insert((event_seq, consumer, attempt), row);
+        self.mark(event_seq);
         attempt
+    }
+
+    /// Something has changed that the status of the event may depend on.
+    pub(super) fn mark(&mut self, event_seq: i64) {
+        self.last_mark += 1;
+        self.marks.insert(self.last_mark, event_seq);
     }
 
     /// Moves every stored time back; not what an event says of itself.
@@ -201,6 +221,10 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        for row in self.statuses.values_mut() {
+            row.kept.redriven_at = row.kept.redriven_at.map(|at| at - by);
+            row.kept.expired_at = row.kept.expired_at.map(|at| at - by);
+        }
         self.jobs.values_mut().for_each(|row| row.age(by));
     }
 }
