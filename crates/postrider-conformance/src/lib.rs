@@ -24,6 +24,7 @@ pub mod claim;
 pub mod claim_keyed;
 pub mod consumption;
 pub mod enqueue;
+pub mod expire;
 pub mod extend;
 pub mod find;
 pub mod fold;
@@ -38,6 +39,7 @@ pub mod list;
 pub mod migrate;
 pub mod prune;
 pub mod redrive;
+pub mod redrive_event;
 pub mod relay;
 pub mod release;
 pub mod retry;
@@ -321,6 +323,24 @@ macro_rules! suite {
                 parents_and_children_of_an_event
                 a_circle_is_shown_once
                 a_trace_that_is_too_large_is_cut
+            }
+            redrive_event {
+                only_unfinished_consumers_receive
+                a_named_consumer_alone_receives
+                remote_consumers_are_redriven_one_by_one
+                a_silent_consumer_is_given_time
+                limits_end_redriving
+                what_is_held_or_expired_is_refused
+                a_newcomer_gets_old_events
+                redrives_at_once_happen_one_after_the_other
+                a_redriven_head_frees_its_key
+            }
+            expire {
+                an_event_is_expired_by_hand
+                a_consumed_event_is_refused
+                an_unrouted_event_stays_where_it_is
+                an_expired_head_frees_its_key
+                late_reports_are_kept
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

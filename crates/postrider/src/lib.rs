@@ -147,6 +147,7 @@ pub mod limits;
 pub mod lineage;
 pub mod observe;
 pub mod outbox;
+pub mod redrive;
 mod registry;
 pub mod relay;
 pub mod retention;

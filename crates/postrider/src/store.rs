@@ -18,6 +18,8 @@ mod event;
 mod job;
 mod list;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod redrive;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod rollup;
 mod schema;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -34,6 +36,7 @@ use time::OffsetDateTime;
 
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
+use crate::redrive::{RedriveRules, Refusal};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
@@ -137,8 +140,22 @@ pub trait Store: Send + Sync + 'static {
     /// Gives deliveries back as they were: the attempt does not count. Returns those that were the caller's.
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>>;
 
-    /// Makes one event's delivery on one lane due now, with its attempts reset; makes it anew where it is done.
+    /// Makes one event's delivery on one lane due now, with its attempts reset; makes it anew where it is done. Asks no rule
+    /// but the lease and the expiry: [`Store::redrive_event`] is what people are given.
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven>;
+
+    /// Makes what is left of an event due now, or one consumer's part of it, also of one that came later, if the rules allow
+    /// it: they are asked of the rows, locked. Answers with the event as it is then, or with the rule that forbids it.
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>>;
+
+    /// Expires an event by hand, unless it has been consumed: nothing of it is delivered any more, and whoever holds a lease
+    /// on it has lost it. Answers with the event as it is then, or why not.
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>>;
 
     /// A consumer in code says what it hears. Writes only where nothing is known yet: what an operator has
     /// disabled, changed or removed stays so.

@@ -168,6 +168,19 @@ impl Store for MemoryStore {
         self.write(|state, now| state.redrive(event_id, lane, target, now)).await
     }
 
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        self.write(|state, now| state.redrive_event(event_id, consumer, rules, now)).await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        Ok(self.write(|state, now| state.expire(event_id, now)).await)
+    }
+
     async fn register(&self, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         self.write(|state, now| state.register(subscription, now)).await;

@@ -19,6 +19,7 @@ mod error;
 mod heard;
 mod jobs;
 mod list;
+mod redrive;
 mod rollup;
 mod rows;
 mod server;
@@ -47,6 +48,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::redrive::{RedriveRules, Refusal};
 use crate::shard;
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
@@ -231,6 +233,19 @@ impl Store for MySqlStore {
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
         again!(deliveries::redrive(self, event_id, lane, target))
+    }
+
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        again!(redrive::redrive_event(self, event_id, consumer, rules))
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        again!(redrive::expire(self, event_id))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {

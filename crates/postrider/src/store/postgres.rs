@@ -13,6 +13,7 @@ macro_rules! sql {
 mod enlist;
 mod jobs;
 mod list;
+mod redrive;
 mod rollup;
 mod rows;
 
@@ -37,6 +38,7 @@ use super::{
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::redrive::{RedriveRules, Refusal};
 use crate::shard::{self, SHARDS, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
@@ -299,6 +301,19 @@ impl Store for PostgresStore {
         sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
         Ok(if made { Redriven::Made } else { Redriven::Due })
+    }
+
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::redrive_event(self, event_id, consumer, rules).await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::expire(self, event_id).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {

@@ -18,6 +18,7 @@ mod enlist;
 mod error;
 mod jobs;
 mod list;
+mod redrive;
 mod rollup;
 mod rows;
 
@@ -41,6 +42,7 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::redrive::{RedriveRules, Refusal};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
@@ -252,6 +254,19 @@ impl Store for SqliteStore {
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
         deliveries::redrive(self, event_id, lane, target).await
+    }
+
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::redrive_event(self, event_id, consumer, rules).await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::expire(self, event_id).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {

@@ -258,6 +258,15 @@ impl State {
         if has_expired(&envelope, now) {
             return Ok(Redriven::Expired);
         }
+        let redriven = self.make_due(seq, lane, target, now)?;
+        if redriven != Redriven::InProgress {
+            self.note_redrive(seq, now);
+        }
+        Ok(redriven)
+    }
+
+    /// Makes a delivery due now, or makes it, and lets flow what waited behind it.
+    pub(super) fn make_due(&mut self, seq: i64, lane: &str, target: &str, now: OffsetDateTime) -> Result<Redriven> {
         let redriven = match self.delivery(seq, lane, target) {
             None => {
                 self.deliver(seq, lane, target, now);
@@ -276,15 +285,15 @@ impl State {
                 Redriven::Due
             }
         };
+        let envelope = Arc::clone(&self.events[&seq].envelope);
         if let Some(key) = &envelope.key {
             self.free_followers(lane, key, seq, now);
         }
-        self.note_redrive(seq, now);
         Ok(redriven)
     }
 
     /// Lets flow what was parked behind a delivery that is due again.
-    fn free_followers(&mut self, lane: &str, key: &str, seq: i64, now: OffsetDateTime) {
+    pub(super) fn free_followers(&mut self, lane: &str, key: &str, seq: i64, now: OffsetDateTime) {
         let events = &self.events;
         for row in self.deliveries.values_mut() {
             if row.lane != lane || row.key.as_deref() != Some(key) || row.event_seq <= seq {

@@ -97,26 +97,31 @@ impl State {
             }
         }
         for consumer in expected {
-            let row = ConsumptionRow {
-                consumption: Consumption {
-                    consumer: consumer.into(),
-                    attempt: 0,
-                    success: None,
-                    will_retry: false,
-                    consumed_at: None,
-                    error: None,
-                    code: None,
-                    created_at: now,
-                },
-                callback_id: None,
-            };
-            self.consumptions.insert((seq, consumer.into(), 0), row);
+            self.expect(seq, consumer, now);
         }
         let heard = !subscriptions.is_empty();
         if let Some(event) = self.events.get_mut(&seq) {
             event.routing = if heard { Routing::Routed } else { Routing::Unheard };
         }
         heard
+    }
+
+    /// Attempt 0: the consumer will report.
+    pub(super) fn expect(&mut self, seq: i64, consumer: &str, now: OffsetDateTime) {
+        let row = ConsumptionRow {
+            consumption: Consumption {
+                consumer: consumer.into(),
+                attempt: 0,
+                success: None,
+                will_retry: false,
+                consumed_at: None,
+                error: None,
+                code: None,
+                created_at: now,
+            },
+            callback_id: None,
+        };
+        self.consumptions.entry((seq, consumer.into(), 0)).or_insert(row);
     }
 
     pub(super) fn deliver(&mut self, seq: i64, lane: &str, target: &str, due_at: OffsetDateTime) {

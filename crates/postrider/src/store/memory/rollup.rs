@@ -1,12 +1,15 @@
-//! The roll-up, and what stands on it: fold, list.
+//! The roll-up, and what stands on it: fold, list, redrive_event, expire.
 
 use std::collections::BTreeSet;
 
 use time::OffsetDateTime;
 
 use super::state::State;
+use crate::error::Result;
 use crate::limits;
-use crate::store::{Cursor, Folded, List, Page};
+use crate::redrive::{self, RedriveRules, Refusal};
+use crate::status::EventStatus;
+use crate::store::{Cursor, Folded, Found, List, Page, Routing};
 
 impl State {
     pub(super) fn fold(&mut self, limit: u32, now: OffsetDateTime) -> Folded {
@@ -55,5 +58,69 @@ impl State {
         }
         let next = events.last().filter(|_| events.len() == list.limit as usize);
         Page { next: next.map(|record| Cursor(record.sequence)), events }
+    }
+
+    pub(super) fn redrive_event(
+        &mut self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+        now: OffsetDateTime,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        let Some(&seq) = self.sequences.get(event_id) else {
+            return Ok(Err(Refusal::UnknownEvent));
+        };
+        if let Err(refusal) = self.redrive_by_rule(seq, consumer, rules, now)? {
+            return Ok(Err(refusal));
+        }
+        Ok(self.record(seq, now).ok_or(Refusal::UnknownEvent))
+    }
+
+    pub(super) fn redrive_by_rule(
+        &mut self,
+        seq: i64,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+        now: OffsetDateTime,
+    ) -> Result<std::result::Result<(), Refusal>> {
+        let Some(record) = self.record(seq, now) else {
+            return Ok(Err(Refusal::UnknownEvent));
+        };
+        let targets = match redrive::decide(&record, consumer, &self.subscriptions(None), rules, now) {
+            Ok(targets) => targets,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        for target in targets {
+            if target.newcomer {
+                self.expect(seq, &target.target, now);
+            }
+            self.make_due(seq, &target.lane, &target.target, now)?;
+        }
+        self.note_redrive(seq, now);
+        Ok(Ok(()))
+    }
+
+    pub(super) fn expire(&mut self, event_id: &str, now: OffsetDateTime) -> std::result::Result<Found, Refusal> {
+        let seq = *self.sequences.get(event_id).ok_or(Refusal::UnknownEvent)?;
+        let record = self.record(seq, now).ok_or(Refusal::UnknownEvent)?;
+        match record.standing().status {
+            EventStatus::Consumed => return Err(Refusal::Consumed),
+            EventStatus::Expired => return Ok(record),
+            _ => {}
+        }
+        for delivery in &record.deliveries {
+            self.deliveries.remove(&delivery.id);
+            self.delivery_ids.remove(&(seq, delivery.lane.clone(), delivery.target.clone()));
+            if let Some(key) = &record.envelope.key {
+                self.free_followers(&delivery.lane, key, seq, now);
+            }
+        }
+        if let Some(event) = self.events.get_mut(&seq) {
+            // Nobody is to route it any more.
+            event.routing = Routing::Routed;
+        }
+        self.statuses.entry(seq).or_default().kept.expired_at = Some(now);
+        self.mark(seq);
+        self.record(seq, now).ok_or(Refusal::UnknownEvent)
     }
 }
