@@ -37,6 +37,7 @@ pub mod lease;
 pub mod lineage;
 pub mod list;
 pub mod migrate;
+pub mod operations;
 pub mod prune;
 pub mod redrive;
 pub mod redrive_event;
@@ -341,6 +342,16 @@ macro_rules! suite {
                 an_unrouted_event_stays_where_it_is
                 an_expired_head_frees_its_key
                 late_reports_are_kept
+            }
+            operations {
+                everything_that_matches_is_redriven_once
+                refusals_are_counted
+                it_is_paused_resumed_and_cancelled
+                a_zombie_advances_nothing
+                workers_that_die_redrive_nothing_twice
+                it_keeps_its_rate
+                asked_for_twice_it_is_one
+                a_worker_that_is_told_to_stop_gives_back
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

@@ -146,6 +146,7 @@ pub mod jobs;
 pub mod limits;
 pub mod lineage;
 pub mod observe;
+pub mod operations;
 pub mod outbox;
 pub mod redrive;
 mod registry;

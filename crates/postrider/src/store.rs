@@ -17,6 +17,7 @@ mod delivery;
 mod event;
 mod job;
 mod list;
+mod operation;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod redrive;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -46,6 +47,7 @@ pub use delivery::{
 pub use event::{Appended, Consumption, Enqueued, Folded, Found, NewEvent, Report, Routed, Routing, Unheard};
 pub use job::{JobOutcome, JobPlan, JobStart, JobState};
 pub use list::{Cursor, Filter, List, Page};
+pub use operation::{Advance, NewOperation, Operation, OperationState, Steer};
 pub use schema::SchemaVersion;
 
 /// The store where none is named: a file in a folder of its own, below where the program runs.
@@ -156,6 +158,31 @@ pub trait Store: Send + Sync + 'static {
     /// Expires an event by hand, unless it has been consumed: nothing of it is delivered any more, and whoever holds a lease
     /// on it has lost it. Answers with the event as it is then, or why not.
     async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>>;
+
+    /// Writes a bulk operation down, for [`Operations`](crate::operations::Operations) to work on. Under an id that is known
+    /// nothing is written: the answer is the operation that there is.
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation>;
+
+    /// How an operation stands.
+    async fn operation(&self, id: &str) -> Result<Option<Operation>>;
+
+    /// The newest operations.
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>>;
+
+    /// Pauses, resumes or cancels an operation, where its state allows it; nothing more of it is done from then on, not even
+    /// by whoever is at it. Answers with the operation as it is then: whoever wants to know whether it obeyed looks at its
+    /// state. None: there is none.
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>>;
+
+    /// Takes the oldest running operation that nobody works on.
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>>;
+
+    /// Redrives a batch of events by the operation's rules, and counts them, in one transaction. None: the operation is not
+    /// the caller's any more, or not running, and nothing was done.
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>>;
+
+    /// Gives an operation back. False: it was not the caller's any more.
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool>;
 
     /// A consumer in code says what it hears. Writes only where nothing is known yet: what an operator has
     /// disabled, changed or removed stays so.

@@ -8,6 +8,7 @@ mod deliveries;
 mod events;
 mod jobs;
 mod keys;
+mod operations;
 mod rollup;
 mod state;
 
@@ -179,6 +180,39 @@ impl Store for MemoryStore {
 
     async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
         Ok(self.write(|state, now| state.expire(event_id, now)).await)
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        new.check()?;
+        Ok(self.write(|state, now| state.create_operation(new, now)).await)
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        Ok(self.read(|state, _| state.operation(id)))
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        let newest = |state: &State| {
+            let newest_first = state.operations.iter().rev().take(limit as usize);
+            newest_first.map(|row| row.operation.clone()).collect()
+        };
+        Ok(self.read(|state, _| newest(state)))
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        Ok(self.write(|state, now| state.steer_operation(id, steer, now)).await)
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        Ok(self.write(|state, now| state.claim_operation(owner, lease, now)).await)
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        self.write(|state, now| state.advance_operation(advance, now)).await
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        Ok(self.write(|state, _| state.release_operation(id, token)).await)
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {

@@ -19,6 +19,7 @@ mod error;
 mod heard;
 mod jobs;
 mod list;
+mod operations;
 mod redrive;
 mod rollup;
 mod rows;
@@ -43,8 +44,9 @@ use super::batch::millis;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan, JobStart,
-    JobState, LaneCounts, Lease, List, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan,
+    JobStart, JobState, LaneCounts, Lease, List, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven,
+    Report, Routed, Steer, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -246,6 +248,34 @@ impl Store for MySqlStore {
 
     async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
         again!(redrive::expire(self, event_id))
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        again!(operations::create_operation(self, new))
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        operations::find(self, id).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        operations::operations(self, limit).await
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        again!(operations::steer_operation(self, id, steer))
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        again!(operations::claim_operation(self, owner, lease))
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        again!(operations::advance_operation(self, advance))
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        again!(operations::release_operation(self, id, token))
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {
@@ -578,6 +608,7 @@ impl crate::testing::Age for MySqlStore {
             sql!("age_leases"),
             sql!("age_jobs"),
             sql!("age_statuses"),
+            sql!("age_operations"),
         ] {
             let columns = sql.matches("INTERVAL ?").count();
             again!(async {

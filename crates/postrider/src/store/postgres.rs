@@ -13,6 +13,7 @@ macro_rules! sql {
 mod enlist;
 mod jobs;
 mod list;
+mod operations;
 mod redrive;
 mod rollup;
 mod rows;
@@ -32,8 +33,9 @@ use super::batch::{self, millis};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan, JobStart,
-    JobState, LaneCounts, Lease, List, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan,
+    JobStart, JobState, LaneCounts, Lease, List, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven,
+    Report, Routed, Steer, Store, Token,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
@@ -316,6 +318,34 @@ impl Store for PostgresStore {
         redrive::expire(self, event_id).await
     }
 
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        operations::create_operation(self, new).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        operations::find(self, id).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        operations::operations(self, limit).await
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        operations::steer_operation(self, id, steer).await
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        operations::claim_operation(self, owner, lease).await
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        operations::advance_operation(self, advance).await
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        operations::release_operation(self, id, token).await
+    }
+
     async fn register(&self, subscription: &Subscription) -> Result<()> {
         self.write_subscription(sql!("register"), subscription).await
     }
@@ -581,7 +611,7 @@ impl PostgresStore {
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [sql!("age"), sql!("age_jobs")] {
+        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_operations")] {
             sqlx::query(sql).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         }
         Ok(())

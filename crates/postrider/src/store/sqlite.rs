@@ -18,6 +18,7 @@ mod enlist;
 mod error;
 mod jobs;
 mod list;
+mod operations;
 mod redrive;
 mod rollup;
 mod rows;
@@ -37,8 +38,9 @@ use self::error::own;
 use super::batch::{self, millis, unix_ms};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan, JobStart,
-    JobState, LaneCounts, Lease, List, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan,
+    JobStart, JobState, LaneCounts, Lease, List, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven,
+    Report, Routed, Steer, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -267,6 +269,34 @@ impl Store for SqliteStore {
 
     async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
         redrive::expire(self, event_id).await
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        operations::create_operation(self, new).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        operations::find(self, id).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        operations::operations(self, limit).await
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        operations::steer_operation(self, id, steer).await
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        operations::claim_operation(self, owner, lease).await
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        operations::advance_operation(self, advance).await
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        operations::release_operation(self, id, token).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {
@@ -534,6 +564,7 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_leases"),
             sql!("age_jobs"),
             sql!("age_statuses"),
+            sql!("age_operations"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

@@ -10,7 +10,7 @@ use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
-use crate::store::{Consumption, DeliveryId, Routing, Token, batch};
+use crate::store::{Consumption, DeliveryId, Operation, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
 
 /// Everything that is stored. A transaction works on a clone of it.
@@ -35,6 +35,8 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<String, JobRow>,
     /// By their own number: of which event something has changed.
     pub(super) marks: BTreeMap<i64, i64>,
+    /// In the order in which they were asked for.
+    pub(super) operations: Vec<OperationRow>,
     /// By event.
     pub(super) statuses: BTreeMap<i64, StatusRow>,
     /// The caller's own tables, for tests.
@@ -151,6 +153,12 @@ pub(super) enum KeyStatus {
     Failed(String),
 }
 
+#[derive(Clone)]
+pub(super) struct OperationRow {
+    pub(super) operation: Operation,
+    pub(super) lease: Option<LeaseRow>,
+}
+
 #[derive(Clone, Default)]
 pub(super) struct StatusRow {
     pub(super) kept: Kept,
@@ -221,6 +229,12 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        for row in &mut self.operations {
+            row.operation.created_at -= by;
+            row.operation.updated_at -= by;
+            row.operation.finished_at = row.operation.finished_at.map(|at| at - by);
+            row.lease.iter_mut().for_each(|lease| lease.until -= by);
+        }
         for row in self.statuses.values_mut() {
             row.kept.redriven_at = row.kept.redriven_at.map(|at| at - by);
             row.kept.expired_at = row.kept.expired_at.map(|at| at - by);
