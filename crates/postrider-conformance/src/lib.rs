@@ -26,6 +26,7 @@ pub mod consumption;
 pub mod enqueue;
 pub mod expire;
 pub mod extend;
+pub mod figures;
 pub mod find;
 pub mod fold;
 pub mod idempotency;
@@ -352,6 +353,13 @@ macro_rules! suite {
                 it_keeps_its_rate
                 asked_for_twice_it_is_one
                 a_worker_that_is_told_to_stop_gives_back
+            }
+            figures {
+                minutes_count_each_change_once
+                failures_are_grouped_by_consumer_and_kind
+                holdings_tell_who_has_what
+                lanes_tell_how_long_their_oldest_has_waited
+                old_operations_and_figures_are_pruned
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

@@ -140,6 +140,7 @@ pub mod entry;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod failures;
 pub mod idempotency;
 pub mod inbox;
 pub mod jobs;

@@ -15,6 +15,7 @@ pub mod sqlite;
 mod batch;
 mod delivery;
 mod event;
+mod figure;
 mod job;
 mod list;
 mod operation;
@@ -45,6 +46,7 @@ pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Delivery, DeliveryId, Failed, History, LaneCounts, Lease, Redriven, Token,
 };
 pub use event::{Appended, Consumption, Enqueued, Folded, Found, NewEvent, Report, Routed, Routing, Unheard};
+pub use figure::{Holding, Minute};
 pub use job::{JobOutcome, JobPlan, JobStart, JobState};
 pub use list::{Cursor, Filter, List, Page};
 pub use operation::{Advance, NewOperation, Operation, OperationState, Steer};
@@ -225,6 +227,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many deliveries stand where, by lane.
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>>;
+
+    /// What happened per minute, from one time to another, as far as the roll-up has seen it; minutes without events are
+    /// left out.
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>>;
+
+    /// Who holds what at this moment: leased deliveries by lane, named leases, running jobs, bulk operations.
+    async fn holdings(&self) -> Result<Vec<Holding>>;
+
+    /// How long the oldest due delivery of each lane has been waiting, in the order of the lanes; None: nothing is.
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>>;
 
     /// How long the oldest delivery that is due has been waiting; None: nothing is.
     async fn oldest_pending(&self) -> Result<Option<Duration>>;
@@ -472,6 +484,10 @@ pub enum Prunable {
     Inbox,
     /// Idempotency keys that nobody holds.
     Keys,
+    /// Bulk operations that have ended.
+    Operations,
+    /// Figures of charts.
+    Figures,
 }
 
 /// What a batch of pruning did.

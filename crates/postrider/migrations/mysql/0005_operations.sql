@@ -21,3 +21,14 @@ CREATE TABLE IF NOT EXISTS postrider_operation (
     updated_at  DATETIME(6) NOT NULL,
     finished_at DATETIME(6)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
+
+-- What happened to events in each minute, for charts: counted by the roll-up, in the transaction that writes the status.
+CREATE TABLE IF NOT EXISTS postrider_figure (
+    -- Since 1970, in UTC.
+    minute   BIGINT NOT NULL PRIMARY KEY,
+    created  BIGINT NOT NULL DEFAULT 0,
+    sent     BIGINT NOT NULL DEFAULT 0,
+    consumed BIGINT NOT NULL DEFAULT 0,
+    failed   BIGINT NOT NULL DEFAULT 0,
+    dead     BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;

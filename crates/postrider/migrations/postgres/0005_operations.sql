@@ -21,3 +21,14 @@ CREATE TABLE postrider_operation (
     updated_at  timestamptz NOT NULL,
     finished_at timestamptz
 );
+
+-- What happened to events in each minute, for charts: counted by the roll-up, in the transaction that writes the status.
+CREATE TABLE postrider_figure (
+    -- Since 1970, in UTC.
+    minute   bigint PRIMARY KEY,
+    created  bigint NOT NULL DEFAULT 0,
+    sent     bigint NOT NULL DEFAULT 0,
+    consumed bigint NOT NULL DEFAULT 0,
+    failed   bigint NOT NULL DEFAULT 0,
+    dead     bigint NOT NULL DEFAULT 0
+);

@@ -21,3 +21,14 @@ CREATE TABLE postrider_operation (
     updated_at  INTEGER NOT NULL,
     finished_at INTEGER
 );
+
+-- What happened to events in each minute, for charts: counted by the roll-up, in the transaction that writes the status.
+CREATE TABLE postrider_figure (
+    -- Since 1970, in UTC.
+    minute   INTEGER PRIMARY KEY,
+    created  INTEGER NOT NULL DEFAULT 0,
+    sent     INTEGER NOT NULL DEFAULT 0,
+    consumed INTEGER NOT NULL DEFAULT 0,
+    failed   INTEGER NOT NULL DEFAULT 0,
+    dead     INTEGER NOT NULL DEFAULT 0
+);

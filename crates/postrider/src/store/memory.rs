@@ -243,8 +243,8 @@ impl Store for MemoryStore {
         Ok(self.write(|state, now| state.fold(limit, now)).await)
     }
 
-    async fn acquire_lease(&self, name: &str, _owner: &str, lease: Duration) -> Result<Option<Token>> {
-        Ok(self.write(|state, now| state.acquire_lease(name, lease, now)).await)
+    async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
+        Ok(self.write(|state, now| state.acquire_lease(name, owner, lease, now)).await)
     }
 
     async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
@@ -266,6 +266,19 @@ impl Store for MemoryStore {
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
         Ok(self.read(|state, _| state.counts()))
+    }
+
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let minutes = figure::minute_of(from)..figure::minute_of(to).max(figure::minute_of(from));
+        Ok(self.read(|state, _| state.figures.range(minutes).map(|(_, row)| figure::minute(*row)).collect()))
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        Ok(self.read(|state, now| state.holdings(now)))
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        Ok(self.read(|state, now| lanes.iter().map(|lane| state.oldest_due(lane, now)).collect()))
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {

@@ -41,12 +41,13 @@ use self::error::{again, is_known, meaning};
 use self::heard::{Heard, Routes};
 use self::server::Server;
 use super::batch::millis;
+use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan,
-    JobStart, JobState, LaneCounts, Lease, List, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven,
-    Report, Routed, Steer, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
+    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
+    Pruned, Redriven, Report, Routed, Steer, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -358,6 +359,33 @@ impl Store for MySqlStore {
         query.fetch_all(&self.work).await.map_err(meaning)?.iter().map(rows::lane_counts).collect()
     }
 
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let query = sqlx::query_as(sql!("figures")).bind(figure::minute_of(from)).bind(figure::minute_of(to));
+        let rows: Vec<(i64, i64, i64, i64, i64, i64)> = query.fetch_all(&self.work).await.map_err(meaning)?;
+        Ok(rows.into_iter().map(|row| figure::minute(row.into())).collect())
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        let query = sqlx::query_as(sql!("holdings"));
+        let rows: Vec<(Option<String>, String, String, i64, OffsetDateTime)> =
+            query.fetch_all(&self.work).await.map_err(meaning)?;
+        let holding = |(owner, kind, name, count, until): (Option<String>, String, String, i64, OffsetDateTime)| {
+            let owner = owner.unwrap_or_default();
+            Holding { owner, kind, name, count: count.unsigned_abs(), until }
+        };
+        Ok(rows.into_iter().map(holding).collect())
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let query = sqlx::query_scalar(sql!("oldest_pending")).bind(lane).bind(lane);
+            let wait: Option<i64> = query.fetch_one(&self.work).await.map_err(meaning)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
+    }
+
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
         let mut oldest: Option<i64> = None;
         let mut lane = String::new();
@@ -406,6 +434,8 @@ impl Store for MySqlStore {
             Prunable::Events => return again!(self.prune_events(older_than, prune.after, limit)),
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
+            Prunable::Operations => sql!("prune_operations"),
+            Prunable::Figures => sql!("prune_figures"),
         };
         let removed: u64 = again!(async {
             let query = sqlx::query(sql).bind(older_than).bind(limit);
@@ -616,6 +646,7 @@ impl crate::testing::Age for MySqlStore {
                 query.execute(&self.work).await.map_err(meaning)
             })?;
         }
+        sqlx::query(sql!("age_figures")).bind(millis(by)).execute(&self.work).await.map_err(meaning)?;
         Ok(())
     }
 }

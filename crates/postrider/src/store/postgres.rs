@@ -30,12 +30,13 @@ use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
+use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan,
-    JobStart, JobState, LaneCounts, Lease, List, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven,
-    Report, Routed, Steer, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
+    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
+    Pruned, Redriven, Report, Routed, Steer, Store, Token,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
@@ -443,6 +444,33 @@ impl Store for PostgresStore {
         query.fetch_all(&self.work).await.map_err(own)?.iter().map(rows::lane_counts).collect()
     }
 
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let query = sqlx::query_as(sql!("figures")).bind(figure::minute_of(from)).bind(figure::minute_of(to));
+        let rows: Vec<(i64, i64, i64, i64, i64, i64)> = query.fetch_all(&self.work).await.map_err(own)?;
+        Ok(rows.into_iter().map(|row| figure::minute(row.into())).collect())
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        let query = sqlx::query_as(sql!("holdings"));
+        let rows: Vec<(Option<String>, String, String, i64, OffsetDateTime)> =
+            query.fetch_all(&self.work).await.map_err(own)?;
+        let holding = |(owner, kind, name, count, until): (Option<String>, String, String, i64, OffsetDateTime)| {
+            let owner = owner.unwrap_or_default();
+            Holding { owner, kind, name, count: count.unsigned_abs(), until }
+        };
+        Ok(rows.into_iter().map(holding).collect())
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let query = sqlx::query_scalar(sql!("oldest_due")).bind(lane);
+            let wait: Option<i64> = query.fetch_one(&self.work).await.map_err(own)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
+    }
+
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
         let waited: Option<i64> =
             sqlx::query_scalar(sql!("oldest_pending")).fetch_one(&self.work).await.map_err(own)?;
@@ -477,6 +505,8 @@ impl Store for PostgresStore {
             Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
+            Prunable::Operations => sql!("prune_operations"),
+            Prunable::Figures => sql!("prune_figures"),
         };
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.work).await.map_err(own)?.rows_affected();
@@ -611,7 +641,7 @@ impl PostgresStore {
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_operations")] {
+        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_operations"), sql!("age_figures")] {
             sqlx::query(sql).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::batch::unix_ms;
+use super::figure;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard;
@@ -91,14 +92,17 @@ pub(super) struct Fold {
     pub(super) rows: String,
     /// Hashes and event seqs, in the order in which everybody writes them.
     pub(super) lookups: Vec<(i64, i64)>,
+    /// The parameter of `fold_figures.sql`; None: nothing to count.
+    pub(super) figures: Option<String>,
 }
 
 impl Fold {
     pub(super) fn of(records: &[Record]) -> Result<Self> {
         let mut rows = Vec::with_capacity(records.len());
         let mut found_by = Vec::new();
-        for record in records {
-            let standing = record.standing();
+        let standings: Vec<_> = records.iter().map(Record::standing).collect();
+        let changes = figure::changes(records.iter().zip(&standings));
+        for (record, standing) in records.iter().zip(standings) {
             found_by.extend(match record.listed {
                 None => lookups(record),
                 Some(_) => consumer_lookups(record),
@@ -128,7 +132,11 @@ impl Fold {
         }
         found_by.sort_unstable();
         let rows = serde_json::to_string(&rows).map_err(Error::Encode)?;
-        Ok(Self { rows, lookups: found_by })
+        let figures = match changes.is_empty() {
+            true => None,
+            false => Some(serde_json::to_string(&changes).map_err(Error::Encode)?),
+        };
+        Ok(Self { rows, lookups: found_by, figures })
     }
 }
 

@@ -36,11 +36,12 @@ use time::OffsetDateTime;
 
 use self::error::own;
 use super::batch::{self, millis, unix_ms};
+use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, JobOutcome, JobPlan,
-    JobStart, JobState, LaneCounts, Lease, List, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven,
-    Report, Routed, Steer, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
+    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
+    Pruned, Redriven, Report, Routed, Steer, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -410,6 +411,32 @@ impl Store for SqliteStore {
         query.fetch_all(&self.reader).await.map_err(own)?.iter().map(rows::lane_counts).collect()
     }
 
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let query = sqlx::query_as(sql!("figures")).bind(figure::minute_of(from)).bind(figure::minute_of(to));
+        let rows: Vec<(i64, i64, i64, i64, i64, i64)> = query.fetch_all(&self.reader).await.map_err(own)?;
+        Ok(rows.into_iter().map(|row| figure::minute(row.into())).collect())
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        let query = sqlx::query_as(sql!("holdings"));
+        let rows: Vec<(Option<String>, String, String, i64, i64)> = query.fetch_all(&self.reader).await.map_err(own)?;
+        let holding = |(owner, kind, name, count, until): (Option<String>, String, String, i64, i64)| {
+            let owner = owner.unwrap_or_default();
+            Holding { owner, kind, name, count: count.unsigned_abs(), until: rows::time(until) }
+        };
+        Ok(rows.into_iter().map(holding).collect())
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let query = sqlx::query_scalar(sql!("oldest_due")).bind(lane);
+            let wait: Option<i64> = query.fetch_one(&self.reader).await.map_err(own)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
+    }
+
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
         let waited: Option<i64> =
             sqlx::query_scalar(sql!("oldest_pending")).fetch_one(&self.reader).await.map_err(own)?;
@@ -448,6 +475,8 @@ impl Store for SqliteStore {
             Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
+            Prunable::Operations => sql!("prune_operations"),
+            Prunable::Figures => sql!("prune_figures"),
         };
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
@@ -565,6 +594,7 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_jobs"),
             sql!("age_statuses"),
             sql!("age_operations"),
+            sql!("age_figures"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

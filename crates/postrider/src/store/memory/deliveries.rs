@@ -311,6 +311,12 @@ impl State {
         }
     }
 
+    pub(super) fn oldest_due(&self, lane: &str, now: OffsetDateTime) -> Option<Duration> {
+        let of_lane = self.deliveries.values().filter(|row| row.lane == lane && row.is_in_sight());
+        let oldest = of_lane.map(|row| row.due_at).filter(|due_at| *due_at <= now).min();
+        oldest.map(|due_at| (now - due_at).unsigned_abs())
+    }
+
     pub(super) fn oldest_pending(&self, now: OffsetDateTime) -> Option<Duration> {
         let in_sight = self.deliveries.values().filter(|row| row.is_in_sight());
         let oldest = in_sight.map(|row| row.due_at).filter(|due_at| *due_at <= now).min();

@@ -11,6 +11,7 @@ use crate::entry::DeliveryStatus;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::store::figure;
 use crate::store::{
     Consumption, Delivery, DeliveryId, Enqueued, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned, Routed, Routing,
     Unheard,
@@ -239,6 +240,25 @@ impl State {
                 let old = self.inbox.iter().filter(|(_, row)| row.received_at < before);
                 let old: Vec<_> = old.map(|(id, _)| id.clone()).take(limit).collect();
                 old.iter().for_each(|id| drop(self.inbox.remove(id)));
+                (old.len(), old.len(), 0)
+            }
+            Prunable::Operations => {
+                let (all, is_old) = (self.operations.len(), |at: OffsetDateTime| at < before);
+                let mut left = limit;
+                self.operations.retain(|row| {
+                    let goes = left > 0 && row.operation.finished_at.is_some_and(is_old);
+                    left -= usize::from(goes);
+                    !goes
+                });
+                let gone = all - self.operations.len();
+                (gone, gone, 0)
+            }
+            Prunable::Figures => {
+                let old: Vec<i64> =
+                    self.figures.range(..figure::minute_of(before)).map(|(at, _)| *at).take(limit).collect();
+                for minute in &old {
+                    self.figures.remove(minute);
+                }
                 (old.len(), old.len(), 0)
             }
             Prunable::Keys => {

@@ -63,7 +63,7 @@ impl State {
             row.operation.state == OperationState::Running && row.lease.as_ref().is_none_or(|lease| lease.until <= now)
         })?;
         let token = Token::fresh();
-        row.lease = Some(LeaseRow { token, until: now + span(lease) });
+        row.lease = Some(LeaseRow { owner: owner.into(), token, until: now + span(lease) });
         row.operation.owner = Some(owner.into());
         Some((row.operation.clone(), token))
     }
@@ -85,7 +85,7 @@ impl State {
         }
         let tally = Tally::of(advance.events.len(), &answers);
         let Some(row) = self.operation_mut(advance.id) else { return Ok(None) };
-        row.lease = Some(LeaseRow { token: advance.token, until: now + span(advance.lease) });
+        row.lease.iter_mut().for_each(|lease| lease.until = now + span(advance.lease));
         let operation = &mut row.operation;
         operation.done += tally.done.unsigned_abs();
         operation.failed += tally.failed.unsigned_abs();

@@ -1,6 +1,6 @@
 //! The roll-up, and what stands on it: fold, list, redrive_event, expire.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use time::OffsetDateTime;
 
@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::limits;
 use crate::redrive::{self, RedriveRules, Refusal};
 use crate::status::EventStatus;
-use crate::store::{Cursor, Folded, Found, List, Page, Routing};
+use crate::store::figure;
+use crate::store::{Cursor, Folded, Found, Holding, List, OperationState, Page, Routing};
 
 impl State {
     pub(super) fn fold(&mut self, limit: u32, now: OffsetDateTime) -> Folded {
@@ -29,11 +30,15 @@ impl State {
         let more = [taken.len(), expiring.len(), unseen.len()].contains(&limit);
         let dirty = taken.iter().map(|(_, seq)| *seq).chain(expiring).chain(unseen);
         let dirty: BTreeSet<i64> = dirty.collect();
-        for seq in &dirty {
-            // None: pruned since it was marked.
-            if let Some(record) = self.record(*seq, now) {
-                self.statuses.entry(*seq).or_default().standing = Some(record.standing());
-            }
+        // Those that are not there were pruned since they were marked.
+        let records: Vec<Found> = dirty.iter().filter_map(|seq| self.record(*seq, now)).collect();
+        let standings: Vec<_> = records.iter().map(Found::standing).collect();
+        for counted in figure::changes(records.iter().zip(&standings)) {
+            let row = self.figures.entry(counted[0]).or_insert([counted[0], 0, 0, 0, 0, 0]);
+            (1..counted.len()).for_each(|column| row[column] += counted[column]);
+        }
+        for (record, standing) in records.iter().zip(standings) {
+            self.statuses.entry(record.sequence).or_default().standing = Some(standing);
         }
         Folded { events: dirty.len() as u64, more }
     }
@@ -122,5 +127,38 @@ impl State {
         self.statuses.entry(seq).or_default().kept.expired_at = Some(now);
         self.mark(seq);
         self.record(seq, now).ok_or(Refusal::UnknownEvent)
+    }
+
+    pub(super) fn holdings(&self, now: OffsetDateTime) -> Vec<Holding> {
+        let mut lanes: BTreeMap<(String, String), (u64, OffsetDateTime)> = BTreeMap::new();
+        for row in self.deliveries.values() {
+            if let Some(lock) = row.lock.as_ref().filter(|lock| lock.until > now) {
+                let held = lanes.entry((lock.owner.clone(), row.lane.clone())).or_insert((0, lock.until));
+                *held = (held.0 + 1, held.1.max(lock.until));
+            }
+        }
+        let one = |owner: &str, kind: &str, name: &str, count: u64, until: OffsetDateTime| Holding {
+            owner: owner.into(),
+            kind: kind.into(),
+            name: name.into(),
+            count,
+            until,
+        };
+        let mut held: Vec<Holding> =
+            lanes.iter().map(|((owner, lane), (count, until))| one(owner, "lane", lane, *count, *until)).collect();
+        let leases = self.leases.iter().filter(|(_, lease)| lease.until > now);
+        held.extend(leases.map(|(name, lease)| one(&lease.owner, "lease", name, 1, lease.until)));
+        for job in self.jobs() {
+            if let (Some(owner), Some(until)) = (&job.owner, job.lock_until.filter(|until| *until > now)) {
+                held.push(one(owner, "job", &job.name, 1, until));
+            }
+        }
+        for row in self.operations.iter().filter(|row| row.operation.state == OperationState::Running) {
+            if let Some(lease) = row.lease.as_ref().filter(|lease| lease.until > now) {
+                held.push(one(&lease.owner, "operation", &row.operation.request.id, 1, lease.until));
+            }
+        }
+        held.sort_by(|a, b| (&a.owner, &a.kind, &a.name).cmp(&(&b.owner, &b.kind, &b.name)));
+        held
     }
 }

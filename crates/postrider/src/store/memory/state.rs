@@ -10,6 +10,7 @@ use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
+use crate::store::figure::Counted;
 use crate::store::{Consumption, DeliveryId, Operation, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
 
@@ -35,6 +36,8 @@ pub(super) struct State {
     pub(super) jobs: BTreeMap<String, JobRow>,
     /// By their own number: of which event something has changed.
     pub(super) marks: BTreeMap<i64, i64>,
+    /// By minute.
+    pub(super) figures: BTreeMap<i64, Counted>,
     /// In the order in which they were asked for.
     pub(super) operations: Vec<OperationRow>,
     /// By event.
@@ -168,6 +171,7 @@ pub(super) struct StatusRow {
 
 #[derive(Clone)]
 pub(super) struct LeaseRow {
+    pub(super) owner: String,
     pub(super) token: Token,
     pub(super) until: OffsetDateTime,
 }
@@ -229,6 +233,12 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        let minutes = by.whole_minutes();
+        let aged = std::mem::take(&mut self.figures).into_iter().map(|(minute, row)| {
+            let [_, created, sent, consumed, failed, dead] = row;
+            (minute - minutes, [minute - minutes, created, sent, consumed, failed, dead])
+        });
+        self.figures = aged.collect();
         for row in &mut self.operations {
             row.operation.created_at -= by;
             row.operation.updated_at -= by;

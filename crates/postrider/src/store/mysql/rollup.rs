@@ -52,6 +52,9 @@ pub(super) async fn fold(store: &MySqlStore, limit: u32) -> Result<Folded> {
         let fold = Fold::of(&records(&mut tx, &dirty).await?)?;
         sqlx::query(sql!("fold_write")).bind(fold.rows).execute(&mut *tx).await.map_err(meaning)?;
         sqlx::query(sql!("fold_lookups")).bind(json(&fold.lookups)?).execute(&mut *tx).await.map_err(meaning)?;
+        if let Some(figures) = fold.figures {
+            sqlx::query(sql!("fold_figures")).bind(figures).execute(&mut *tx).await.map_err(meaning)?;
+        }
     }
     tx.commit().await.map_err(meaning)?;
     Ok(Folded { events: dirty.len() as u64, more })

@@ -55,6 +55,9 @@ async fn write(conn: &mut PgConnection, records: &[Found]) -> Result<()> {
     let fold = Fold::of(records)?;
     sqlx::query(sql!("fold_write")).bind(fold.rows).execute(&mut *conn).await.map_err(own)?;
     let (hashes, seqs): (Vec<i64>, Vec<i64>) = fold.lookups.into_iter().unzip();
-    sqlx::query(sql!("fold_lookups")).bind(hashes).bind(seqs).execute(conn).await.map_err(own)?;
+    sqlx::query(sql!("fold_lookups")).bind(hashes).bind(seqs).execute(&mut *conn).await.map_err(own)?;
+    if let Some(figures) = fold.figures {
+        sqlx::query(sql!("fold_figures")).bind(figures).execute(conn).await.map_err(own)?;
+    }
     Ok(())
 }

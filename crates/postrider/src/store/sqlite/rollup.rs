@@ -51,6 +51,9 @@ pub(super) async fn fold(store: &SqliteStore, limit: u32) -> Result<Folded> {
         let fold = Fold::of(&records(&mut tx, &dirty).await?)?;
         sqlx::query(sql!("fold_write")).bind(fold.rows).execute(&mut *tx).await.map_err(own)?;
         sqlx::query(sql!("fold_lookups")).bind(json(&fold.lookups)?).execute(&mut *tx).await.map_err(own)?;
+        if let Some(figures) = fold.figures {
+            sqlx::query(sql!("fold_figures")).bind(figures).execute(&mut *tx).await.map_err(own)?;
+        }
     }
     tx.commit().await.map_err(own)?;
     Ok(Folded { events: dirty.len() as u64, more })
