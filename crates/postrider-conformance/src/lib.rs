@@ -24,17 +24,24 @@ pub mod claim;
 pub mod claim_keyed;
 pub mod consumption;
 pub mod enqueue;
+pub mod expire;
 pub mod extend;
+pub mod figures;
 pub mod find;
+pub mod fold;
 pub mod idempotency;
 pub mod idempotency_run;
 pub mod inbox;
 pub mod jobs;
 pub mod jobs_run;
 pub mod lease;
+pub mod lineage;
+pub mod list;
 pub mod migrate;
+pub mod operations;
 pub mod prune;
 pub mod redrive;
+pub mod redrive_event;
 pub mod relay;
 pub mod release;
 pub mod retry;
@@ -289,6 +296,70 @@ macro_rules! suite {
                 times_are_the_databases
                 sight_tells_what_is_committed
                 a_lane_is_paused_until_it_is_resumed
+            }
+            fold {
+                a_new_event_is_pending
+                a_lane_takes_its_event_through_the_table
+                reports_take_their_event_through_the_table
+                the_broker_takes_its_event_through_the_table
+                time_alone_expires_an_event
+                without_history_there_is_no_mark
+                any_order_of_callbacks_and_folds_ends_in_the_same_status
+                sixty_four_callbacks_at_once
+                a_mark_that_commits_late_is_folded
+                a_folder_killed_half_way_loses_nothing
+                another_roll_up_goes_on_when_one_dies
+                a_pruned_event_leaves_no_status
+            }
+            list {
+                pages_come_newest_first_without_gap_or_repeat
+                every_filter_finds_its_events
+                statuses_and_deliveries_are_listed_as_they_stand
+                times_bound_a_list
+                few_among_many_are_found_page_by_page
+                what_cannot_be_asked_is_refused
+                odd_values_are_compared_byte_for_byte
+            }
+            lineage {
+                a_trace_is_a_tree_and_a_timeline
+                parents_and_children_of_an_event
+                a_circle_is_shown_once
+                a_trace_that_is_too_large_is_cut
+            }
+            redrive_event {
+                only_unfinished_consumers_receive
+                a_named_consumer_alone_receives
+                remote_consumers_are_redriven_one_by_one
+                a_silent_consumer_is_given_time
+                limits_end_redriving
+                what_is_held_or_expired_is_refused
+                a_newcomer_gets_old_events
+                redrives_at_once_happen_one_after_the_other
+                a_redriven_head_frees_its_key
+            }
+            expire {
+                an_event_is_expired_by_hand
+                a_consumed_event_is_refused
+                an_unrouted_event_stays_where_it_is
+                an_expired_head_frees_its_key
+                late_reports_are_kept
+            }
+            operations {
+                everything_that_matches_is_redriven_once
+                refusals_are_counted
+                it_is_paused_resumed_and_cancelled
+                a_zombie_advances_nothing
+                workers_that_die_redrive_nothing_twice
+                it_keeps_its_rate
+                asked_for_twice_it_is_one
+                a_worker_that_is_told_to_stop_gives_back
+            }
+            figures {
+                minutes_count_each_change_once
+                failures_are_grouped_by_consumer_and_kind
+                holdings_tell_who_has_what
+                lanes_tell_how_long_their_oldest_has_waited
+                old_operations_and_figures_are_pruned
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

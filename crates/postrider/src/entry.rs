@@ -13,10 +13,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::retry::RetryPolicy;
 
 /// Where a delivery stands. It is read off the row: dead, leased, tried before, or none of these.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum DeliveryStatus {
     /// Never tried, or given back before it was.
     New,
@@ -47,6 +50,20 @@ impl DeliveryStatus {
             Self::Failed => "FAILED",
             Self::Dead => "DEAD",
         }
+    }
+}
+
+impl std::str::FromStr for DeliveryStatus {
+    type Err = crate::error::Error;
+
+    fn from_str(text: &str) -> crate::error::Result<Self> {
+        [Self::New, Self::Processing, Self::Failed, Self::Dead]
+            .into_iter()
+            .find(|status| status.as_str() == text)
+            .ok_or_else(|| {
+                let message = format!("must be NEW, PROCESSING, FAILED or DEAD, is {text:?}");
+                crate::error::Error::invalid("deliveryStatus", message)
+            })
     }
 }
 

@@ -127,7 +127,8 @@
 //! 7. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
 //!    as a pure function, [`retry`] the waiting in between.
 //! 8. [`alert`]: what a person should hear of at once; [`observe`]: every metric and log line.
-//! 9. [`status`]: what all of it amounts to, for people; [`retention`]: how long it is kept.
+//! 9. [`status`]: what all of it amounts to, for people; [`rollup`]: who keeps that for lists; [`retention`]: how long it is
+//!    kept.
 //!
 //! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
 //! instances does. Your own tests have help in `postrider::testing`, behind the feature of that name.
@@ -139,16 +140,21 @@ pub mod entry;
 pub mod envelope;
 pub mod error;
 pub mod event;
+pub mod failures;
 pub mod idempotency;
 pub mod inbox;
 pub mod jobs;
 pub mod limits;
+pub mod lineage;
 pub mod observe;
+pub mod operations;
 pub mod outbox;
+pub mod redrive;
 mod registry;
 pub mod relay;
 pub mod retention;
 pub mod retry;
+pub mod rollup;
 pub mod shard;
 pub mod status;
 pub mod store;
@@ -169,6 +175,7 @@ pub use outbox::{Draft, Outbox};
 pub use relay::{Relay, RelayOptions};
 pub use retention::Retention;
 pub use retry::RetryPolicy;
+pub use rollup::{Rollup, RollupOptions};
 pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};
 pub use subscription::{Subscription, Via};

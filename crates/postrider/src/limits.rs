@@ -26,6 +26,12 @@ pub const BATCH_EVENTS: usize = 1_000;
 pub const CLAIM_DELIVERIES: u32 = 500;
 /// Rows in one pass of the router or the pruner: short transactions under load.
 pub const PASS_ROWS: u32 = 10_000;
+/// Events on one page of a list.
+pub const PAGE_EVENTS: u32 = 500;
+/// Events that one page looks at, whatever matches: a list answers in time on a table of any size.
+pub const SCAN_EVENTS: i64 = 10_000;
+/// Events of one trace that are shown: past that nobody reads a tree.
+pub const TRACE_EVENTS: usize = 1_000;
 /// Nesting of JSON that we are willing to parse: deeper documents are attacks or mistakes.
 pub const JSON_DEPTH: usize = 64;
 /// Error text kept with an attempt, in characters.

@@ -16,7 +16,7 @@ const BATCH: u32 = 500;
 /// What to keep, for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retention {
-    /// Finished events, with their attempts.
+    /// Finished events, with their attempts and statuses; bulk operations that have ended; figures.
     pub finished: Duration,
     /// What consumers have had.
     pub inbox: Duration,
@@ -55,9 +55,13 @@ impl Retention {
     /// last: what could still be delivered goes first.
     pub async fn prune(&self, store: &dyn Store) -> Result<u64> {
         let mut removed = 0;
-        for (what, older_than) in
-            [(Prunable::Events, self.finished), (Prunable::Keys, self.keys), (Prunable::Inbox, self.inbox)]
-        {
+        for (what, older_than) in [
+            (Prunable::Events, self.finished),
+            (Prunable::Operations, self.finished),
+            (Prunable::Figures, self.finished),
+            (Prunable::Keys, self.keys),
+            (Prunable::Inbox, self.inbox),
+        ] {
             let mut after = Some(0);
             while let Some(from) = after {
                 let pruned = store.prune(&Prune { what, older_than, after: from, limit: BATCH }).await?;

@@ -12,13 +12,16 @@ pub const SHARDS: u8 = 64;
 
 /// The shard of an event: by its key, so that a key stays in one shard, else by its id.
 pub fn shard_of(key: Option<&str>, event_id: &str) -> u8 {
-    // FNV-1a: eight lines, the same in every version of every program that reads the table.
-    let hash = key
-        .unwrap_or(event_id)
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let hash = hash(&[key.unwrap_or(event_id)]);
     // Its low bits alone are weak for short inputs; the fold brings the high ones in.
     ((hash ^ (hash >> 32)) % u64::from(SHARDS)) as u8
+}
+
+/// A hash of texts, the same in every version of every program that reads the tables.
+pub(crate) fn hash(texts: &[&str]) -> u64 {
+    // FNV-1a. Between two texts stands a byte that no UTF-8 has.
+    let bytes = texts.iter().enumerate().flat_map(|(n, text)| (n > 0).then_some(0xff).into_iter().chain(text.bytes()));
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// A set of shards: what one relay works on.

@@ -1,8 +1,19 @@
 //! The status of an event, for people: one pure function over the facts, so that whenever and however often it
 //! is computed, the same facts give the same word.
 
+mod standing;
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+pub use standing::{Kept, Record, Standing};
+
 /// Where an event stands as a whole.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum EventStatus {
     /// Written, handed to nobody yet.
     Pending,
@@ -32,6 +43,31 @@ impl EventStatus {
             Self::Retrying => "RETRYING",
             Self::Expired => "EXPIRED",
         }
+    }
+
+    /// Whether nothing that happens to the event changes it any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Consumed | Self::Expired)
+    }
+}
+
+impl FromStr for EventStatus {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        const ALL: [EventStatus; 7] = [
+            EventStatus::Pending,
+            EventStatus::Sent,
+            EventStatus::Consumed,
+            EventStatus::Partial,
+            EventStatus::Failed,
+            EventStatus::Retrying,
+            EventStatus::Expired,
+        ];
+        ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
+            let words = ALL.map(EventStatus::as_str).join(", ");
+            Error::invalid("status", format!("must be one of {words}, is {text:?}"))
+        })
     }
 }
 

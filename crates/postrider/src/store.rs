@@ -15,7 +15,14 @@ pub mod sqlite;
 mod batch;
 mod delivery;
 mod event;
+mod figure;
 mod job;
+mod list;
+mod operation;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod redrive;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod rollup;
 mod schema;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod sessions;
@@ -31,14 +38,18 @@ use time::OffsetDateTime;
 
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
+use crate::redrive::{RedriveRules, Refusal};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
 pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Delivery, DeliveryId, Failed, History, LaneCounts, Lease, Redriven, Token,
 };
-pub use event::{Appended, Consumption, Enqueued, Found, NewEvent, Report, Routed, Routing, Unheard};
+pub use event::{Appended, Consumption, Enqueued, Folded, Found, NewEvent, Report, Routed, Routing, Unheard};
+pub use figure::{Holding, Minute};
 pub use job::{JobOutcome, JobPlan, JobStart, JobState};
+pub use list::{Cursor, Filter, List, Page};
+pub use operation::{Advance, NewOperation, Operation, OperationState, Steer};
 pub use schema::SchemaVersion;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use sessions::Tx;
@@ -135,8 +146,47 @@ pub trait Store: Send + Sync + 'static {
     /// Gives deliveries back as they were: the attempt does not count. Returns those that were the caller's.
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>>;
 
-    /// Makes one event's delivery on one lane due now, with its attempts reset; makes it anew where it is done.
+    /// Makes one event's delivery on one lane due now, with its attempts reset; makes it anew where it is done. Asks no rule
+    /// but the lease and the expiry: [`Store::redrive_event`] is what people are given.
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven>;
+
+    /// Makes what is left of an event due now, or one consumer's part of it, also of one that came later, if the rules allow
+    /// it: they are asked of the rows, locked. Answers with the event as it is then, or with the rule that forbids it.
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>>;
+
+    /// Expires an event by hand, unless it has been consumed: nothing of it is delivered any more, and whoever holds a lease
+    /// on it has lost it. Answers with the event as it is then, or why not.
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>>;
+
+    /// Writes a bulk operation down, for [`Operations`](crate::operations::Operations) to work on. Under an id that is known
+    /// nothing is written: the answer is the operation that there is.
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation>;
+
+    /// How an operation stands.
+    async fn operation(&self, id: &str) -> Result<Option<Operation>>;
+
+    /// The newest operations.
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>>;
+
+    /// Pauses, resumes or cancels an operation, where its state allows it; nothing more of it is done from then on, not even
+    /// by whoever is at it. Answers with the operation as it is then: whoever wants to know whether it obeyed looks at its
+    /// state. None: there is none.
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>>;
+
+    /// Takes the oldest running operation that nobody works on.
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>>;
+
+    /// Redrives a batch of events by the operation's rules, and counts them, in one transaction. None: the operation is not
+    /// the caller's any more, or not running, and nothing was done.
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>>;
+
+    /// Gives an operation back. False: it was not the caller's any more.
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool>;
 
     /// A consumer in code says what it hears. Writes only where nothing is known yet: what an operator has
     /// disabled, changed or removed stays so.
@@ -154,6 +204,12 @@ pub trait Store: Send + Sync + 'static {
     /// Appends what a remote consumer reports, under the next attempt number.
     async fn append_consumption(&self, report: &Report) -> Result<Appended>;
 
+    /// Brings the stored status of events up to date: of up to `limit` that were marked since it was last done, of those
+    /// whose expiry has come, and of those that are new. Marks are removed before the rows are read, so that what
+    /// commits meanwhile is marked for the next time. Waits for no producer and no consumer; of two at once the second
+    /// waits for the first.
+    async fn fold(&self, limit: u32) -> Result<Folded>;
+
     /// Takes a named lease, or takes it over where it ran out. None: someone else holds it.
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>>;
 
@@ -166,8 +222,23 @@ pub trait Store: Send + Sync + 'static {
     /// An event with its deliveries and every attempt.
     async fn find(&self, event_id: &str) -> Result<Option<Found>>;
 
+    /// A page of events, the newest first. One indexed filter leads and the others are asked of what it brings, of
+    /// [`SCAN_EVENTS`](crate::limits::SCAN_EVENTS) at most, so that a page may be short and the list go on. Which events are on
+    /// it may lag behind by what the roll-up has not folded; how they stand does not.
+    async fn list(&self, list: &List) -> Result<Page>;
+
     /// How many deliveries stand where, by lane.
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>>;
+
+    /// What happened per minute, from one time to another, as far as the roll-up has seen it; minutes without events are
+    /// left out.
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>>;
+
+    /// Who holds what at this moment: leased deliveries by lane, named leases, running jobs, bulk operations.
+    async fn holdings(&self) -> Result<Vec<Holding>>;
+
+    /// How long the oldest due delivery of each lane has been waiting, in the order of the lanes; None: nothing is.
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>>;
 
     /// How long the oldest delivery that is due has been waiting; None: nothing is.
     async fn oldest_pending(&self) -> Result<Option<Duration>>;
@@ -415,6 +486,10 @@ pub enum Prunable {
     Inbox,
     /// Idempotency keys that nobody holds.
     Keys,
+    /// Bulk operations that have ended.
+    Operations,
+    /// Figures of charts.
+    Figures,
 }
 
 /// What a batch of pruning did.

@@ -6,6 +6,7 @@ mod broker;
 mod commit;
 mod crash;
 mod database;
+mod operations;
 mod outage;
 mod rabbitmq;
 mod relays;

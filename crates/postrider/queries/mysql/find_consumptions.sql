@@ -1,4 +1,5 @@
--- ? event seq.
-SELECT consumer, attempt, success, will_retry, consumed_at, error, code, created_at
-FROM postrider_consumption WHERE event_seq = ?
-ORDER BY consumer, attempt
+-- ? event seqs as JSON.
+SELECT c.event_seq, c.consumer, c.attempt, c.success, c.will_retry, c.consumed_at, c.error, c.code, c.created_at
+FROM JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) i
+STRAIGHT_JOIN postrider_consumption c FORCE INDEX (PRIMARY) ON c.event_seq = i.seq
+ORDER BY c.event_seq, c.consumer, c.attempt

@@ -1,5 +1,5 @@
 -- Which of these deliveries are the caller's. ? ids as JSON, ? token. Locked: what follows finds them as they are here.
-SELECT d.event_seq, d.id, d.lane, d.target, d.event_key
+SELECT d.event_seq, d.id, d.lane, d.event_key
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id
 WHERE d.token = ?

@@ -10,5 +10,10 @@ event AS (
     UPDATE postrider_inbox SET received_at = received_at - by FROM age
 ), idempotency AS (
     UPDATE postrider_idempotency SET lock_until = lock_until - by, created_at = created_at - by, updated_at = updated_at - by FROM age
+), status AS (
+    UPDATE postrider_status SET redriven_at = redriven_at - by, expired_at = expired_at - by, sent_at = sent_at - by,
+        last_sent_at = last_sent_at - by, created_at = created_at - by, expires_at = expires_at - by,
+        status_at = status_at - by, updated_at = updated_at - by
+    FROM age
 )
 UPDATE postrider_lease SET lock_time = lock_time - by, lock_until = lock_until - by FROM age

@@ -10,5 +10,7 @@ WITH known AS (
     WHERE event_seq = $1 AND consumer = $2
     HAVING NOT EXISTS (SELECT 1 FROM known)
     RETURNING attempt
+), marked AS (
+    INSERT INTO postrider_mark (event_seq) SELECT $1 FROM appended
 )
 SELECT attempt, true FROM appended UNION ALL SELECT attempt, false FROM known

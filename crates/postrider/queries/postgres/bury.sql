@@ -22,5 +22,7 @@ WITH input AS (
            false, now(), b.error, b.code
     FROM buried b
     WHERE $3
+), marked AS (
+    INSERT INTO postrider_mark (event_seq) SELECT event_seq FROM buried WHERE $3
 )
 SELECT event_seq, id FROM buried

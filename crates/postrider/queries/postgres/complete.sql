@@ -2,7 +2,8 @@
 -- Answers with a row only if the lease holds and the inbox row of this transaction is really there.
 WITH done AS (
     DELETE FROM postrider_delivery d
-    WHERE d.event_seq = $3 AND d.id = $4 AND d.token = $5 AND EXISTS (SELECT 1 FROM postrider_inbox WHERE consumer = $1 AND event_id = $2)
+    WHERE d.event_seq = $3 AND d.id = $4 AND d.token = $5
+      AND EXISTS (SELECT 1 FROM postrider_inbox WHERE consumer = $1 AND event_id = $2)
       AND (d.event_key IS NULL OR NOT EXISTS (
           SELECT 1 FROM postrider_delivery p
           WHERE p.lane = d.lane AND p.event_key = d.event_key AND p.event_seq < d.event_seq AND p.place <> 3))
@@ -14,5 +15,7 @@ WITH done AS (
            true, now()
     FROM done d
     WHERE $6
+), marked AS (
+    INSERT INTO postrider_mark (event_seq) SELECT event_seq FROM done WHERE $6
 )
 SELECT event_seq FROM done

@@ -1,4 +1,4 @@
--- $1 event seq.
-SELECT id, lane, target, shard, place = 3, place = 2, token IS NOT NULL, attempts, due_at, lock_owner, lock_time, lock_until, last_error
-FROM postrider_delivery WHERE event_seq = $1
-ORDER BY lane, target
+-- $1 event seqs.
+SELECT event_seq, id, lane, target, shard, place = 3, place = 2, token IS NOT NULL, attempts, due_at, lock_owner, lock_time, lock_until, last_error
+FROM postrider_delivery WHERE event_seq = ANY ($1)
+ORDER BY event_seq, lane, target

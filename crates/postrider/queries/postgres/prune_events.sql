@@ -6,5 +6,8 @@ WITH finished AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq)
 ), attempts AS (
     DELETE FROM postrider_consumption WHERE event_seq = ANY (ARRAY(SELECT seq FROM finished))
+), statuses AS (
+    DELETE FROM postrider_status WHERE event_seq = ANY (ARRAY(SELECT seq FROM finished))
 )
 DELETE FROM postrider_event WHERE seq = ANY (ARRAY(SELECT seq FROM finished))
+RETURNING seq

@@ -22,5 +22,7 @@ WITH input AS (
            false, true, now(), f.error, f.code
     FROM failed f
     WHERE $3
+), marked AS (
+    INSERT INTO postrider_mark (event_seq) SELECT event_seq FROM failed WHERE $3
 )
 SELECT event_seq, id FROM failed

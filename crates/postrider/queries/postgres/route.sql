@@ -25,5 +25,9 @@ WITH input AS (
 ), marked AS (
     UPDATE postrider_event e SET routing = CASE WHEN i.heard THEN 'ROUTED' ELSE 'UNHEARD' END
     FROM input i WHERE e.seq = i.seq
+), noted AS (
+    -- Unheard until now, and listed so.
+    INSERT INTO postrider_mark (event_seq)
+    SELECT i.seq FROM input i WHERE i.heard AND EXISTS (SELECT 1 FROM postrider_status s WHERE s.event_seq = i.seq)
 )
 SELECT count(*) FILTER (WHERE heard), count(*) FILTER (WHERE NOT heard) FROM input

@@ -1,4 +1,4 @@
--- Removes what is done and appends the successes. $1 event seqs, $2 ids, $3 token. Answers as settle.sql.
+-- Removes what is done, appends the successes and marks their events. $1 event seqs, $2 ids, $3 token. Answers as settle.sql.
 WITH settled AS (
     DELETE FROM postrider_delivery d
     -- IS TRUE, here and below: a hash of the ids, and no join whose plan could walk the whole table instead.
@@ -28,12 +28,17 @@ WITH settled AS (
               ) f
           ) r
           WHERE r.unbroken))
-    RETURNING d.event_seq, d.id, CASE d.target WHEN '' THEN d.lane ELSE d.target END AS consumer
+    RETURNING d.event_seq, d.id, d.lane AS consumer
 ), appended AS (
     INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, consumed_at)
-    SELECT s.event_seq, s.consumer, 1 + coalesce(
-               (SELECT max(c.attempt) FROM postrider_consumption c WHERE c.event_seq = s.event_seq AND c.consumer = s.consumer), 0),
+    -- Of the lane, not of its target: what the broker has confirmed, no consumer has had yet. Two targets of one event are
+    -- two attempts.
+    SELECT s.event_seq, s.consumer, coalesce(
+               (SELECT max(c.attempt) FROM postrider_consumption c WHERE c.event_seq = s.event_seq AND c.consumer = s.consumer), 0)
+               + row_number() OVER (PARTITION BY s.event_seq, s.consumer),
            true, now()
     FROM settled s
+), marked AS (
+    INSERT INTO postrider_mark (event_seq) SELECT event_seq FROM settled
 )
 SELECT array_agg(id) FROM settled

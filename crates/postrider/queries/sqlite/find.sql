@@ -1,9 +1,12 @@
 -- ?1 event id.
-SELECT payload,
-    json_array(event_id, topic, event_key, CAST(payload_type AS TEXT), payload_encoding,
-        CAST(trace_id AS TEXT), CAST(span_id AS TEXT), CAST(parent_event_id AS TEXT),
-        CAST(aggregate_type AS TEXT), CAST(aggregate_id AS TEXT), CAST(tenant_id AS TEXT),
-        CAST(store_id AS TEXT), CAST(initiator AS TEXT), CAST(metadata AS TEXT), occurred_at, expire_at,
-        deliver_at, max_attempts, CAST(exchange AS TEXT), CAST(routing_key AS TEXT)),
-    seq, routing, created_at
-FROM postrider_event WHERE event_id = ?1
+SELECT e.payload,
+    json_array(e.event_id, e.topic, e.event_key, CAST(e.payload_type AS TEXT), e.payload_encoding,
+        CAST(e.trace_id AS TEXT), CAST(e.span_id AS TEXT), CAST(e.parent_event_id AS TEXT),
+        CAST(e.aggregate_type AS TEXT), CAST(e.aggregate_id AS TEXT), CAST(e.tenant_id AS TEXT),
+        CAST(e.store_id AS TEXT), CAST(e.initiator AS TEXT), CAST(e.metadata AS TEXT), e.occurred_at, e.expire_at,
+        e.deliver_at, e.max_attempts, CAST(e.exchange AS TEXT), CAST(e.routing_key AS TEXT)),
+    e.seq, e.routing, e.created_at, e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock),
+    s.status, s.redrives, s.redriven_at, s.expired_at
+FROM postrider_event e
+LEFT JOIN postrider_status s ON s.event_seq = e.seq
+WHERE e.event_id = ?1

@@ -1,4 +1,2 @@
--- Removes the events of a stretch that are finished and old. ?1 after which seq, ?2 up to which, ?3 older than, in ms.
-DELETE FROM postrider_event
-WHERE seq > ?1 AND seq <= ?2 AND routing = 'ROUTED' AND created_at < (SELECT now FROM postrider_clock) - ?3
-  AND NOT EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = seq)
+-- ?1 event seqs as JSON.
+DELETE FROM postrider_event WHERE seq IN (SELECT value FROM json_each(?1))

@@ -18,4 +18,5 @@ WHERE id IN (SELECT id FROM mine WHERE event_key IS NULL
              -- Out of order: an earlier one of the key is still there.
              SELECT m.id FROM mine m JOIN in_front f ON f.lane = m.lane AND f.event_key = m.event_key
              WHERE f.event_seq IS NULL OR f.event_seq >= m.event_seq)
-RETURNING event_seq, id, CASE target WHEN '' THEN lane ELSE target END
+-- Of the lane, not of its target: what the broker has confirmed, no consumer has had yet.
+RETURNING event_seq, id, lane

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::Delivery;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::event::EventId;
@@ -96,18 +95,15 @@ pub enum Appended {
 }
 
 /// An event with everything that happened to it.
-#[derive(Debug, Clone)]
-pub struct Found {
-    /// The event.
-    pub envelope: Envelope,
-    /// Whether anybody hears it.
-    pub routing: Routing,
-    /// When the database stored it.
-    pub created_at: OffsetDateTime,
-    /// What still waits, by lane and target.
-    pub deliveries: Vec<Delivery>,
-    /// Every attempt, by consumer and number; attempt 0 says that a remote consumer is expected.
-    pub consumptions: Vec<Consumption>,
+pub type Found = crate::status::Record;
+
+/// What a batch of the roll-up did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Folded {
+    /// How many events it looked at.
+    pub events: u64,
+    /// Whether there is more at once.
+    pub more: bool,
 }
 
 /// Whether an event has its deliveries.

@@ -8,6 +8,8 @@ mod deliveries;
 mod events;
 mod jobs;
 mod keys;
+mod operations;
+mod rollup;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -167,6 +169,52 @@ impl Store for MemoryStore {
         self.write(|state, now| state.redrive(event_id, lane, target, now)).await
     }
 
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        self.write(|state, now| state.redrive_event(event_id, consumer, rules, now)).await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        Ok(self.write(|state, now| state.expire(event_id, now)).await)
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        new.check()?;
+        Ok(self.write(|state, now| state.create_operation(new, now)).await)
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        Ok(self.read(|state, _| state.operation(id)))
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        let newest = |state: &State| {
+            let newest_first = state.operations.iter().rev().take(limit as usize);
+            newest_first.map(|row| row.operation.clone()).collect()
+        };
+        Ok(self.read(|state, _| newest(state)))
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        Ok(self.write(|state, now| state.steer_operation(id, steer, now)).await)
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        Ok(self.write(|state, now| state.claim_operation(owner, lease, now)).await)
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        self.write(|state, now| state.advance_operation(advance, now)).await
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        Ok(self.write(|state, _| state.release_operation(id, token)).await)
+    }
+
     async fn register(&self, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         self.write(|state, now| state.register(subscription, now)).await;
@@ -191,8 +239,12 @@ impl Store for MemoryStore {
         Ok(self.write(|state, now| state.append_consumption(report, now)).await)
     }
 
-    async fn acquire_lease(&self, name: &str, _owner: &str, lease: Duration) -> Result<Option<Token>> {
-        Ok(self.write(|state, now| state.acquire_lease(name, lease, now)).await)
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        Ok(self.write(|state, now| state.fold(limit, now)).await)
+    }
+
+    async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
+        Ok(self.write(|state, now| state.acquire_lease(name, owner, lease, now)).await)
     }
 
     async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
@@ -204,11 +256,29 @@ impl Store for MemoryStore {
     }
 
     async fn find(&self, event_id: &str) -> Result<Option<Found>> {
-        Ok(self.read(|state, _| state.find(event_id)))
+        Ok(self.read(|state, now| state.find(event_id, now)))
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        list.check()?;
+        Ok(self.read(|state, now| state.list(list, now)))
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
         Ok(self.read(|state, _| state.counts()))
+    }
+
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let minutes = figure::minute_of(from)..figure::minute_of(to).max(figure::minute_of(from));
+        Ok(self.read(|state, _| state.figures.range(minutes).map(|(_, row)| figure::minute(*row)).collect()))
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        Ok(self.read(|state, now| state.holdings(now)))
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        Ok(self.read(|state, now| lanes.iter().map(|lane| state.oldest_due(lane, now)).collect()))
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {

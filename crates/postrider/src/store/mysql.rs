@@ -18,6 +18,10 @@ mod enlist;
 mod error;
 mod heard;
 mod jobs;
+mod list;
+mod operations;
+mod redrive;
+mod rollup;
 mod rows;
 mod server;
 
@@ -37,14 +41,17 @@ use self::error::{again, is_known, meaning};
 use self::heard::{Heard, Routes};
 use self::server::Server;
 use super::batch::millis;
+use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
+    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
+    Pruned, Redriven, Report, Routed, Steer, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::redrive::{RedriveRules, Refusal};
 use crate::shard;
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
@@ -231,6 +238,47 @@ impl Store for MySqlStore {
         again!(deliveries::redrive(self, event_id, lane, target))
     }
 
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        again!(redrive::redrive_event(self, event_id, consumer, rules))
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        again!(redrive::expire(self, event_id))
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        again!(operations::create_operation(self, new))
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        operations::find(self, id).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        operations::operations(self, limit).await
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        again!(operations::steer_operation(self, id, steer))
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        again!(operations::claim_operation(self, owner, lease))
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        again!(operations::advance_operation(self, advance))
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        again!(operations::release_operation(self, id, token))
+    }
+
     async fn register(&self, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         // Reads first: an upsert would write, and lock, on every start of every instance.
@@ -267,6 +315,10 @@ impl Store for MySqlStore {
         again!(self.append(report))
     }
 
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        again!(rollup::fold(self, limit))
+    }
+
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
         again!(self.take_lease(name, owner, lease))
     }
@@ -290,15 +342,48 @@ impl Store for MySqlStore {
         let Some(event) = event.map_err(meaning)? else {
             return Ok(None);
         };
-        let seq = rows::seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&self.work).await;
-        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&self.work).await;
-        rows::found(&event, &deliveries.map_err(meaning)?, &consumptions.map_err(meaning)?).map(Some)
+        let seqs = json(&[rows::seq(&event)?])?;
+        // Deliveries first: one that is done meanwhile is in the history then, and never in neither.
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(&seqs).fetch_all(&self.work).await;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(&seqs).fetch_all(&self.work);
+        let (deliveries, consumptions) = (deliveries.map_err(meaning)?, consumptions.await.map_err(meaning)?);
+        Ok(rows::records(&[event], &deliveries, &consumptions)?.pop())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        super::list::list(self, list).await
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
         let query = sqlx::query(sql!("counts"));
         query.fetch_all(&self.work).await.map_err(meaning)?.iter().map(rows::lane_counts).collect()
+    }
+
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let query = sqlx::query_as(sql!("figures")).bind(figure::minute_of(from)).bind(figure::minute_of(to));
+        let rows: Vec<(i64, i64, i64, i64, i64, i64)> = query.fetch_all(&self.work).await.map_err(meaning)?;
+        Ok(rows.into_iter().map(|row| figure::minute(row.into())).collect())
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        let query = sqlx::query_as(sql!("holdings"));
+        let rows: Vec<(Option<String>, String, String, i64, OffsetDateTime)> =
+            query.fetch_all(&self.work).await.map_err(meaning)?;
+        let holding = |(owner, kind, name, count, until): (Option<String>, String, String, i64, OffsetDateTime)| {
+            let owner = owner.unwrap_or_default();
+            Holding { owner, kind, name, count: count.unsigned_abs(), until }
+        };
+        Ok(rows.into_iter().map(holding).collect())
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let query = sqlx::query_scalar(sql!("oldest_pending")).bind(lane).bind(lane);
+            let wait: Option<i64> = query.fetch_one(&self.work).await.map_err(meaning)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
@@ -349,6 +434,8 @@ impl Store for MySqlStore {
             Prunable::Events => return again!(self.prune_events(older_than, prune.after, limit)),
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
+            Prunable::Operations => sql!("prune_operations"),
+            Prunable::Figures => sql!("prune_figures"),
         };
         let removed: u64 = again!(async {
             let query = sqlx::query(sql).bind(older_than).bind(limit);
@@ -433,6 +520,7 @@ impl MySqlStore {
             (sql!("deliver_many"), json(&routes.deliveries)?, !routes.deliveries.is_empty()),
             (sql!("expect"), json(&routes.expected)?, !routes.expected.is_empty()),
             (sql!("route"), json(&marked)?, true),
+            (sql!("note_routed"), json(&taken.iter().map(|(seq, ..)| *seq).collect::<Vec<_>>())?, true),
         ] {
             if any {
                 sqlx::query(sql).bind(rows).execute(&mut *tx).await.map_err(meaning)?;
@@ -493,6 +581,7 @@ impl MySqlStore {
             .execute(&mut *tx)
             .await
             .map_err(meaning)?;
+        sqlx::query(sql!("mark_one")).bind(seq).execute(&mut *tx).await.map_err(meaning)?;
         tx.commit().await.map_err(meaning)?;
         Ok(Appended::Attempt(attempt))
     }
@@ -524,8 +613,13 @@ impl MySqlStore {
             let query = sqlx::query_scalar(sql).bind(json(&finished)?);
             finished = query.fetch_all(&mut *tx).await.map_err(meaning)?;
         }
+        let gone = rollup::records(&mut tx, &finished).await?;
+        let lookups: Vec<_> = gone.iter().flat_map(super::rollup::lookups).collect();
+        sqlx::query(sql!("prune_lookups")).bind(json(&lookups)?).execute(&mut *tx).await.map_err(meaning)?;
         let finished = json(&finished)?;
-        sqlx::query(sql!("prune_attempts")).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
+        for sql in [sql!("prune_statuses"), sql!("prune_attempts")] {
+            sqlx::query(sql).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
+        }
         let removed = sqlx::query(sql!("prune_events")).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
         tx.commit().await.map_err(meaning)?;
         Ok(Pruned { removed: removed.rows_affected(), next })
@@ -543,6 +637,8 @@ impl crate::testing::Age for MySqlStore {
             sql!("age_keys"),
             sql!("age_leases"),
             sql!("age_jobs"),
+            sql!("age_statuses"),
+            sql!("age_operations"),
         ] {
             let columns = sql.matches("INTERVAL ?").count();
             again!(async {
@@ -550,6 +646,7 @@ impl crate::testing::Age for MySqlStore {
                 query.execute(&self.work).await.map_err(meaning)
             })?;
         }
+        sqlx::query(sql!("age_figures")).bind(millis(by)).execute(&self.work).await.map_err(meaning)?;
         Ok(())
     }
 }

@@ -12,6 +12,10 @@ macro_rules! sql {
 
 mod enlist;
 mod jobs;
+mod list;
+mod operations;
+mod redrive;
+mod rollup;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -26,15 +30,18 @@ use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
 
 use super::batch::{self, millis};
+use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
+    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
+    Pruned, Redriven, Report, Routed, Steer, Store, Token,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::redrive::{RedriveRules, Refusal};
 use crate::shard::{self, SHARDS, Shards};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
@@ -279,6 +286,7 @@ impl Store for PostgresStore {
         if expired {
             return Ok(Redriven::Expired);
         }
+        sqlx::query(sql!("note_redrives")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
         let made: Option<bool> = sqlx::query_scalar(sql!("redrive"))
             .bind(seq)
             .bind(lane)
@@ -293,8 +301,50 @@ impl Store for PostgresStore {
         if let Some(key) = key {
             sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
         }
+        sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
         Ok(if made { Redriven::Made } else { Redriven::Due })
+    }
+
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::redrive_event(self, event_id, consumer, rules).await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::expire(self, event_id).await
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        operations::create_operation(self, new).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        operations::find(self, id).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        operations::operations(self, limit).await
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        operations::steer_operation(self, id, steer).await
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        operations::claim_operation(self, owner, lease).await
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        operations::advance_operation(self, advance).await
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        operations::release_operation(self, id, token).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {
@@ -343,6 +393,10 @@ impl Store for PostgresStore {
         Ok(if new { Appended::Attempt(attempt) } else { Appended::Repeated(attempt) })
     }
 
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        rollup::fold(self, limit).await
+    }
+
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
         let token = Token::fresh();
         let query = sqlx::query(sql!("acquire_lease"));
@@ -372,15 +426,49 @@ impl Store for PostgresStore {
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
-        let seq = rows::seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&self.work).await;
-        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&self.work).await;
-        rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
+        let seqs = [rows::seq(&event)?];
+        // Deliveries first: one that is done meanwhile is in the history then, and never in neither.
+        let deliveries =
+            sqlx::query(sql!("find_deliveries")).bind(&seqs[..]).fetch_all(&self.work).await.map_err(own)?;
+        let consumptions =
+            sqlx::query(sql!("find_consumptions")).bind(&seqs[..]).fetch_all(&self.work).await.map_err(own)?;
+        Ok(rows::records(&[event], &deliveries, &consumptions)?.pop())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        super::list::list(self, list).await
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
         let query = sqlx::query(sql!("counts"));
         query.fetch_all(&self.work).await.map_err(own)?.iter().map(rows::lane_counts).collect()
+    }
+
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let query = sqlx::query_as(sql!("figures")).bind(figure::minute_of(from)).bind(figure::minute_of(to));
+        let rows: Vec<(i64, i64, i64, i64, i64, i64)> = query.fetch_all(&self.work).await.map_err(own)?;
+        Ok(rows.into_iter().map(|row| figure::minute(row.into())).collect())
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        let query = sqlx::query_as(sql!("holdings"));
+        let rows: Vec<(Option<String>, String, String, i64, OffsetDateTime)> =
+            query.fetch_all(&self.work).await.map_err(own)?;
+        let holding = |(owner, kind, name, count, until): (Option<String>, String, String, i64, OffsetDateTime)| {
+            let owner = owner.unwrap_or_default();
+            Holding { owner, kind, name, count: count.unsigned_abs(), until }
+        };
+        Ok(rows.into_iter().map(holding).collect())
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let query = sqlx::query_scalar(sql!("oldest_due")).bind(lane);
+            let wait: Option<i64> = query.fetch_one(&self.work).await.map_err(own)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
@@ -417,6 +505,8 @@ impl Store for PostgresStore {
             Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
+            Prunable::Operations => sql!("prune_operations"),
+            Prunable::Figures => sql!("prune_figures"),
         };
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.work).await.map_err(own)?.rows_affected();
@@ -535,9 +625,14 @@ impl PostgresStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(own)?;
-        let query = sqlx::query(sql!("prune_events")).bind(&taken);
-        let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        let records = rollup::records(&mut tx, &taken).await?;
+        let query = sqlx::query_scalar(sql!("prune_events")).bind(&taken);
+        let removed: HashSet<i64> = query.fetch_all(&mut *tx).await.map_err(own)?.into_iter().collect();
+        let gone = records.iter().filter(|record| removed.contains(&record.sequence));
+        let (hashes, seqs): (Vec<i64>, Vec<i64>) = gone.flat_map(super::rollup::lookups).unzip();
+        sqlx::query(sql!("prune_lookups")).bind(hashes).bind(seqs).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
+        let removed = removed.len() as u64;
         let full = taken.len() as u64 == limit.unsigned_abs();
         Ok(Pruned { removed, next: taken.last().copied().filter(|_| full) })
     }
@@ -546,7 +641,7 @@ impl PostgresStore {
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [sql!("age"), sql!("age_jobs")] {
+        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_operations"), sql!("age_figures")] {
             sqlx::query(sql).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         }
         Ok(())

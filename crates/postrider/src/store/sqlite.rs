@@ -17,6 +17,10 @@ mod deliveries;
 mod enlist;
 mod error;
 mod jobs;
+mod list;
+mod operations;
+mod redrive;
+mod rollup;
 mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,13 +36,16 @@ use time::OffsetDateTime;
 
 use self::error::own;
 use super::batch::{self, millis, unix_ms};
+use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
+    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
+    Pruned, Redriven, Report, Routed, Steer, Store, Token,
 };
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::redrive::{RedriveRules, Refusal};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
@@ -213,7 +220,8 @@ impl Store for SqliteStore {
         let routes = batch::routes(shards)?;
         write_routes(&mut tx, &routes).await.map_err(own)?;
         let marked: Vec<bool> =
-            sqlx::query_scalar(sql!("route")).bind(routes).fetch_all(&mut *tx).await.map_err(own)?;
+            sqlx::query_scalar(sql!("route")).bind(&routes).fetch_all(&mut *tx).await.map_err(own)?;
+        sqlx::query(sql!("note_routed")).bind(routes).execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
         let routed = marked.iter().filter(|heard| **heard).count() as u64;
         Ok(Routed { routed, unheard: marked.len() as u64 - routed })
@@ -249,6 +257,47 @@ impl Store for SqliteStore {
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
         deliveries::redrive(self, event_id, lane, target).await
+    }
+
+    async fn redrive_event(
+        &self,
+        event_id: &str,
+        consumer: Option<&str>,
+        rules: &RedriveRules,
+    ) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::redrive_event(self, event_id, consumer, rules).await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
+        redrive::expire(self, event_id).await
+    }
+
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
+        operations::create_operation(self, new).await
+    }
+
+    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
+        operations::find(self, id).await
+    }
+
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
+        operations::operations(self, limit).await
+    }
+
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
+        operations::steer_operation(self, id, steer).await
+    }
+
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
+        operations::claim_operation(self, owner, lease).await
+    }
+
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
+        operations::advance_operation(self, advance).await
+    }
+
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
+        operations::release_operation(self, id, token).await
     }
 
     async fn register(&self, subscription: &Subscription) -> Result<()> {
@@ -307,8 +356,13 @@ impl Store for SqliteStore {
             .fetch_one(&mut *tx)
             .await
             .map_err(own)?;
+        mark(&mut tx, &[seq]).await?.map_err(own)?;
         tx.commit().await.map_err(own)?;
         Ok(Appended::Attempt(attempt))
+    }
+
+    async fn fold(&self, limit: u32) -> Result<Folded> {
+        rollup::fold(self, limit).await
     }
 
     async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
@@ -342,15 +396,45 @@ impl Store for SqliteStore {
         let Some(event) = event.map_err(own)? else {
             return Ok(None);
         };
-        let seq = rows::found_seq(&event)?;
-        let deliveries = sqlx::query(sql!("find_deliveries")).bind(seq).fetch_all(&mut *tx).await;
-        let consumptions = sqlx::query(sql!("find_consumptions")).bind(seq).fetch_all(&mut *tx).await;
-        rows::found(&event, &deliveries.map_err(own)?, &consumptions.map_err(own)?).map(Some)
+        let seqs = json(&[rows::found_seq(&event)?])?;
+        let deliveries = sqlx::query(sql!("find_deliveries")).bind(&seqs).fetch_all(&mut *tx).await.map_err(own)?;
+        let consumptions = sqlx::query(sql!("find_consumptions")).bind(&seqs).fetch_all(&mut *tx).await.map_err(own)?;
+        Ok(rows::records(&[event], &deliveries, &consumptions)?.pop())
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        super::list::list(self, list).await
     }
 
     async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
         let query = sqlx::query(sql!("counts"));
         query.fetch_all(&self.reader).await.map_err(own)?.iter().map(rows::lane_counts).collect()
+    }
+
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
+        let query = sqlx::query_as(sql!("figures")).bind(figure::minute_of(from)).bind(figure::minute_of(to));
+        let rows: Vec<(i64, i64, i64, i64, i64, i64)> = query.fetch_all(&self.reader).await.map_err(own)?;
+        Ok(rows.into_iter().map(|row| figure::minute(row.into())).collect())
+    }
+
+    async fn holdings(&self) -> Result<Vec<Holding>> {
+        let query = sqlx::query_as(sql!("holdings"));
+        let rows: Vec<(Option<String>, String, String, i64, i64)> = query.fetch_all(&self.reader).await.map_err(own)?;
+        let holding = |(owner, kind, name, count, until): (Option<String>, String, String, i64, i64)| {
+            let owner = owner.unwrap_or_default();
+            Holding { owner, kind, name, count: count.unsigned_abs(), until: rows::time(until) }
+        };
+        Ok(rows.into_iter().map(holding).collect())
+    }
+
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
+        let mut waits = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let query = sqlx::query_scalar(sql!("oldest_due")).bind(lane);
+            let wait: Option<i64> = query.fetch_one(&self.reader).await.map_err(own)?;
+            waits.push(wait.map(duration));
+        }
+        Ok(waits)
     }
 
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
@@ -391,6 +475,8 @@ impl Store for SqliteStore {
             Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
+            Prunable::Operations => sql!("prune_operations"),
+            Prunable::Figures => sql!("prune_figures"),
         };
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
@@ -454,12 +540,19 @@ impl SqliteStore {
             .fetch_one(&mut *tx)
             .await
             .map_err(own)?;
-        let query = sqlx::query(sql!("prune_events")).bind(after).bind(last).bind(older_than);
-        let removed = query.execute(&mut *tx).await.map_err(own)?.rows_affected();
+        let query = sqlx::query_scalar(sql!("prune_candidates")).bind(after).bind(last).bind(older_than);
+        let finished: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
+        let records = rollup::records(&mut tx, &finished).await?;
+        let lookups: Vec<_> = records.iter().flat_map(super::rollup::lookups).collect();
+        let seqs = json(&finished)?;
+        let gone = [sql!("prune_events"), sql!("prune_statuses")].map(|sql| (sql, seqs.clone()));
+        for (sql, rows) in gone.into_iter().chain([(sql!("prune_lookups"), json(&lookups)?)]) {
+            sqlx::query(sql).bind(rows).execute(&mut *tx).await.map_err(own)?;
+        }
         let query = sqlx::query(sql!("prune_attempts")).bind(after).bind(last);
         query.execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;
-        Ok(Pruned { removed, next: last.filter(|_| rows == limit && old == Some(true)) })
+        Ok(Pruned { removed: finished.len() as u64, next: last.filter(|_| rows == limit && old == Some(true)) })
     }
 }
 
@@ -471,9 +564,19 @@ async fn write_routes(conn: &mut SqliteConnection, routes: &str) -> sqlx::Result
     Ok(())
 }
 
-/// Appends a success for each (event, consumer).
+/// Appends a success for each (event, consumer), and marks the events.
 async fn append_successes(conn: &mut SqliteConnection, successes: &[(i64, String)]) -> Result<sqlx::Result<()>> {
     let query = sqlx::query(sql!("append_successes")).bind(json(successes)?);
+    if let Err(error) = query.execute(&mut *conn).await {
+        return Ok(Err(error));
+    }
+    let seqs: Vec<i64> = successes.iter().map(|(seq, _)| *seq).collect();
+    mark(conn, &seqs).await
+}
+
+/// Something of these events has changed.
+async fn mark(conn: &mut SqliteConnection, seqs: &[i64]) -> Result<sqlx::Result<()>> {
+    let query = sqlx::query(sql!("mark")).bind(json(seqs)?);
     Ok(query.execute(conn).await.map(|_| ()))
 }
 
@@ -489,6 +592,9 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_keys"),
             sql!("age_leases"),
             sql!("age_jobs"),
+            sql!("age_statuses"),
+            sql!("age_operations"),
+            sql!("age_figures"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

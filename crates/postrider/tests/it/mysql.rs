@@ -97,7 +97,11 @@ const LARGE: &str = "
            CASE WHEN seq BETWEEN 100001 AND 101000 THEN UTC_TIMESTAMP(6) END,
            CASE WHEN seq BETWEEN 100001 AND 101000 THEN UTC_TIMESTAMP(6) + INTERVAL 1 HOUR END, 0
     FROM postrider_event ORDER BY seq;
-    INSERT INTO postrider_inbox (consumer, event_id, topic) SELECT 'coupon', event_id, topic FROM postrider_event";
+    INSERT INTO postrider_inbox (consumer, event_id, topic) SELECT 'coupon', event_id, topic FROM postrider_event;
+    INSERT INTO postrider_status (event_seq, status, expires_at)
+    SELECT seq, CASE seq % 10 WHEN 0 THEN 'FAILED' ELSE 'CONSUMED' END, CASE seq % 10 WHEN 0 THEN UTC_TIMESTAMP(6) END FROM postrider_event;
+    INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;
+    INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event";
 
 /// A statement of ours with values in the places of its parameters.
 fn with_values(sql: &str, values: &[&str]) -> String {
@@ -150,6 +154,8 @@ async fn mysql_goes_by_index_without_a_sort() {
     let all = "18446744073709551615";
     let ids = format!("'[{}]'", (150_000..150_500).map(|id| id.to_string()).collect::<Vec<_>>().join(","));
     let keys = r#"'[{"key":"key-1","lane":"coupon","upto":150000,"seq":1},{"key":"key-2","lane":"coupon","upto":150000,"seq":1}]'"#;
+    let all_seqs = "9223372036854775807";
+    let filter = r#"'{"topic":"order.paid","status":"CONSUMED"}'"#;
     let statements: &[(&str, &[&str], &str, &str)] = &[
         (sql!("claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "c", "postrider_delivery_due"),
         (sql!("claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "d", "PRIMARY"),
@@ -172,12 +178,22 @@ async fn mysql_goes_by_index_without_a_sort() {
         (sql!("prune_inbox"), &["1000", "1000"], "i", "PRIMARY"),
         (sql!("next_due"), &["'coupon'", "'coupon'"], "postrider_delivery", "postrider_delivery_due"),
         (sql!("oldest_pending"), &["'coupon'", "'coupon'"], "postrider_delivery", "postrider_delivery_due"),
-        (sql!("find_deliveries"), &["7"], "postrider_delivery", "postrider_delivery_event"),
         (sql!("sight"), &[r#"'["e1","e2"]'"#], "e", "postrider_event_id"),
+        (sql!("list_lookup"), &["0", all_seqs, "7", "200"], "postrider_lookup", "PRIMARY"),
+        (sql!("list_status"), &["0", all_seqs, "'CONSUMED'", "200"], "postrider_status", "postrider_status_status"),
+        (sql!("list_events"), &["0", all_seqs, "200"], "postrider_event", "PRIMARY"),
+        (sql!("list_unfolded"), &["199000", all_seqs, "200"], "e", "PRIMARY"),
+        (sql!("list_match"), &[filter, &ids], "e", "PRIMARY"),
+        (sql!("list_match"), &[filter, &ids], "s", "PRIMARY"),
+        (sql!("records"), &[&ids], "e", "PRIMARY"),
+        (sql!("fold_marks"), &["500"], "postrider_mark", "PRIMARY"),
+        (sql!("fold_expiring"), &["500"], "postrider_status", "postrider_status_expires"),
+        (sql!("fold_new"), &["199000", "200000", "500"], "e", "PRIMARY"),
     ];
     for analysed in [false, true] {
         if analysed {
-            let analyse = "ANALYZE TABLE postrider_event, postrider_delivery, postrider_inbox";
+            let analyse = "ANALYZE TABLE postrider_event, postrider_delivery, postrider_inbox, postrider_status, \
+                postrider_lookup, postrider_mark";
             sqlx::raw_sql(analyse).execute(&mut conn).await.expect("analyses");
         }
         for (sql, values, table, key) in statements {

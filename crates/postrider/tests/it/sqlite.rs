@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::idempotency::{Idempotency, IdempotencyError};
+use postrider::status::EventStatus;
 use postrider::store::sqlite::SqliteStore;
 use postrider::store::{
-    Appended, Buried, Claim, Completed, Completion, DeadHead, Failed, History, Key, KeyState, Prunable, Prune, Receipt,
-    Redriven, Report, Routing,
+    Appended, Buried, Claim, Completed, Completion, DeadHead, Failed, Filter, History, Key, KeyState, List, Prunable,
+    Prune, Receipt, Redriven, Report, Routing,
 };
 use postrider::{Draft, Enlist, Enqueued, Error, Jobs, Outbox, Schedule, Store, Subscription, Unheard, Via};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -534,6 +535,53 @@ async fn sqlite_claims_by_index_without_a_sort() {
     }
     let claimed = store.claim(&Claim::new("c", 500)).await.expect("claims");
     assert!(claimed.deliveries.len() == 500 && claimed.deliveries.iter().all(|d| d.attempt <= 3));
+}
+
+/// D.13: lists and the roll-up go by an index and never sort.
+#[tokio::test]
+async fn sqlite_lists_by_index_without_a_sort() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut conn = folder.stranger().await;
+    run(
+        &mut conn,
+        "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
+         INSERT INTO postrider_event (event_id, topic, payload, routing) SELECT i, 't', '', 'ROUTED' FROM n;
+         INSERT INTO postrider_status (event_seq, status, expires_at)
+         SELECT seq, CASE seq % 10 WHEN 0 THEN 'FAILED' ELSE 'CONSUMED' END, CASE seq % 10 WHEN 0 THEN seq END FROM postrider_event;
+         INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;
+         INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event;",
+    )
+    .await;
+    for analyzed in [false, true] {
+        if analyzed {
+            run(&mut conn, "ANALYZE").await;
+        }
+        for (verb, sql, index) in [
+            ("list_lookup", include_str!("../../queries/sqlite/list_lookup.sql"), "postrider_lookup USING PRIMARY KEY"),
+            ("list_status", include_str!("../../queries/sqlite/list_status.sql"), "INDEX postrider_status_status"),
+            ("list_events", include_str!("../../queries/sqlite/list_events.sql"), "INTEGER PRIMARY KEY"),
+            (
+                "list_unfolded",
+                include_str!("../../queries/sqlite/list_unfolded.sql"),
+                "SEARCH e USING INTEGER PRIMARY KEY",
+            ),
+            ("list_match", include_str!("../../queries/sqlite/list_match.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
+            ("records", include_str!("../../queries/sqlite/records.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
+            ("fold_expiring", include_str!("../../queries/sqlite/fold_expiring.sql"), "INDEX postrider_status_expires"),
+            ("fold_new", include_str!("../../queries/sqlite/fold_new.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
+        ] {
+            let plan = plan(&mut conn, sql).await;
+            assert!(plan.contains(index), "{verb}: {plan}");
+            assert!(!plan.contains("FOR ORDER BY"), "{verb}: {plan}");
+            for table in ["postrider_event", "postrider_status", "postrider_lookup", "e\n", "s\n"] {
+                assert!(!plan.contains(&format!("SCAN {table}")), "{verb}: {plan}");
+            }
+        }
+    }
+    let filter = Filter { status: Some(EventStatus::Failed), ..Filter::default() };
+    let page = store.list(&List::new(filter, 10)).await.expect("a page");
+    assert!(page.next.is_some(), "{page:?}");
 }
 
 async fn plan(conn: &mut SqliteConnection, sql: &str) -> String {

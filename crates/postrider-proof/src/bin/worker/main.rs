@@ -5,6 +5,7 @@
 mod broker;
 mod consume;
 mod effect;
+mod operate;
 mod points;
 mod produce;
 
@@ -39,6 +40,8 @@ enum Command {
     Publish(broker::Broker),
     /// Consumes events that a broker has.
     Receive(broker::Receive),
+    /// Works on bulk operations.
+    Operate,
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -59,5 +62,6 @@ async fn run<S: Effect>(store: S, arguments: Arguments) -> Result<(), Box<dyn Er
         Command::Relay(consume) => consume::consume(store, stops, consume).await,
         Command::Publish(broker) => broker::publish(store, broker).await,
         Command::Receive(receive) => broker::receive(store, stops, receive).await,
+        Command::Operate => operate::operate(store).await,
     }
 }

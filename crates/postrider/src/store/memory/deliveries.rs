@@ -145,7 +145,8 @@ impl State {
             self.row_mut(*id).step(Step::Settle)?;
             if let Some(row) = self.deliveries.remove(id) {
                 if history == History::Keep {
-                    self.append(row.event_seq, attempt(row.consumer(), Ok(()), now), None);
+                    // Of the lane, not of its target: what the broker has confirmed, no consumer has had yet.
+                    self.append(row.event_seq, attempt(&row.lane, Ok(()), now), None);
                 }
                 self.delivery_ids.remove(&(row.event_seq, row.lane, row.target));
             }
@@ -257,6 +258,15 @@ impl State {
         if has_expired(&envelope, now) {
             return Ok(Redriven::Expired);
         }
+        let redriven = self.make_due(seq, lane, target, now)?;
+        if redriven != Redriven::InProgress {
+            self.note_redrive(seq, now);
+        }
+        Ok(redriven)
+    }
+
+    /// Makes a delivery due now, or makes it, and lets flow what waited behind it.
+    pub(super) fn make_due(&mut self, seq: i64, lane: &str, target: &str, now: OffsetDateTime) -> Result<Redriven> {
         let redriven = match self.delivery(seq, lane, target) {
             None => {
                 self.deliver(seq, lane, target, now);
@@ -275,6 +285,7 @@ impl State {
                 Redriven::Due
             }
         };
+        let envelope = Arc::clone(&self.events[&seq].envelope);
         if let Some(key) = &envelope.key {
             self.free_followers(lane, key, seq, now);
         }
@@ -282,7 +293,7 @@ impl State {
     }
 
     /// Lets flow what was parked behind a delivery that is due again.
-    fn free_followers(&mut self, lane: &str, key: &str, seq: i64, now: OffsetDateTime) {
+    pub(super) fn free_followers(&mut self, lane: &str, key: &str, seq: i64, now: OffsetDateTime) {
         let events = &self.events;
         for row in self.deliveries.values_mut() {
             if row.lane != lane || row.key.as_deref() != Some(key) || row.event_seq <= seq {
@@ -298,6 +309,12 @@ impl State {
                 row.due_at = row.due_at.min(now);
             }
         }
+    }
+
+    pub(super) fn oldest_due(&self, lane: &str, now: OffsetDateTime) -> Option<Duration> {
+        let of_lane = self.deliveries.values().filter(|row| row.lane == lane && row.is_in_sight());
+        let oldest = of_lane.map(|row| row.due_at).filter(|due_at| *due_at <= now).min();
+        oldest.map(|due_at| (now - due_at).unsigned_abs())
     }
 
     pub(super) fn oldest_pending(&self, now: OffsetDateTime) -> Option<Duration> {

@@ -11,6 +11,7 @@ use crate::entry::DeliveryStatus;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::store::figure;
 use crate::store::{
     Consumption, Delivery, DeliveryId, Enqueued, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned, Routed, Routing,
     Unheard,
@@ -97,26 +98,31 @@ impl State {
             }
         }
         for consumer in expected {
-            let row = ConsumptionRow {
-                consumption: Consumption {
-                    consumer: consumer.into(),
-                    attempt: 0,
-                    success: None,
-                    will_retry: false,
-                    consumed_at: None,
-                    error: None,
-                    code: None,
-                    created_at: now,
-                },
-                callback_id: None,
-            };
-            self.consumptions.insert((seq, consumer.into(), 0), row);
+            self.expect(seq, consumer, now);
         }
         let heard = !subscriptions.is_empty();
         if let Some(event) = self.events.get_mut(&seq) {
             event.routing = if heard { Routing::Routed } else { Routing::Unheard };
         }
         heard
+    }
+
+    /// Attempt 0: the consumer will report.
+    pub(super) fn expect(&mut self, seq: i64, consumer: &str, now: OffsetDateTime) {
+        let row = ConsumptionRow {
+            consumption: Consumption {
+                consumer: consumer.into(),
+                attempt: 0,
+                success: None,
+                will_retry: false,
+                consumed_at: None,
+                error: None,
+                code: None,
+                created_at: now,
+            },
+            callback_id: None,
+        };
+        self.consumptions.entry((seq, consumer.into(), 0)).or_insert(row);
     }
 
     pub(super) fn deliver(&mut self, seq: i64, lane: &str, target: &str, due_at: OffsetDateTime) {
@@ -184,18 +190,27 @@ impl State {
         found
     }
 
-    pub(super) fn find(&self, event_id: &str) -> Option<Found> {
-        let seq = *self.sequences.get(event_id)?;
-        let event = &self.events[&seq];
+    pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Found> {
+        self.record(*self.sequences.get(event_id)?, now)
+    }
+
+    /// An event with its rows, as they are.
+    pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Found> {
+        let event = self.events.get(&seq)?;
         let of_event = self.delivery_ids.range((seq, String::new(), String::new())..);
         let of_event = of_event.take_while(|((of, _, _), _)| *of == seq);
         let deliveries = of_event.map(|(_, id)| shown(*id, &self.deliveries[id])).collect();
         let attempts = self.consumptions.range((seq, String::new(), 0)..);
         let attempts = attempts.take_while(|((of, _, _), _)| *of == seq);
+        let row = self.statuses.get(&seq);
         Some(Found {
+            sequence: seq,
             envelope: Envelope::clone(&event.envelope),
             routing: event.routing,
             created_at: event.created_at,
+            expired: event.envelope.expire_at.is_some_and(|at| at <= now),
+            kept: row.map(|row| row.kept).unwrap_or_default(),
+            listed: row.and_then(|row| row.standing.as_ref()).map(|standing| standing.status),
             deliveries,
             consumptions: attempts.map(|(_, row)| row.consumption.clone()).collect(),
         })
@@ -227,6 +242,25 @@ impl State {
                 old.iter().for_each(|id| drop(self.inbox.remove(id)));
                 (old.len(), old.len(), 0)
             }
+            Prunable::Operations => {
+                let (all, is_old) = (self.operations.len(), |at: OffsetDateTime| at < before);
+                let mut left = limit;
+                self.operations.retain(|row| {
+                    let goes = left > 0 && row.operation.finished_at.is_some_and(is_old);
+                    left -= usize::from(goes);
+                    !goes
+                });
+                let gone = all - self.operations.len();
+                (gone, gone, 0)
+            }
+            Prunable::Figures => {
+                let old: Vec<i64> =
+                    self.figures.range(..figure::minute_of(before)).map(|(at, _)| *at).take(limit).collect();
+                for minute in &old {
+                    self.figures.remove(minute);
+                }
+                (old.len(), old.len(), 0)
+            }
             Prunable::Keys => {
                 let old = self.keys.iter().filter(|(_, row)| {
                     row.updated_at < before && (row.status != KeyStatus::Processing || row.until <= now)
@@ -254,6 +288,7 @@ impl State {
             }
         }
         self.consumptions.retain(|(seq, _, _), _| !finished.contains(seq));
+        self.statuses.retain(|seq, _| !finished.contains(seq));
         (looked_at.len(), finished.len(), looked_at.last().copied().unwrap_or(after))
     }
 }

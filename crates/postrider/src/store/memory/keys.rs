@@ -158,12 +158,18 @@ impl State {
         (row.token == token && row.status == KeyStatus::Processing).then_some(row)
     }
 
-    pub(super) fn acquire_lease(&mut self, name: &str, lease: Duration, now: OffsetDateTime) -> Option<Token> {
+    pub(super) fn acquire_lease(
+        &mut self,
+        name: &str,
+        owner: &str,
+        lease: Duration,
+        now: OffsetDateTime,
+    ) -> Option<Token> {
         if self.leases.get(name).is_some_and(|held| held.until > now) {
             return None;
         }
         let token = Token::fresh();
-        let row = LeaseRow { token, until: now + span(lease) };
+        let row = LeaseRow { owner: owner.into(), token, until: now + span(lease) };
         self.leases.insert(name.into(), row);
         Some(token)
     }

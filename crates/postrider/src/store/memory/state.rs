@@ -9,7 +9,9 @@ use super::jobs::JobRow;
 use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
-use crate::store::{Consumption, DeliveryId, Routing, Token, batch};
+use crate::status::{Kept, Standing};
+use crate::store::figure::Counted;
+use crate::store::{Consumption, DeliveryId, Operation, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
 
 /// Everything that is stored. A transaction works on a clone of it.
@@ -32,11 +34,20 @@ pub(super) struct State {
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
     pub(super) jobs: BTreeMap<String, JobRow>,
+    /// By their own number: of which event something has changed.
+    pub(super) marks: BTreeMap<i64, i64>,
+    /// By minute.
+    pub(super) figures: BTreeMap<i64, Counted>,
+    /// In the order in which they were asked for.
+    pub(super) operations: Vec<OperationRow>,
+    /// By event.
+    pub(super) statuses: BTreeMap<i64, StatusRow>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
     last_sequence: i64,
     last_delivery: i64,
+    last_mark: i64,
 }
 
 #[derive(Clone)]
@@ -146,7 +157,21 @@ pub(super) enum KeyStatus {
 }
 
 #[derive(Clone)]
+pub(super) struct OperationRow {
+    pub(super) operation: Operation,
+    pub(super) lease: Option<LeaseRow>,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct StatusRow {
+    pub(super) kept: Kept,
+    /// None: only what people did is known so far.
+    pub(super) standing: Option<Standing>,
+}
+
+#[derive(Clone)]
 pub(super) struct LeaseRow {
+    pub(super) owner: String,
     pub(super) token: Token,
     pub(super) until: OffsetDateTime,
 }
@@ -172,7 +197,14 @@ impl State {
         consumption.attempt = attempt;
         let row = ConsumptionRow { consumption, callback_id };
         self.consumptions.insert((event_seq, consumer, attempt), row);
+        self.mark(event_seq);
         attempt
+    }
+
+    /// Something has changed that the status of the event may depend on.
+    pub(super) fn mark(&mut self, event_seq: i64) {
+        self.last_mark += 1;
+        self.marks.insert(self.last_mark, event_seq);
     }
 
     /// Moves every stored time back; not what an event says of itself.
@@ -201,6 +233,22 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        let minutes = by.whole_minutes();
+        let aged = std::mem::take(&mut self.figures).into_iter().map(|(minute, row)| {
+            let [_, created, sent, consumed, failed, dead] = row;
+            (minute - minutes, [minute - minutes, created, sent, consumed, failed, dead])
+        });
+        self.figures = aged.collect();
+        for row in &mut self.operations {
+            row.operation.created_at -= by;
+            row.operation.updated_at -= by;
+            row.operation.finished_at = row.operation.finished_at.map(|at| at - by);
+            row.lease.iter_mut().for_each(|lease| lease.until -= by);
+        }
+        for row in self.statuses.values_mut() {
+            row.kept.redriven_at = row.kept.redriven_at.map(|at| at - by);
+            row.kept.expired_at = row.kept.expired_at.map(|at| at - by);
+        }
         self.jobs.values_mut().for_each(|row| row.age(by));
     }
 }

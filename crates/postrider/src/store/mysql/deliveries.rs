@@ -272,7 +272,8 @@ pub(super) async fn settle_held(
     sqlx::query(sql!("settle_held")).bind(json(&ids)?).execute(&mut *conn).await.map_err(meaning)?;
     if history == History::Keep {
         let successes: Vec<_> = held.iter().map(Held::success).collect();
-        sqlx::query(sql!("append_successes")).bind(json(&successes)?).execute(conn).await.map_err(meaning)?;
+        sqlx::query(sql!("append_successes")).bind(json(&successes)?).execute(&mut *conn).await.map_err(meaning)?;
+        mark(conn, &held).await?;
     }
     Ok(held.iter().map(Held::id).collect())
 }
@@ -284,7 +285,6 @@ struct Held {
     #[sqlx(rename = "id")]
     number: i64,
     lane: String,
-    target: String,
     event_key: Option<String>,
 }
 
@@ -300,12 +300,20 @@ impl Held {
     }
 
     fn success(&self) -> Success<'_> {
-        Success { seq: self.event_seq, consumer: if self.target.is_empty() { &self.lane } else { &self.target } }
+        // Of the lane, not of its target: what the broker has confirmed, no consumer has had yet.
+        Success { seq: self.event_seq, consumer: &self.lane }
     }
 
     fn key(&self) -> Option<(&str, &str)> {
         Some((&self.lane, self.event_key.as_deref()?))
     }
+}
+
+/// Something of their events has changed.
+async fn mark(conn: &mut MySqlConnection, held: &[Held]) -> Result<()> {
+    let seqs: Vec<_> = held.iter().map(|held| held.event_seq).collect();
+    sqlx::query(sql!("mark")).bind(json(&seqs)?).execute(conn).await.map_err(meaning)?;
+    Ok(())
 }
 
 async fn held_by(conn: &mut MySqlConnection, token: Token, numbers: &str) -> Result<Vec<Held>> {
@@ -403,6 +411,7 @@ async fn fail(
     if history == History::Keep {
         let query = sqlx::query(sql!("append_failures")).bind(will_retry).bind(&failures).bind(token.0);
         query.execute(&mut *tx).await.map_err(meaning)?;
+        mark(&mut tx, &held).await?;
     }
     let mut first: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     for (key, seq) in held.iter().filter_map(|held| Some((held.key()?, held.event_seq))) {
@@ -444,6 +453,7 @@ pub(super) async fn redrive(store: &MySqlStore, event_id: &str, lane: &str, targ
     if expired {
         return Ok(Redriven::Expired);
     }
+    sqlx::query(sql!("note_redrives")).bind(json(&[seq])?).execute(&mut *tx).await.map_err(meaning)?;
     let redriven = loop {
         let query = sqlx::query_as(sql!("redrive_delivery")).bind(seq).bind(lane).bind(target);
         let known: Option<(i64, bool)> = query.fetch_optional(&mut *tx).await.map_err(meaning)?;
@@ -472,6 +482,7 @@ pub(super) async fn redrive(store: &MySqlStore, event_id: &str, lane: &str, targ
         let query = sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq);
         query.execute(&mut *tx).await.map_err(meaning)?;
     }
+    sqlx::query(sql!("mark_one")).bind(seq).execute(&mut *tx).await.map_err(meaning)?;
     tx.commit().await.map_err(meaning)?;
     Ok(redriven)
 }

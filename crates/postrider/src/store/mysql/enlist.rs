@@ -297,6 +297,7 @@ async fn complete_one(conn: &mut MySqlConnection, completion: &Completion<'_>) -
             let (seq, consumer) = (one.delivery.sequence, completion.consumer);
             let query = sqlx::query(sql!("append_success")).bind(seq).bind(consumer).bind(seq).bind(consumer);
             query.execute(&mut *conn).await.map_err(meaning)?;
+            sqlx::query(sql!("mark_one")).bind(seq).execute(&mut *conn).await.map_err(meaning)?;
         }
     }
     Ok(())

@@ -1,5 +1,7 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
+use std::collections::BTreeMap;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
 use time::OffsetDateTime;
@@ -9,6 +11,7 @@ use crate::entry::DeliveryStatus;
 use crate::envelope::{Encoding, Envelope, trim};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
+use crate::status::Kept;
 use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Token};
 use crate::subscription::{StoredSubscription, Subscription};
 
@@ -106,46 +109,69 @@ pub(super) fn seq(row: &MySqlRow) -> Result<i64> {
     get(row, 2)
 }
 
-pub(super) fn found(event: &MySqlRow, deliveries: &[MySqlRow], consumptions: &[MySqlRow]) -> Result<Found> {
-    let seq = seq(event)?;
-    Ok(Found {
-        routing: get::<&str>(event, 0)?.parse()?,
-        created_at: get(event, 1)?,
-        envelope: envelope(event, 2)?,
-        deliveries: deliveries.iter().map(|row| delivery(seq, row)).collect::<Result<_>>()?,
-        consumptions: consumptions.iter().map(consumption).collect::<Result<_>>()?,
-    })
+/// Rows of `find.sql` or `records.sql` with those of `find_deliveries.sql` and `find_consumptions.sql`.
+pub(super) fn records(events: &[MySqlRow], deliveries: &[MySqlRow], consumptions: &[MySqlRow]) -> Result<Vec<Found>> {
+    let mut records: BTreeMap<i64, Found> = BTreeMap::new();
+    for row in events {
+        let record = Found {
+            sequence: seq(row)?,
+            routing: get::<&str>(row, 0)?.parse()?,
+            created_at: get(row, 1)?,
+            envelope: envelope(row, 2)?,
+            expired: get(row, 24)?,
+            listed: get::<Option<&str>>(row, 25)?.map(str::parse).transpose()?,
+            kept: Kept {
+                redrives: get::<Option<i32>>(row, 26)?.unwrap_or_default().unsigned_abs(),
+                redriven_at: get(row, 27)?,
+                expired_at: get(row, 28)?,
+            },
+            deliveries: Vec::new(),
+            consumptions: Vec::new(),
+        };
+        records.insert(record.sequence, record);
+    }
+    for row in deliveries {
+        if let Some(record) = records.get_mut(&get(row, 0)?) {
+            record.deliveries.push(delivery(row)?);
+        }
+    }
+    for row in consumptions {
+        if let Some(record) = records.get_mut(&get(row, 0)?) {
+            record.consumptions.push(consumption(row)?);
+        }
+    }
+    Ok(records.into_values().collect())
 }
 
-fn delivery(seq: i64, row: &MySqlRow) -> Result<Delivery> {
-    let (dead, leased, attempts): (bool, bool, i16) = (get(row, 4)?, get(row, 6)?, get(row, 7)?);
+fn delivery(row: &MySqlRow) -> Result<Delivery> {
+    let (dead, leased, attempts): (bool, bool, i16) = (get(row, 5)?, get(row, 7)?, get(row, 8)?);
     Ok(Delivery {
-        id: DeliveryId { sequence: seq, number: get(row, 0)? },
-        lane: get(row, 1)?,
-        target: get(row, 2)?,
-        shard: u8::try_from(get::<i16>(row, 3)?)
+        id: DeliveryId { sequence: get(row, 0)?, number: get(row, 1)? },
+        lane: get(row, 2)?,
+        target: get(row, 3)?,
+        shard: u8::try_from(get::<i16>(row, 4)?)
             .map_err(|_| Error::corrupt("shard", "a number past the last shard"))?,
         status: DeliveryStatus::of(dead, leased, u32::from(attempts.unsigned_abs())),
-        held: get(row, 5)?,
+        held: get(row, 6)?,
         attempts: u32::from(attempts.unsigned_abs()),
-        due_at: get(row, 8)?,
-        lock_owner: get(row, 9)?,
-        lock_time: get(row, 10)?,
-        lock_until: get(row, 11)?,
-        last_error: get(row, 12)?,
+        due_at: get(row, 9)?,
+        lock_owner: get(row, 10)?,
+        lock_time: get(row, 11)?,
+        lock_until: get(row, 12)?,
+        last_error: get(row, 13)?,
     })
 }
 
 fn consumption(row: &MySqlRow) -> Result<Consumption> {
     Ok(Consumption {
-        consumer: get(row, 0)?,
-        attempt: get::<i32>(row, 1)?.unsigned_abs(),
-        success: get(row, 2)?,
-        will_retry: get(row, 3)?,
-        consumed_at: get(row, 4)?,
-        error: get(row, 5)?,
-        code: get(row, 6)?,
-        created_at: get(row, 7)?,
+        consumer: get(row, 1)?,
+        attempt: get::<i32>(row, 2)?.unsigned_abs(),
+        success: get(row, 3)?,
+        will_retry: get(row, 4)?,
+        consumed_at: get(row, 5)?,
+        error: get(row, 6)?,
+        code: get(row, 7)?,
+        created_at: get(row, 8)?,
     })
 }
 

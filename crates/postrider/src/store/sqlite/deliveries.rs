@@ -5,7 +5,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::error::own;
-use super::{SqliteStore, append_successes, json, rows};
+use super::{SqliteStore, append_successes, json, mark, rows};
 use crate::error::Result;
 use crate::shard::{self, Shards};
 use crate::store::batch::{self, millis};
@@ -186,6 +186,10 @@ async fn fail(
     sqlx::query(sql!("release_followers")).bind(&failures).bind(token.0).execute(&mut *tx).await.map_err(own)?;
     let failed = sqlx::query(sql).bind(&failures).bind(token.0).fetch_all(&mut *tx).await;
     let failed = ids(failed)?;
+    if history == History::Keep {
+        let seqs: Vec<i64> = failed.iter().map(|id| id.sequence).collect();
+        mark(&mut tx, &seqs).await?.map_err(own)?;
+    }
     tx.commit().await.map_err(own)?;
     Ok(failed)
 }
@@ -210,6 +214,7 @@ pub(super) async fn redrive(store: &SqliteStore, event_id: &str, lane: &str, tar
     if expired {
         return Ok(Redriven::Expired);
     }
+    sqlx::query(sql!("note_redrives")).bind(json(&[seq])?).execute(&mut *tx).await.map_err(own)?;
     let redriven = sqlx::query(sql!("redrive"))
         .bind(seq)
         .bind(lane)
@@ -224,6 +229,7 @@ pub(super) async fn redrive(store: &SqliteStore, event_id: &str, lane: &str, tar
     if let Some(key) = key {
         sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
     }
+    mark(&mut tx, &[seq]).await?.map_err(own)?;
     tx.commit().await.map_err(own)?;
     Ok(if known { Redriven::Due } else { Redriven::Made })
 }

@@ -2,6 +2,7 @@
 //! always comes as two columns, its payload and the rest of it as a JSON array.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -15,6 +16,7 @@ use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::shard;
+use crate::status::Kept;
 use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Token};
 use crate::subscription::{StoredSubscription, Subscription};
 
@@ -211,14 +213,42 @@ pub(super) fn found_seq(event: &SqliteRow) -> Result<i64> {
     get(event, 2)
 }
 
-pub(super) fn found(event: &SqliteRow, deliveries: &[SqliteRow], consumptions: &[SqliteRow]) -> Result<Found> {
-    Ok(Found {
-        envelope: envelope(event)?,
-        routing: get::<&str>(event, 3)?.parse()?,
-        created_at: time(get(event, 4)?),
-        deliveries: deliveries.iter().map(delivery).collect::<Result<_>>()?,
-        consumptions: consumptions.iter().map(consumption).collect::<Result<_>>()?,
-    })
+/// Rows of `find.sql` or `records.sql` with those of `find_deliveries.sql` and `find_consumptions.sql`.
+pub(super) fn records(
+    events: &[SqliteRow],
+    deliveries: &[SqliteRow],
+    consumptions: &[SqliteRow],
+) -> Result<Vec<Found>> {
+    let mut records: BTreeMap<i64, Found> = BTreeMap::new();
+    for row in events {
+        let record = Found {
+            sequence: found_seq(row)?,
+            envelope: envelope(row)?,
+            routing: get::<&str>(row, 3)?.parse()?,
+            created_at: time(get(row, 4)?),
+            expired: get(row, 5)?,
+            listed: get::<Option<&str>>(row, 6)?.map(str::parse).transpose()?,
+            kept: Kept {
+                redrives: get::<Option<u32>>(row, 7)?.unwrap_or_default(),
+                redriven_at: maybe_time(row, 8)?,
+                expired_at: maybe_time(row, 9)?,
+            },
+            deliveries: Vec::new(),
+            consumptions: Vec::new(),
+        };
+        records.insert(record.sequence, record);
+    }
+    for row in deliveries {
+        if let Some(record) = records.get_mut(&seq(row)?) {
+            record.deliveries.push(delivery(row)?);
+        }
+    }
+    for row in consumptions {
+        if let Some(record) = records.get_mut(&seq(row)?) {
+            record.consumptions.push(consumption(row)?);
+        }
+    }
+    Ok(records.into_values().collect())
 }
 
 fn delivery(row: &SqliteRow) -> Result<Delivery> {
@@ -242,14 +272,14 @@ fn delivery(row: &SqliteRow) -> Result<Delivery> {
 
 fn consumption(row: &SqliteRow) -> Result<Consumption> {
     Ok(Consumption {
-        consumer: get(row, 0)?,
-        attempt: get(row, 1)?,
-        success: get(row, 2)?,
-        will_retry: get(row, 3)?,
-        consumed_at: maybe_time(row, 4)?,
-        error: text(row, 5)?,
-        code: text(row, 6)?,
-        created_at: time(get(row, 7)?),
+        consumer: get(row, 1)?,
+        attempt: get(row, 2)?,
+        success: get(row, 3)?,
+        will_retry: get(row, 4)?,
+        consumed_at: maybe_time(row, 5)?,
+        error: text(row, 6)?,
+        code: text(row, 7)?,
+        created_at: time(get(row, 8)?),
     })
 }
 

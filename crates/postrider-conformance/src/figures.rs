@@ -1,0 +1,161 @@
+//! What people look at: figures per minute, failures in groups, who holds what, how long lanes wait.
+
+use std::time::Duration;
+
+use postrider::failures::failures;
+use postrider::store::{Claim, Failed, Filter, History, JobPlan, JobStart, NewOperation, Prunable, Prune, Steer};
+use postrider::{Store, Via};
+use time::OffsetDateTime;
+
+use crate::Harness;
+use crate::fold::{fold_all, report};
+use crate::steps::*;
+
+/// Created, sent, consumed, failed, dead of the last two hours.
+async fn counted(h: &impl Harness) -> [u64; 5] {
+    let now = h.store().now().await.unwrap();
+    let minutes = h.store().figures(now - 2 * HOUR, now + HOUR).await.unwrap();
+    assert!(minutes.windows(2).all(|pair| pair[0].at < pair[1].at), "{minutes:?}");
+    assert!(minutes.iter().all(|minute| minute.at.second() == 0 && minute.at.nanosecond() == 0));
+    minutes.iter().fold([0; 5], |sum, minute| {
+        let each = [minute.created, minute.sent, minute.consumed, minute.failed, minute.dead];
+        std::array::from_fn(|n| sum[n] + each[n])
+    })
+}
+
+/// D.13: each change is counted once, however often it is folded.
+pub async fn minutes_count_each_change_once<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, ["done", "dead", "retried"].map(draft)).await;
+    fold_all(&h).await;
+    assert_eq!(counted(&h).await, [3, 0, 0, 0, 0]);
+    let lease = claim(&h, 3).await;
+    let [done, dead, retried] = lease.ids()[..] else { panic!("{lease:?}") };
+    h.store().settle(lease.token, &[done], History::Keep).await.unwrap();
+    h.store().bury(lease.token, &[buried(dead)], History::Keep).await.unwrap();
+    h.store().retry(lease.token, &[failed(retried, Duration::ZERO)], History::Keep).await.unwrap();
+    for _ in 0..2 {
+        fold_all(&h).await;
+        assert_eq!(counted(&h).await, [3, 3, 1, 1, 1]);
+    }
+    let again = claim(&h, 1).await;
+    h.store().retry(again.token, &[failed(again.ids()[0], HOUR)], History::Keep).await.unwrap();
+    fold_all(&h).await;
+    assert_eq!(counted(&h).await, [3, 3, 1, 1, 1], "it is retried still");
+    // What was never seen before it was finished counts as well.
+    enqueue_one(&h, draft("quick")).await;
+    let lease = claim(&h, 1).await;
+    h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
+    fold_all(&h).await;
+    assert_eq!(counted(&h).await, [4, 4, 2, 1, 1]);
+    age(&h, 3 * HOUR).await;
+    assert_eq!(counted(&h).await, [0; 5], "in their time");
+}
+
+/// D.13: by consumer and kind of error, the largest first; what was mended is gone.
+pub async fn failures_are_grouped_by_consumer_and_kind<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    subscribe(&h, TOPIC, "remote", Via::External).await;
+    enqueue(&h, drafts(6)).await;
+    let lease = claim(&h, 6).await;
+    for (n, id) in lease.ids().into_iter().enumerate() {
+        let error = if n < 4 { format!("no wallet {n}") } else { "timeout".into() };
+        let failure = Failed { id, after: HOUR, error, code: Some("E1".into()) };
+        h.store().retry(lease.token, &[failure], History::Keep).await.unwrap();
+    }
+    for n in 0..2 {
+        let told = report(&format!("e{n:05}"), "remote", false, false);
+        h.store().append_consumption(&told).await.unwrap();
+    }
+    fold_all(&h).await;
+    let found = failures(h.store()).await.unwrap();
+    let told: Vec<_> =
+        found.groups.iter().map(|g| (g.consumer.as_str(), g.fingerprint.as_str(), g.events, g.dead)).collect();
+    assert_eq!(told, [(LANE, "no wallet #", 4, 0), (LANE, "timeout", 2, 0), ("remote", "", 2, 2)]);
+    assert!(!found.cut);
+    let wallet = &found.groups[0];
+    assert!(wallet.sample.starts_with("no wallet ") && wallet.code.as_deref() == Some("E1"), "{wallet:?}");
+    assert!(wallet.first_at <= wallet.last_at);
+    assert!(is_stored(&h, &wallet.sample_event_id).await);
+    for n in 0..2 {
+        h.store().append_consumption(&report(&format!("e{n:05}"), "remote", true, false)).await.unwrap();
+    }
+    fold_all(&h).await;
+    assert_eq!(failures(h.store()).await.unwrap().groups.len(), 2, "what went well since is no failure");
+}
+
+/// CONTRACT: who holds what, while it is held.
+pub async fn holdings_tell_who_has_what<H: Harness>(h: H) {
+    let store = h.store();
+    assert!(store.holdings().await.unwrap().is_empty());
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(3)).await;
+    let claimed = store.claim(&Claim { owner: "a".into(), ..wanted(2) }).await.unwrap();
+    store.acquire_lease("postrider.rollup", "b", LEASE).await.unwrap().unwrap();
+    let slot = store.now().await.unwrap() + HOUR;
+    store
+        .plan_job(&JobPlan { name: "reaper", schedule: "0 0 * * * ?", zone: "UTC", next_slot: Some(slot) })
+        .await
+        .unwrap();
+    let start = JobStart { name: "reaper", slot: None, next_slot: Some(slot), owner: "c", lease: LEASE };
+    store.begin_job(&start).await.unwrap().unwrap();
+    store.create_operation(&NewOperation::redrive("op", Filter::default())).await.unwrap();
+    store.claim_operation("d", LEASE).await.unwrap().unwrap();
+    let held = store.holdings().await.unwrap();
+    let told: Vec<_> =
+        held.iter().map(|one| (one.owner.as_str(), one.kind.as_str(), one.name.as_str(), one.count)).collect();
+    let expected = [
+        ("a", "lane", LANE, 2),
+        ("b", "lease", "postrider.rollup", 1),
+        ("c", "job", "reaper", 1),
+        ("d", "operation", "op", 1),
+    ];
+    assert_eq!(told, expected);
+    let now = OffsetDateTime::now_utc();
+    assert!(held.iter().all(|one| is_about((one.until - now).unsigned_abs(), LEASE)), "{held:?}");
+    store.release(claimed.token, &claimed.ids()).await.unwrap();
+    assert_eq!(store.holdings().await.unwrap().len(), 3);
+    age(&h, HOUR).await;
+    assert!(store.holdings().await.unwrap().is_empty(), "what ran out is nobody's");
+}
+
+/// CONTRACT: how long each consumer has let its oldest wait.
+pub async fn lanes_tell_how_long_their_oldest_has_waited<H: Harness>(h: H) {
+    for lane in ["a", "b", "c"] {
+        subscribe(&h, TOPIC, lane, Via::Local).await;
+    }
+    enqueue_one(&h, draft("keyed").key("k")).await;
+    age(&h, HOUR).await;
+    enqueue_one(&h, draft("e")).await;
+    enqueue_one(&h, draft("delayed").delay(HOUR)).await;
+    let keyed = Claim { lane: "b".into(), ..wanted(10) };
+    let lease = h.store().claim_keyed(&keyed, postrider::store::DeadHead::Hold).await.unwrap();
+    h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
+    let waits = h.store().oldest_due(&["a", "b", "nobody"]).await.unwrap();
+    assert!(waits[0].is_some_and(|wait| is_about(wait, HOUR)), "{waits:?}");
+    assert!(waits[1].is_some_and(|wait| is_about(wait, Duration::ZERO)), "{waits:?}");
+    assert_eq!(waits[2], None);
+}
+
+/// G.3: what has ended goes with time; what has not, stays.
+pub async fn old_operations_and_figures_are_pruned<H: Harness>(h: H) {
+    let store = h.store();
+    for id in ["old", "running"] {
+        store.create_operation(&NewOperation::redrive(id, Filter::default())).await.unwrap();
+    }
+    store.steer_operation("old", Steer::Cancel).await.unwrap().unwrap();
+    enqueue_one(&h, draft("e")).await;
+    fold_all(&h).await;
+    age(&h, 24 * HOUR).await;
+    store.create_operation(&NewOperation::redrive("young", Filter::default())).await.unwrap();
+    store.steer_operation("young", Steer::Cancel).await.unwrap().unwrap();
+    enqueue_one(&h, draft("f")).await;
+    fold_all(&h).await;
+    let prune = |what| Prune { what, older_than: HOUR, after: 0, limit: 100 };
+    assert_eq!(store.prune(&prune(Prunable::Operations)).await.unwrap().removed, 1);
+    let left: Vec<_> = store.operations(10).await.unwrap().into_iter().map(|one| one.request.id).collect();
+    assert_eq!(left, ["young", "running"]);
+    assert_eq!(store.prune(&prune(Prunable::Figures)).await.unwrap().removed, 1);
+    let now = store.now().await.unwrap();
+    assert_eq!(store.figures(now - 48 * HOUR, now + HOUR).await.unwrap().len(), 1);
+}

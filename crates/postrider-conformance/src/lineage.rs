@@ -1,0 +1,85 @@
+//! Lineage: a trace as a timeline and a tree; an event's parents and children.
+
+use postrider::Draft;
+use postrider::lineage::{self, Node};
+
+use crate::Harness;
+use crate::fold::fold_all;
+use crate::steps::*;
+
+fn child(id: &str, parent: &str) -> Draft {
+    draft(id).trace("t", None).parent(parent)
+}
+
+fn shape(trace: &lineage::Trace) -> String {
+    fn written(nodes: &[Node], trace: &lineage::Trace) -> String {
+        let one = |node: &Node| {
+            let id = trace.events[node.event].envelope.event_id.to_string();
+            match &node.children[..] {
+                [] => id,
+                below => format!("{id}({})", written(below, trace)),
+            }
+        };
+        nodes.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+    written(&trace.roots, trace)
+}
+
+fn ids(records: &[postrider::status::Record]) -> Vec<&str> {
+    records.iter().map(|record| record.envelope.event_id.as_str()).collect()
+}
+
+/// D.10: one tree and one timeline, before and after the roll-up has seen it.
+pub async fn a_trace_is_a_tree_and_a_timeline<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("order").trace("t", None)).await;
+    enqueue(&h, [child("points", "order"), child("mail", "order")]).await;
+    enqueue_one(&h, child("level", "points")).await;
+    enqueue_one(&h, draft("stranger").trace("T", None)).await;
+    enqueue_one(&h, child("orphan", "pruned")).await;
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        let trace = lineage::trace(h.store(), "t").await.unwrap();
+        assert_eq!(ids(&trace.events), ["order", "points", "mail", "level", "orphan"]);
+        assert_eq!(shape(&trace), "order(points(level) mail) orphan");
+        assert!(!trace.cut);
+    }
+    assert!(lineage::trace(h.store(), "nothing").await.unwrap().events.is_empty());
+}
+
+/// D.10: by event id.
+pub async fn parents_and_children_of_an_event<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("a").trace("t", None)).await;
+    enqueue_one(&h, child("b", "a")).await;
+    enqueue(&h, [child("c", "b"), child("d", "b")]).await;
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        assert_eq!(ids(&lineage::children(h.store(), "b").await.unwrap()), ["c", "d"]);
+        assert_eq!(ids(&lineage::parents(h.store(), &find(&h, "c").await).await.unwrap()), ["b", "a"]);
+        assert!(lineage::parents(h.store(), &find(&h, "a").await).await.unwrap().is_empty());
+        assert!(lineage::children(h.store(), "d").await.unwrap().is_empty());
+    }
+}
+
+/// Ids are brought by callers: nothing hangs, and nothing is shown twice.
+pub async fn a_circle_is_shown_once<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, [child("a", "b"), child("b", "a"), child("self", "self")]).await;
+    let trace = lineage::trace(h.store(), "t").await.unwrap();
+    assert_eq!(shape(&trace), "self a(b)");
+    assert_eq!(ids(&lineage::parents(h.store(), &find(&h, "a").await).await.unwrap()), ["b"]);
+}
+
+/// D.10: bounded, and it says so.
+pub async fn a_trace_that_is_too_large_is_cut<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, (0..1_100).map(|n| draft(format!("e{n:05}")).trace("t", None))).await;
+    let trace = lineage::trace(h.store(), "t").await.unwrap();
+    assert_eq!((trace.events.len(), trace.cut), (1_000, true));
+    assert_eq!(trace.events[0].envelope.event_id.as_str(), "e00100", "the newest are shown");
+}

@@ -1,0 +1,208 @@
+//! `list`: events by what they say and how they stand, the newest first, page by page.
+
+use std::time::Duration;
+
+use postrider::entry::DeliveryStatus;
+use postrider::status::EventStatus;
+use postrider::store::{Cursor, Filter, History, List, Report};
+use postrider::{Aggregate, Draft, Enqueued, Outbox, Store, Via};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use crate::Harness;
+use crate::fold::fold_all;
+use crate::steps::*;
+
+/// All pages of a list, of so many each.
+async fn pages(h: &impl Harness, filter: Filter, limit: u32) -> Vec<Vec<String>> {
+    let mut list = List::new(filter, limit);
+    let mut pages = Vec::new();
+    loop {
+        let page = h.store().list(&list).await.unwrap();
+        assert!(page.events.len() <= limit as usize);
+        assert!(page.events.iter().all(|record| record.envelope.payload.is_empty()), "payloads are left out");
+        pages.push(page.events.iter().map(|record| record.envelope.event_id.to_string()).collect());
+        assert!(pages.len() < 1_000, "the list goes round in circles");
+        match page.next {
+            // As it travels.
+            Some(next) => list.after = Some(next.to_string().parse::<Cursor>().unwrap()),
+            None => return pages,
+        }
+    }
+}
+
+async fn listed(h: &impl Harness, filter: Filter) -> Vec<String> {
+    pages(h, filter, 500).await.concat()
+}
+
+/// Both before the roll-up has seen anything and after: the same.
+async fn always(h: &impl Harness, filter: &Filter, expected: &[&str]) {
+    assert_eq!(listed(h, filter.clone()).await, expected, "{filter:?}");
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.into())
+}
+
+async fn write<H: Harness>(h: &H, service: &str, drafts: impl IntoIterator<Item = Draft>) -> Vec<Enqueued> {
+    use postrider::Enlist;
+    let outbox = Outbox::new(h.store().clone()).service(service);
+    let mut tx = h.store().begin().await.unwrap();
+    let enqueued = outbox.enqueue_many(&mut *tx, drafts.into_iter().collect::<Vec<_>>()).await.unwrap();
+    h.store().commit(tx).await.unwrap();
+    enqueued
+}
+
+/// D.13: newest first, and every page goes on where the last ended.
+pub async fn pages_come_newest_first_without_gap_or_repeat<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(45)).await;
+    let newest_first: Vec<String> = (0..45).rev().map(|n| format!("e{n:05}")).collect();
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        for filter in [Filter::default(), Filter { topic: some(TOPIC), ..Filter::default() }] {
+            let pages = pages(&h, filter, 10).await;
+            assert_eq!(pages.concat(), newest_first, "folded: {folded}");
+            assert!(pages.iter().take(4).all(|page| page.len() == 10), "{pages:?}");
+        }
+    }
+    // What is written meanwhile moves nothing.
+    let first = h.store().list(&List::new(Filter::default(), 10)).await.unwrap();
+    enqueue_one(&h, draft("later")).await;
+    let second = List { after: first.next, ..List::new(Filter::default(), 10) };
+    let second = h.store().list(&second).await.unwrap();
+    assert_eq!(second.events[0].envelope.event_id.as_str(), "e00034");
+}
+
+/// D.13: each filter by itself and with others, whether the roll-up has seen the events or not.
+pub async fn every_filter_finds_its_events<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    subscribe(&h, "order.shipped", "truck", Via::Local).await;
+    let order = |id: &str, n: i64| draft(id).aggregate(Aggregate::new("ORDER", n)).trace("t1", None).key("k1");
+    write(&h, "shop", [order("a", 7), order("b", 8).parent("a").tenant("acme")]).await;
+    let shipped = Draft::json("order.shipped", &json!({})).unwrap();
+    write(&h, "depot", [shipped.event_id("c").aggregate(Aggregate::new("TRUCK", 7)).trace("t2", None).key("K1")]).await;
+    let none = Filter::default;
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        always(&h, &none(), &["c", "b", "a"]).await;
+        always(&h, &Filter { topic: some(TOPIC), ..none() }, &["b", "a"]).await;
+        always(&h, &Filter { service: some("depot"), ..none() }, &["c"]).await;
+        always(&h, &Filter { trace_id: some("t1"), ..none() }, &["b", "a"]).await;
+        always(&h, &Filter { parent_event_id: some("a"), ..none() }, &["b"]).await;
+        let order = Filter { aggregate_type: some("ORDER"), ..none() };
+        always(&h, &order, &["b", "a"]).await;
+        always(&h, &Filter { aggregate_id: some("7"), ..order.clone() }, &["a"]).await;
+        always(&h, &Filter { key: some("k1"), ..none() }, &["b", "a"]).await;
+        always(&h, &Filter { key: some("K1"), ..none() }, &["c"]).await;
+        always(&h, &Filter { tenant_id: some("acme"), ..none() }, &["b"]).await;
+        always(&h, &Filter { consumer: some("truck"), ..none() }, &["c"]).await;
+        always(&h, &Filter { status: Some(EventStatus::Pending), ..none() }, &["c", "b", "a"]).await;
+        always(&h, &Filter { status: Some(EventStatus::Failed), ..none() }, &[]).await;
+        always(&h, &Filter { delivery_status: Some(DeliveryStatus::New), ..none() }, &["c", "b", "a"]).await;
+        always(&h, &Filter { delivery_status: Some(DeliveryStatus::Dead), ..none() }, &[]).await;
+        let mixed = Filter { topic: some(TOPIC), service: some("shop"), tenant_id: some("acme"), ..none() };
+        always(&h, &mixed, &["b"]).await;
+        always(&h, &Filter { trace_id: some("t2"), ..mixed }, &[]).await;
+    }
+}
+
+/// CONTRACT: with how each stands, which never lags.
+pub async fn statuses_and_deliveries_are_listed_as_they_stand<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    subscribe(&h, TOPIC, "remote", Via::External).await;
+    enqueue(&h, ["done", "dead", "waiting"].map(draft)).await;
+    let lease = claim(&h, 2).await;
+    let [done, dead] = lease.ids()[..] else { panic!("{lease:?}") };
+    h.store().settle(lease.token, &[done], History::Keep).await.unwrap();
+    h.store().bury(lease.token, &[buried(dead)], History::Keep).await.unwrap();
+    let ok = Report { event_id: "done".into(), consumer: "remote".into(), success: true, ..Report::default() };
+    h.store().append_consumption(&ok).await.unwrap();
+    fold_all(&h).await;
+    let by = |status| Filter { status: Some(status), ..Filter::default() };
+    always(&h, &by(EventStatus::Consumed), &["done"]).await;
+    always(&h, &by(EventStatus::Partial), &["dead"]).await;
+    always(&h, &by(EventStatus::Pending), &["waiting"]).await;
+    let dead = Filter { delivery_status: Some(DeliveryStatus::Dead), ..Filter::default() };
+    always(&h, &dead, &["dead"]).await;
+    always(&h, &Filter { consumer: some(LANE), ..dead.clone() }, &["dead"]).await;
+    always(&h, &Filter { consumer: some("remote"), ..dead }, &[]).await;
+    always(&h, &Filter { consumer: some("remote"), ..Filter::default() }, &["waiting", "dead", "done"]).await;
+    // A redrive is seen at once: it is no longer what it was.
+    h.store().redrive("dead", LANE, "").await.unwrap();
+    always(&h, &by(EventStatus::Partial), &[]).await;
+    fold_all(&h).await;
+    always(&h, &by(EventStatus::Retrying), &["dead"]).await;
+}
+
+/// CONTRACT: from, to: when the database stored them.
+pub async fn times_bound_a_list<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    for n in (1..=6_u32).rev() {
+        enqueue_one(&h, draft(format!("{n}h"))).await;
+        age(&h, HOUR).await;
+    }
+    let hours_ago = |hours: f64| -> Option<OffsetDateTime> {
+        Some(OffsetDateTime::now_utc() - Duration::from_secs_f64(hours * 3600.0))
+    };
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        let from = Filter { from: hours_ago(3.5), ..Filter::default() };
+        always(&h, &from, &["1h", "2h", "3h"]).await;
+        let between = Filter { to: hours_ago(1.5), ..from };
+        always(&h, &between, &["2h", "3h"]).await;
+        always(&h, &Filter { topic: some(TOPIC), ..between }, &["2h", "3h"]).await;
+        always(&h, &Filter { to: hours_ago(99.0), ..Filter::default() }, &[]).await;
+    }
+}
+
+/// CONTRACT: however few match, a page looks at a bounded number and says where to go on.
+pub async fn few_among_many_are_found_page_by_page<H: Harness>(h: H) {
+    subscribe(&h, "*", LANE, Via::Local).await;
+    let many = (0..12_000).map(|n| match n {
+        50 => draft("needle").tenant("acme"),
+        n => draft(format!("e{n:05}")),
+    });
+    enqueue(&h, many).await;
+    fold_all(&h).await;
+    let filter = Filter { topic: some(TOPIC), delivery_status: Some(DeliveryStatus::New), ..Filter::default() };
+    let needle = Filter { service: some("nobody"), ..filter.clone() };
+    assert_eq!(listed(&h, needle).await, Vec::<String>::new());
+    let needle = Filter { tenant_id: some("acme"), ..filter };
+    assert_eq!(pages(&h, needle, 5).await, [["needle"]], "the index that finds it leads");
+    // Nothing leads but time: two pages, of which the first is empty.
+    let unindexed = Filter { delivery_status: Some(DeliveryStatus::Dead), ..Filter::default() };
+    assert!(pages(&h, unindexed, 5).await.iter().all(Vec::is_empty));
+}
+
+/// A page has a limit, and a cursor is one of ours.
+pub async fn what_cannot_be_asked_is_refused<H: Harness>(h: H) {
+    for limit in [0, 501] {
+        let refused = h.store().list(&List::new(Filter::default(), limit)).await.unwrap_err().to_string();
+        assert!(refused.contains("limit must be 1 to 500"), "{refused}");
+    }
+    let half = Filter { aggregate_id: some("7"), ..Filter::default() };
+    assert!(h.store().list(&List::new(half, 5)).await.is_err());
+    for cursor in ["", "a", "-1", "0"] {
+        assert!(cursor.parse::<Cursor>().is_err(), "{cursor:?}");
+    }
+}
+
+/// Two values that only look alike are two.
+pub async fn odd_values_are_compared_byte_for_byte<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    for (id, key) in [("a", "K"), ("b", "k"), ("c", "k "), ("d", "订单")] {
+        enqueue_one(&h, draft(id).key(key).tenant(key)).await;
+    }
+    fold_all(&h).await;
+    for (id, key) in [("a", "K"), ("b", "k"), ("c", "k "), ("d", "订单")] {
+        always(&h, &Filter { key: some(key), ..Filter::default() }, &[id]).await;
+        always(&h, &Filter { topic: some(TOPIC), tenant_id: some(key), ..Filter::default() }, &[id]).await;
+    }
+}

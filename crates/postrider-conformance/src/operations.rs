@@ -1,0 +1,241 @@
+//! Bulk operations: each event once, at the rate asked for, whoever dies.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider::Store;
+use postrider::operations::{self, Matching, Operations, OperationsOptions};
+use postrider::redrive::RedriveRules;
+use postrider::status::EventStatus;
+use postrider::store::{Advance, Filter, History, List, NewOperation, Operation, OperationState, Steer};
+
+use crate::Harness;
+use crate::fold::fold_all;
+use crate::steps::*;
+
+/// So many events that nobody will try again, listed as FAILED.
+async fn dead_events(h: &impl Harness, n: usize) {
+    somebody_listens(h).await;
+    enqueue(h, drafts(n)).await;
+    loop {
+        let lease = claim(h, 500).await;
+        if lease.deliveries.is_empty() {
+            break;
+        }
+        let burials: Vec<_> = lease.ids().into_iter().map(buried).collect();
+        h.store().bury(lease.token, &burials, History::Keep).await.unwrap();
+    }
+    fold_all(h).await;
+}
+
+fn failed_ones() -> Filter {
+    Filter { status: Some(EventStatus::Failed), ..Filter::default() }
+}
+
+async fn ask(h: &impl Harness, request: NewOperation) -> Operation {
+    h.store().create_operation(&request).await.unwrap()
+}
+
+async fn state(h: &impl Harness, id: &str) -> Operation {
+    h.store().operation(id).await.unwrap().expect("the operation is there")
+}
+
+fn workers(h: &impl Harness) -> Operations {
+    let store: Arc<dyn Store> = Arc::new(h.store().clone());
+    let options = OperationsOptions { poll: Duration::from_millis(5), lease: LEASE, ..OperationsOptions::default() };
+    Operations::new(store).options(options)
+}
+
+/// How often each of the events was redriven.
+async fn redrives(h: &impl Harness) -> Vec<u32> {
+    let mut list = List::new(Filter::default(), 500);
+    let mut redrives = Vec::new();
+    loop {
+        let page = h.store().list(&list).await.unwrap();
+        redrives.extend(page.events.iter().map(|record| record.kept.redrives));
+        match page.next {
+            Some(next) => list.after = Some(next),
+            None => return redrives,
+        }
+    }
+}
+
+/// D.8: everything that matches, once, and nothing that is written later.
+pub async fn everything_that_matches_is_redriven_once<H: Harness>(h: H) {
+    dead_events(&h, 450).await;
+    enqueue_one(&h, draft("fine")).await;
+    let lease = claim(&h, 1).await;
+    h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
+    fold_all(&h).await;
+    let counted = operations::matching(h.store(), &failed_ones()).await.unwrap();
+    assert_eq!(counted, Matching { events: 450, exact: true }, "the dry run");
+    let asked =
+        ask(&h, NewOperation { total: Some(counted.events), ..NewOperation::redrive("op", failed_ones()) }).await;
+    assert_eq!(asked.state, OperationState::Running);
+    enqueue_one(&h, draft("later")).await;
+    let lease = claim(&h, 1).await;
+    h.store().bury(lease.token, &[buried(lease.deliveries[0].id)], History::Keep).await.unwrap();
+    fold_all(&h).await;
+    workers(&h).drain().await.unwrap();
+    let done = state(&h, "op").await;
+    assert_eq!((done.state, done.done, done.failed, done.skipped), (OperationState::Done, 450, 0, 0));
+    assert!(done.finished_at.is_some() && done.position.is_none(), "{done:?}");
+    let mut redrives = redrives(&h).await;
+    redrives.sort_unstable();
+    assert_eq!(redrives, [vec![0; 2], vec![1; 450]].concat());
+    let mut due = 0;
+    loop {
+        match claim(&h, 500).await.deliveries.len() {
+            0 => break,
+            n => due += n,
+        }
+    }
+    assert_eq!(due, 450);
+}
+
+/// D.8: whatever a rule forbids is counted, and goes on being forbidden.
+pub async fn refusals_are_counted<H: Harness>(h: H) {
+    dead_events(&h, 10).await;
+    for n in 0..3 {
+        h.store().redrive(&format!("e{n:05}"), LANE, "").await.unwrap();
+    }
+    let lease = claim(&h, 2).await;
+    // Two are being worked on, one is due, seven are dead; then one of the seven has had it after all.
+    assert_eq!(ids(&lease), ["e00000", "e00001"]);
+    h.store().expire("e00009").await.unwrap().unwrap();
+    let all = Filter { topic: Some(TOPIC.into()), ..Filter::default() };
+    let rules = RedriveRules { max_count: 1, ..RedriveRules::default() };
+    ask(&h, NewOperation { rules, ..NewOperation::redrive("op", all) }).await;
+    workers(&h).drain().await.unwrap();
+    let done = state(&h, "op").await;
+    assert_eq!((done.done, done.failed, done.skipped), (6, 3, 1), "{done:?}");
+}
+
+/// D.8: it stops when it is told to, and goes on where it was.
+pub async fn it_is_paused_resumed_and_cancelled<H: Harness>(h: H) {
+    dead_events(&h, 300).await;
+    ask(&h, NewOperation::redrive("op", failed_ones())).await;
+    let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it is to be had");
+    let advance = async |token, operation: &Operation, limit| {
+        let list = List { filter: failed_ones(), limit, after: operation.position };
+        let page = h.store().list(&list).await.unwrap();
+        let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
+        let advance = Advance { id: "op", token, events: &events, next: page.next, lease: LEASE };
+        h.store().advance_operation(&advance).await.unwrap()
+    };
+    let operation = advance(token, &operation, 100).await.expect("it is the caller's");
+    assert_eq!((operation.done, operation.owner.as_deref()), (100, Some("me")));
+    let paused = h.store().steer_operation("op", Steer::Pause).await.unwrap().unwrap();
+    assert_eq!((paused.state, paused.owner), (OperationState::Paused, None));
+    assert!(advance(token, &operation, 100).await.is_none(), "nothing more is done");
+    assert!(h.store().claim_operation("me", LEASE).await.unwrap().is_none());
+    assert_eq!(state(&h, "op").await.done, 100);
+    let resumed = h.store().steer_operation("op", Steer::Resume).await.unwrap().unwrap();
+    assert_eq!(resumed.state, OperationState::Running);
+    assert!(advance(token, &operation, 100).await.is_none(), "the old token is nobody's");
+    let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it is to be had");
+    let operation = advance(token, &operation, 100).await.expect("it is the caller's");
+    assert_eq!(operation.done, 200, "it goes on where it was");
+    let cancelled = h.store().steer_operation("op", Steer::Cancel).await.unwrap().unwrap();
+    assert!(cancelled.state == OperationState::Cancelled && cancelled.finished_at.is_some());
+    assert!(advance(token, &operation, 100).await.is_none());
+    for steer in [Steer::Resume, Steer::Pause] {
+        let still = h.store().steer_operation("op", steer).await.unwrap().unwrap();
+        assert_eq!(still.state, OperationState::Cancelled, "for good");
+    }
+    assert_eq!(redrives(&h).await.iter().sum::<u32>(), 200);
+    assert!(h.store().steer_operation("nothing", Steer::Pause).await.unwrap().is_none());
+}
+
+/// F01: whoever lost it does nothing, and whoever has it is alone.
+pub async fn a_zombie_advances_nothing<H: Harness>(h: H) {
+    dead_events(&h, 10).await;
+    ask(&h, NewOperation::redrive("op", failed_ones())).await;
+    let (zombie, old) = h.store().claim_operation("zombie", LEASE).await.unwrap().expect("it is to be had");
+    assert!(h.store().claim_operation("other", LEASE).await.unwrap().is_none(), "one at a time");
+    age(&h, HOUR).await;
+    let (_, new) = h.store().claim_operation("heir", LEASE).await.unwrap().expect("it ran out");
+    let page = h.store().list(&List { filter: failed_ones(), limit: 5, after: zombie.position }).await.unwrap();
+    let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
+    let by = |token| Advance { id: "op", token, events: &events, next: page.next, lease: LEASE };
+    assert!(h.store().advance_operation(&by(old)).await.unwrap().is_none());
+    assert!(!h.store().release_operation("op", old).await.unwrap());
+    assert_eq!(redrives(&h).await.iter().sum::<u32>(), 0);
+    assert_eq!(h.store().advance_operation(&by(new)).await.unwrap().expect("it is the heir's").done, 5);
+    assert!(h.store().release_operation("op", new).await.unwrap());
+    assert!(h.store().claim_operation("next", LEASE).await.unwrap().is_some());
+}
+
+/// D.8: its worker dies anywhere, again and again; every event is redriven once.
+pub async fn workers_that_die_redrive_nothing_twice<H: Harness>(h: H) {
+    dead_events(&h, 1_000).await;
+    ask(&h, NewOperation::redrive("op", failed_ones())).await;
+    for n in 0..12 {
+        let worker = tokio::spawn(workers(&h).run(std::future::pending()));
+        tokio::time::sleep(Duration::from_millis(3 * n + 1)).await;
+        worker.abort();
+        let _ = worker.await;
+        age(&h, HOUR).await;
+    }
+    workers(&h).drain().await.unwrap();
+    let done = state(&h, "op").await;
+    assert_eq!((done.state, done.done, done.skipped), (OperationState::Done, 1_000, 0), "{done:?}");
+    assert_eq!(redrives(&h).await, vec![1; 1_000]);
+}
+
+/// D.8: no faster than was asked.
+pub async fn it_keeps_its_rate<H: Harness>(h: H) {
+    dead_events(&h, 90).await;
+    ask(&h, NewOperation { rate_per_second: Some(60), ..NewOperation::redrive("op", failed_ones()) }).await;
+    let began = Instant::now();
+    workers(&h).drain().await.unwrap();
+    // After the last batch, a quarter of a second's worth, it need not wait.
+    assert!(began.elapsed() >= Duration::from_millis(1_200), "{:?}", began.elapsed());
+    assert_eq!(state(&h, "op").await.done, 90);
+}
+
+/// A person may press the button twice.
+pub async fn asked_for_twice_it_is_one<H: Harness>(h: H) {
+    dead_events(&h, 3).await;
+    let request = NewOperation {
+        consumer: Some(LANE.into()),
+        rate_per_second: Some(7),
+        reason: Some("the coupon service is back, \u{1f600}".into()),
+        requested_by: Some("ops".into()),
+        total: Some(3),
+        rules: RedriveRules { max_count: 3, ..RedriveRules::default() },
+        ..NewOperation::redrive(
+            "op",
+            Filter { key: Some("k".into()), from: Some(time::OffsetDateTime::UNIX_EPOCH), ..failed_ones() },
+        )
+    };
+    let asked = ask(&h, request.clone()).await;
+    assert_eq!(asked.request, request, "everything comes back");
+    assert_eq!(ask(&h, NewOperation::redrive("op", Filter::default())).await, asked);
+    ask(&h, NewOperation::redrive("second", Filter::default())).await;
+    let listed = h.store().operations(10).await.unwrap();
+    assert_eq!(listed.iter().map(|one| one.request.id.as_str()).collect::<Vec<_>>(), ["second", "op"]);
+    assert_eq!(listed[1], asked);
+    assert_eq!(h.store().operations(1).await.unwrap().len(), 1);
+    assert!(h.store().operation("nothing").await.unwrap().is_none());
+    let none = NewOperation { rate_per_second: Some(0), ..NewOperation::redrive("bad", Filter::default()) };
+    assert!(h.store().create_operation(&none).await.is_err());
+    assert!(h.store().create_operation(&NewOperation::redrive("", Filter::default())).await.is_err());
+}
+
+/// Told to stop, it gives the operation back, and a second instance goes on.
+pub async fn a_worker_that_is_told_to_stop_gives_back<H: Harness>(h: H) {
+    dead_events(&h, 400).await;
+    ask(&h, NewOperation { rate_per_second: Some(200), ..NewOperation::redrive("op", failed_ones()) }).await;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let worker = tokio::spawn(workers(&h).run(async { drop(stopped.await) }));
+    while state(&h, "op").await.done == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(stop);
+    worker.await.unwrap().unwrap();
+    let left = state(&h, "op").await;
+    assert_eq!((left.state, left.owner), (OperationState::Running, None));
+    workers(&h).drain().await.unwrap();
+    assert_eq!(state(&h, "op").await.done, 400);
+}

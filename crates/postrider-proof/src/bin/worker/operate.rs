@@ -1,0 +1,13 @@
+//! Works on bulk operations until it is killed.
+
+use std::error::Error;
+use std::sync::Arc;
+
+use postrider::Store;
+use postrider::operations::Operations;
+
+pub(crate) async fn operate(store: impl Store) -> Result<(), Box<dyn Error>> {
+    println!("operating");
+    Operations::new(Arc::new(store)).run(std::future::pending()).await?;
+    Ok(())
+}

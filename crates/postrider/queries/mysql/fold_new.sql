@@ -1,0 +1,5 @@
+-- Events of a stretch that have no status yet. ? after which seq, ? up to which, ? how many.
+SELECT e.seq FROM postrider_event e FORCE INDEX (PRIMARY)
+LEFT JOIN postrider_status s ON s.event_seq = e.seq
+WHERE e.seq > ? AND e.seq <= ? AND s.status IS NULL
+ORDER BY e.seq LIMIT ?

@@ -1,0 +1,6 @@
+-- Removes marks before anything is read: what commits later is marked anew. $1 how many. Answers with their events.
+WITH taken AS MATERIALIZED (
+    SELECT id FROM postrider_mark ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
+)
+DELETE FROM postrider_mark m USING taken t WHERE m.id = t.id
+RETURNING m.event_seq

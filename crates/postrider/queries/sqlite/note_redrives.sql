@@ -1,0 +1,5 @@
+-- Counts a redrive. ?1 event seqs as JSON. Before the deliveries are written: they are due no sooner than this.
+INSERT INTO postrider_status AS s (event_seq, redrives, redriven_at)
+SELECT i.value, 1, c.now FROM json_each(?1) i, postrider_clock c
+WHERE true
+ON CONFLICT (event_seq) DO UPDATE SET redrives = s.redrives + 1, redriven_at = excluded.redriven_at

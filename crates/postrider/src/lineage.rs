@@ -1,0 +1,117 @@
+//! Lineage: what caused an event and what it caused. An event that a consumer writes inherits trace and parent from the one
+//! in hand, so that a trace is a tree, or a few where parts of it are gone or come from elsewhere.
+
+use std::collections::{BTreeMap, HashSet};
+
+use crate::error::Result;
+use crate::limits;
+use crate::status::Record;
+use crate::store::{Filter, List, Store};
+
+/// How far up the parents of an event are followed: further than any chain that a person means.
+const GENERATIONS: usize = 64;
+
+/// All events of a trace.
+#[derive(Debug, Clone)]
+pub struct Trace {
+    /// By the time at which they occurred: the timeline.
+    pub events: Vec<Record>,
+    /// The tree, as places in `events`.
+    pub roots: Vec<Node>,
+    /// Whether there are more than [`limits::TRACE_EVENTS`], of which these are the newest.
+    pub cut: bool,
+}
+
+/// An event and what it caused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its place in [`Trace::events`].
+    pub event: usize,
+    /// In the order of time.
+    pub children: Vec<Node>,
+}
+
+/// Everything that happened under a trace id.
+pub async fn trace(store: &dyn Store, trace_id: &str) -> Result<Trace> {
+    let filter = Filter { trace_id: Some(trace_id.into()), ..Filter::default() };
+    let (mut events, cut) = all(store, filter, limits::TRACE_EVENTS).await?;
+    events.sort_by_key(|record| (record.envelope.occurred_at, record.sequence));
+    let roots = tree(&events);
+    Ok(Trace { events, roots, cut })
+}
+
+/// What an event directly caused, in the order of time.
+pub async fn children(store: &dyn Store, event_id: &str) -> Result<Vec<Record>> {
+    let filter = Filter { parent_event_id: Some(event_id.into()), ..Filter::default() };
+    let (mut events, _) = all(store, filter, limits::PAGE_EVENTS as usize).await?;
+    events.sort_by_key(|record| (record.envelope.occurred_at, record.sequence));
+    Ok(events)
+}
+
+/// What caused an event, the nearest first, as far as it is still there.
+pub async fn parents(store: &dyn Store, event: &Record) -> Result<Vec<Record>> {
+    let mut parents: Vec<Record> = Vec::new();
+    let mut known = HashSet::from([event.envelope.event_id.clone()]);
+    let mut next = event.envelope.parent_event_id.clone();
+    // Whoever brings ids of their own may close a circle.
+    while let Some(id) = next.filter(|id| known.insert(id.clone())).filter(|_| parents.len() < GENERATIONS) {
+        let Some(parent) = store.find(id.as_str()).await? else { break };
+        next = parent.envelope.parent_event_id.clone();
+        parents.push(parent);
+    }
+    Ok(parents)
+}
+
+/// The newest that match, `most` of them, and whether there are more.
+async fn all(store: &dyn Store, filter: Filter, most: usize) -> Result<(Vec<Record>, bool)> {
+    let mut list = List::new(filter, limits::PAGE_EVENTS);
+    let mut events = Vec::new();
+    loop {
+        let page = store.list(&list).await?;
+        events.extend(page.events);
+        match page.next {
+            Some(_) if events.len() > most => break,
+            Some(next) => list.after = Some(next),
+            None => break,
+        }
+    }
+    let cut = events.len() > most;
+    events.truncate(most);
+    Ok((events, cut))
+}
+
+/// Who caused whom. Whatever has no parent among them is a root, and so is one of each circle.
+fn tree(events: &[Record]) -> Vec<Node> {
+    let places: BTreeMap<&str, usize> =
+        events.iter().enumerate().map(|(place, record)| (record.envelope.event_id.as_str(), place)).collect();
+    let parent = |place: usize| {
+        let parent = events[place].envelope.parent_event_id.as_ref();
+        parent.and_then(|id| places.get(id.as_str()).copied()).filter(|parent| *parent != place)
+    };
+    let mut children: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for place in 0..events.len() {
+        if let Some(parent) = parent(place) {
+            children.entry(parent).or_default().push(place);
+        }
+    }
+    let mut placed = HashSet::new();
+    let roots = (0..events.len()).filter(|place| parent(*place).is_none());
+    let mut nodes: Vec<Node> = roots.map(|root| node(root, &children, &mut placed)).collect();
+    for place in 0..events.len() {
+        if !placed.contains(&place) {
+            nodes.push(node(place, &children, &mut placed));
+        }
+    }
+    nodes
+}
+
+fn node(event: usize, children: &BTreeMap<usize, Vec<usize>>, placed: &mut HashSet<usize>) -> Node {
+    placed.insert(event);
+    let mut below = Vec::new();
+    for child in children.get(&event).into_iter().flatten() {
+        if !placed.contains(child) {
+            below.push(node(*child, children, placed));
+        }
+    }
+    Node { event, children: below }
+}

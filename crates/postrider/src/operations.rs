@@ -1,0 +1,184 @@
+//! Bulk operations: redrives of everything that matches a filter, in batches, at the rate that was asked for.
+//!
+//! An operation is a row ([`Store::create_operation`]); any number of instances may work, and each operation is worked on by
+//! one, under a lease and its token. A batch's redrives and the progress over them commit together, so that whenever its
+//! worker dies the next one goes on behind what was done, and redrives nothing twice.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::consumer::Failure;
+use crate::error::Result;
+use crate::limits;
+use crate::retry;
+use crate::store::{Advance, Filter, List, Operation, OperationState, Store, Token};
+
+/// Events in one transaction, at most: others must not notice the locks.
+const BATCH: u32 = 200;
+/// How many events are counted before an operation says "at least so many".
+const COUNTED: u64 = 100_000;
+
+/// What a user may choose.
+#[derive(Debug, Clone)]
+pub struct OperationsOptions {
+    /// How often to look for work.
+    pub poll: Duration,
+    /// How soon another instance goes on after this one has died.
+    pub lease: Duration,
+    /// Who works, for people: an incarnation is added.
+    pub owner: String,
+}
+
+impl Default for OperationsOptions {
+    fn default() -> Self {
+        Self { poll: Duration::from_secs(1), lease: Duration::from_secs(15), owner: "operations".into() }
+    }
+}
+
+/// Works on bulk operations until it is told to stop.
+pub struct Operations {
+    store: Arc<dyn Store>,
+    options: OperationsOptions,
+}
+
+/// How many events match a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Matching {
+    /// So many.
+    pub events: u64,
+    /// False: at least so many.
+    pub exact: bool,
+}
+
+/// Counts what an operation would look at: its dry run.
+pub async fn matching(store: &dyn Store, filter: &Filter) -> Result<Matching> {
+    let mut list = List::new(filter.clone(), limits::PAGE_EVENTS);
+    let mut events = 0;
+    loop {
+        let page = store.list(&list).await?;
+        events += page.events.len() as u64;
+        match page.next {
+            None => return Ok(Matching { events, exact: true }),
+            Some(_) if events >= COUNTED => return Ok(Matching { events, exact: false }),
+            Some(next) => list.after = Some(next),
+        }
+    }
+}
+
+impl Operations {
+    /// With the usual options.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, options: OperationsOptions::default() }
+    }
+
+    /// Other options than the usual.
+    #[must_use]
+    pub fn options(mut self, options: OperationsOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Works until `shutdown` is ready; it stops between two batches.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
+        self.store.check_schema().await?;
+        let mut shutdown = pin!(shutdown);
+        let owner = self.owner();
+        let mut work = None;
+        let mut failed = 0;
+        loop {
+            let pause = match self.pass(&owner, &mut work).await {
+                Ok(pause) => {
+                    failed = 0;
+                    pause
+                }
+                Err(error) => {
+                    failed += 1;
+                    tracing::error!(error = %Failure::from(error), "bulk operations cannot go on: they wait");
+                    retry::pause(failed)
+                }
+            };
+            tokio::select! {
+                biased;
+                () = &mut shutdown => break,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        if let Some(work) = work {
+            // Otherwise the next instance waits until it runs out.
+            self.store.release_operation(&work.operation.request.id, work.token).await?;
+        }
+        Ok(())
+    }
+
+    /// Works until nothing is left that could be worked on: for tests, and for programs that a timer starts.
+    pub async fn drain(self) -> Result<()> {
+        let owner = self.owner();
+        let mut work = None;
+        loop {
+            let pause = self.pass(&owner, &mut work).await?;
+            if work.is_none() && self.store.claim_operation(&owner, Duration::ZERO).await?.is_none() {
+                return Ok(());
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn owner(&self) -> String {
+        format!("{}-{}", self.options.owner, &Uuid::new_v4().simple().to_string()[..8])
+    }
+
+    /// One batch of the operation in hand, or of another one. Returns how long to wait before the next.
+    async fn pass(&self, owner: &str, work: &mut Option<Work>) -> Result<Duration> {
+        let lease = self.options.lease;
+        let mut current = match work.take() {
+            Some(current) => current,
+            None => match self.store.claim_operation(owner, lease).await? {
+                Some((operation, token)) => Work { operation, token, since: Instant::now(), redriven: 0 },
+                None => return Ok(self.options.poll),
+            },
+        };
+        let request = &current.operation.request;
+        let batch = current.batch();
+        let list = List { filter: request.filter.clone(), limit: batch, after: current.operation.position };
+        let page = self.store.list(&list).await?;
+        let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
+        let advance = Advance { id: &request.id, token: current.token, events: &events, next: page.next, lease };
+        // None: it was paused or cancelled, or is somebody else's.
+        let Some(operation) = self.store.advance_operation(&advance).await? else { return Ok(Duration::ZERO) };
+        current.redriven += operation.done - current.operation.done;
+        let pause = current.pause();
+        current.operation = operation;
+        if current.operation.state == OperationState::Running {
+            *work = Some(current);
+        }
+        Ok(pause)
+    }
+}
+
+/// The operation in hand.
+struct Work {
+    operation: Operation,
+    token: Token,
+    since: Instant,
+    /// Since then, for the rate.
+    redriven: u64,
+}
+
+impl Work {
+    /// A quarter of a second's worth.
+    fn batch(&self) -> u32 {
+        self.operation.request.rate_per_second.map_or(BATCH, |rate| (rate / 4).clamp(1, BATCH))
+    }
+
+    /// Until what was redriven is no more than the rate allows.
+    fn pause(&self) -> Duration {
+        let Some(rate) = self.operation.request.rate_per_second else { return Duration::ZERO };
+        let allowed = Duration::from_secs_f64(self.redriven as f64 / f64::from(rate));
+        allowed.saturating_sub(self.since.elapsed())
+    }
+}

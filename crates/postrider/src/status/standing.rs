@@ -1,0 +1,172 @@
+//! From the rows of an event to the facts that its status depends on, and to the figures beside it. Pure: the roll-up, lists,
+//! the detail and a redrive all read the rows and come here, so that none of them can disagree with another.
+
+use std::collections::BTreeMap;
+
+use time::OffsetDateTime;
+
+use super::{Attempt, ConsumerState, EventStatus, Facts, consumer_state, status_of};
+use crate::entry::DeliveryStatus;
+use crate::envelope::Envelope;
+use crate::store::{Consumption, Delivery, Routing};
+use crate::subscription::RABBITMQ;
+
+/// What people did to an event: the only facts that no other row tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kept {
+    /// How often it was redriven.
+    pub redrives: u32,
+    /// When, the last time.
+    pub redriven_at: Option<OffsetDateTime>,
+    /// When it was expired by hand.
+    pub expired_at: Option<OffsetDateTime>,
+}
+
+/// An event and its rows, as they are at one moment.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// Its place in the order of events.
+    pub sequence: i64,
+    /// The event; lists leave payload and metadata out.
+    pub envelope: Envelope,
+    /// Whether anybody hears it.
+    pub routing: Routing,
+    /// When the database stored it.
+    pub created_at: OffsetDateTime,
+    /// Past its `expireAt`, by the database's clock.
+    pub expired: bool,
+    /// What people did to it.
+    pub kept: Kept,
+    /// The status that lists go by; None: the roll-up has not seen it.
+    pub listed: Option<EventStatus>,
+    /// What still waits, by lane and target.
+    pub deliveries: Vec<Delivery>,
+    /// Every attempt, by consumer and number.
+    pub consumptions: Vec<Consumption>,
+}
+
+/// Where an event stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// In one word.
+    pub status: EventStatus,
+    /// Consumers that are to have their effect.
+    pub expected: u32,
+    /// Those that had it.
+    pub consumed: u32,
+    /// Those that never will, unless somebody redrives.
+    pub failed: u32,
+    /// How often it was redriven.
+    pub redrives: u32,
+    /// When it was first handed to a consumer, or confirmed by the broker.
+    pub sent_at: Option<OffsetDateTime>,
+    /// And last.
+    pub last_sent_at: Option<OffsetDateTime>,
+    /// When anything last happened to it.
+    pub updated_at: OffsetDateTime,
+    /// What went wrong last, of what has not gone well since.
+    pub last_error: Option<String>,
+}
+
+impl Record {
+    /// Every expected consumer and how it stands.
+    pub fn consumers(&self) -> BTreeMap<&str, ConsumerState> {
+        let mut attempts: BTreeMap<&str, Vec<Attempt>> = BTreeMap::new();
+        for one in self.consumptions.iter().filter(|one| one.consumer != RABBITMQ) {
+            let of_consumer = attempts.entry(&one.consumer).or_default();
+            // Attempt 0 says that it is expected, and no more.
+            of_consumer.extend(one.success.map(|success| Attempt { success, will_retry: one.will_retry }));
+        }
+        let mut states: BTreeMap<_, _> =
+            attempts.into_iter().map(|(consumer, attempts)| (consumer, consumer_state(&attempts))).collect();
+        for delivery in &self.deliveries {
+            // The broker is nobody's consumer; a lane of one's own says that one is expected.
+            let Some(consumer) = consumer_of(delivery) else { continue };
+            let state = states.entry(consumer).or_insert(ConsumerState::Waiting);
+            // Where no history is kept, the delivery itself is all there is.
+            if *state == ConsumerState::Waiting && delivery.lane != RABBITMQ {
+                *state = match delivery.status {
+                    DeliveryStatus::Dead => ConsumerState::Failed,
+                    DeliveryStatus::Failed => ConsumerState::Retrying,
+                    DeliveryStatus::New | DeliveryStatus::Processing => ConsumerState::Waiting,
+                };
+            }
+        }
+        states
+    }
+
+    /// What the status depends on.
+    pub fn facts(&self) -> Facts {
+        // Nothing waits and nothing was written down: it went to lanes that keep no history.
+        let untold = self.routing == Routing::Routed && self.deliveries.is_empty() && self.consumptions.is_empty();
+        Facts {
+            consumers: self.consumers().into_values().collect(),
+            expired: self.expired || self.kept.expired_at.is_some(),
+            redriven: self
+                .kept
+                .redriven_at
+                .is_some_and(|at| self.deliveries.iter().any(|one| is_untried_since(one, at))),
+            broker_dead: self
+                .deliveries
+                .iter()
+                .any(|one| one.lane == RABBITMQ && one.target.is_empty() && one.status == DeliveryStatus::Dead),
+            sent: untold || self.sendings().next().is_some(),
+        }
+    }
+
+    /// Where it stands, by everything that is known.
+    pub fn standing(&self) -> Standing {
+        let facts = self.facts();
+        let count = |state| facts.consumers.iter().filter(|one| **one == state).count() as u32;
+        let attempts = self.consumptions.iter().map(|one| one.created_at);
+        let by_hand = [self.kept.redriven_at, self.kept.expired_at].into_iter().flatten();
+        Standing {
+            status: status_of(&facts),
+            expected: facts.consumers.len() as u32,
+            consumed: count(ConsumerState::Ok),
+            failed: count(ConsumerState::Failed),
+            redrives: self.kept.redrives,
+            sent_at: self.sendings().min(),
+            last_sent_at: self.sendings().max(),
+            updated_at: attempts.chain(by_hand).fold(self.created_at, OffsetDateTime::max),
+            last_error: self.last_error(),
+        }
+    }
+
+    /// When it was handed over: to a consumer, whatever came of it, or to the broker, which confirmed.
+    fn sendings(&self) -> impl Iterator<Item = OffsetDateTime> {
+        let attempts = self.consumptions.iter().filter(|one| one.attempt > 0);
+        let handed = attempts.filter(|one| one.consumer != RABBITMQ || one.success == Some(true));
+        handed.map(|one| one.created_at)
+    }
+
+    fn last_error(&self) -> Option<String> {
+        let consumers = self.consumers();
+        let open = |one: &&Consumption| match one.consumer.as_str() {
+            RABBITMQ => self.deliveries.iter().any(|delivery| delivery.lane == RABBITMQ),
+            consumer => consumers.get(consumer) != Some(&ConsumerState::Ok),
+        };
+        let failures = self.consumptions.iter().filter(|one| one.error.is_some()).filter(open);
+        let last = failures.max_by_key(|one| (one.created_at, one.attempt)).and_then(|one| one.error.clone());
+        last.or_else(|| self.deliveries.iter().find_map(|delivery| delivery.last_error.clone()))
+    }
+}
+
+/// Whose delivery it is; None: the broker's, for all of its consumers.
+pub(crate) fn consumer_of(delivery: &Delivery) -> Option<&str> {
+    match (delivery.lane.as_str(), delivery.target.as_str()) {
+        (RABBITMQ, "") => None,
+        (lane, "") => Some(lane),
+        (_, target) => Some(target),
+    }
+}
+
+/// Made due by the redrive of that moment, and without a result since.
+fn is_untried_since(delivery: &Delivery, redriven_at: OffsetDateTime) -> bool {
+    let untried = match delivery.status {
+        DeliveryStatus::New => true,
+        DeliveryStatus::Processing => delivery.attempts <= 1,
+        DeliveryStatus::Failed | DeliveryStatus::Dead => false,
+    };
+    untried && delivery.due_at >= redriven_at
+}

@@ -1,0 +1,89 @@
+//! Figures for charts, and who holds what.
+
+use std::collections::BTreeMap;
+
+use time::OffsetDateTime;
+
+use crate::status::{EventStatus, Record, Standing};
+
+/// What happened to events in one minute, as the roll-up saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Minute {
+    /// Its beginning.
+    pub at: OffsetDateTime,
+    /// Events stored.
+    pub created: u64,
+    /// Events handed over for the first time.
+    pub sent: u64,
+    /// Events that everybody has had.
+    pub consumed: u64,
+    /// Events that began to be retried.
+    pub failed: u64,
+    /// Events that some or all consumers have given up.
+    pub dead: u64,
+}
+
+/// Something that an instance holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holding {
+    /// Who.
+    pub owner: String,
+    /// `lane`, `lease`, `job` or `operation`.
+    pub kind: String,
+    /// Which.
+    pub name: String,
+    /// How many deliveries, for a lane; 1 for the others.
+    pub count: u64,
+    /// Until when, unless it is extended.
+    pub until: OffsetDateTime,
+}
+
+/// Minute, created, sent, consumed, failed, dead.
+pub(super) type Counted = [i64; 6];
+
+/// When a minute, counted from 1970, began.
+pub(super) fn minute(row: Counted) -> Minute {
+    let [minute, created, sent, consumed, failed, dead] = row;
+    let at = OffsetDateTime::from_unix_timestamp(minute.saturating_mul(60)).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    let count = i64::unsigned_abs;
+    Minute {
+        at,
+        created: count(created),
+        sent: count(sent),
+        consumed: count(consumed),
+        failed: count(failed),
+        dead: count(dead),
+    }
+}
+
+/// The minute of a time, counted from 1970.
+pub(super) fn minute_of(at: OffsetDateTime) -> i64 {
+    at.unix_timestamp().div_euclid(60)
+}
+
+/// What changes for events that were read before their new status is written: each change once, in the minute it belongs to.
+pub(super) fn changes<'a>(records: impl IntoIterator<Item = (&'a Record, &'a Standing)>) -> Vec<Counted> {
+    use EventStatus::{Consumed, Failed, Partial, Pending, Retrying};
+    let mut minutes: BTreeMap<i64, Counted> = BTreeMap::new();
+    let mut add = |at: OffsetDateTime, column: usize| {
+        let minute = minute_of(at);
+        minutes.entry(minute).or_insert([minute, 0, 0, 0, 0, 0])[column] += 1;
+    };
+    for (record, standing) in records {
+        let (was, is) = (record.listed, standing.status);
+        if was.is_none() {
+            add(record.created_at, 1);
+        }
+        if let (None | Some(Pending), Some(at)) = (was, standing.sent_at) {
+            add(at, 2);
+        }
+        let is_dead = |status| matches!(status, Failed | Partial);
+        match is {
+            Consumed if was != Some(Consumed) => add(standing.updated_at, 3),
+            Retrying if was != Some(Retrying) => add(standing.updated_at, 4),
+            Failed | Partial if !was.is_some_and(is_dead) => add(standing.updated_at, 5),
+            _ => {}
+        }
+    }
+    minutes.into_values().collect()
+}

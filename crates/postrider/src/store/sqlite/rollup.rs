@@ -1,0 +1,60 @@
+//! Where events stand: read from their rows, and kept for lists.
+
+use sqlx::sqlite::SqliteConnection;
+
+use super::error::own;
+use super::{SqliteStore, json, rows};
+use crate::error::Result;
+use crate::limits;
+use crate::store::rollup::{Fold, LOOK_BACK, STRETCH, distinct};
+use crate::store::{Folded, Found};
+
+/// Events with their rows, without payload and metadata.
+pub(super) async fn records(conn: &mut SqliteConnection, seqs: &[i64]) -> Result<Vec<Found>> {
+    let seqs = json(seqs)?;
+    let events = sqlx::query(sql!("records")).bind(&seqs).fetch_all(&mut *conn).await.map_err(own)?;
+    let deliveries = sqlx::query(sql!("find_deliveries")).bind(&seqs).fetch_all(&mut *conn).await.map_err(own)?;
+    let consumptions = sqlx::query(sql!("find_consumptions")).bind(&seqs).fetch_all(conn).await.map_err(own)?;
+    rows::records(&events, &deliveries, &consumptions)
+}
+
+pub(super) async fn fold(store: &SqliteStore, limit: u32) -> Result<Folded> {
+    // A reader looks first: a roll-up that has nothing to do waits for no writer.
+    let idle = sqlx::query_scalar(sql!("fold_idle")).bind(LOOK_BACK).fetch_one(&store.reader);
+    if idle.await.map_err(own)? {
+        return Ok(Folded::default());
+    }
+    let limit = i64::from(limit.clamp(1, limits::PASS_ROWS));
+    let mut tx = store.write().await?;
+    let folded_to: i64 = sqlx::query_scalar(sql!("fold_lock")).fetch_one(&mut *tx).await.map_err(own)?;
+    let mut dirty: Vec<i64> = Vec::new();
+    let mut more = false;
+    for sql in [sql!("fold_take"), sql!("fold_expiring")] {
+        let taken: Vec<i64> = sqlx::query_scalar(sql).bind(limit).fetch_all(&mut *tx).await.map_err(own)?;
+        more |= taken.len() as i64 == limit;
+        dirty.extend(taken);
+    }
+    let after = folded_to - LOOK_BACK;
+    let (upto, walked): (Option<i64>, i64) =
+        sqlx::query_as(sql!("fold_stretch")).bind(after).bind(STRETCH).fetch_one(&mut *tx).await.map_err(own)?;
+    if let Some(upto) = upto {
+        let query = sqlx::query_scalar(sql!("fold_new")).bind(after).bind(upto).bind(limit);
+        let new: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
+        let full = new.len() as i64 == limit;
+        let upto = new.last().copied().filter(|_| full).unwrap_or(upto);
+        more |= full || walked == STRETCH;
+        dirty.extend(new);
+        sqlx::query(sql!("fold_done")).bind(upto).execute(&mut *tx).await.map_err(own)?;
+    }
+    let dirty = distinct(dirty);
+    if !dirty.is_empty() {
+        let fold = Fold::of(&records(&mut tx, &dirty).await?)?;
+        sqlx::query(sql!("fold_write")).bind(fold.rows).execute(&mut *tx).await.map_err(own)?;
+        sqlx::query(sql!("fold_lookups")).bind(json(&fold.lookups)?).execute(&mut *tx).await.map_err(own)?;
+        if let Some(figures) = fold.figures {
+            sqlx::query(sql!("fold_figures")).bind(figures).execute(&mut *tx).await.map_err(own)?;
+        }
+    }
+    tx.commit().await.map_err(own)?;
+    Ok(Folded { events: dirty.len() as u64, more })
+}
