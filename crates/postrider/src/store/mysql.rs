@@ -13,6 +13,7 @@ macro_rules! sql {
     };
 }
 
+mod access;
 mod deliveries;
 mod enlist;
 mod error;
@@ -40,8 +41,8 @@ use super::batch::millis;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Found, History, JobOutcome, JobPlan, JobStart,
+    JobState, LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -183,6 +184,10 @@ impl Store for MySqlStore {
 
     async fn now(&self) -> Result<OffsetDateTime> {
         sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_one(&self.work).await.map_err(meaning)
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        again!(super::publish(self, batch, unheard))
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
@@ -543,6 +548,8 @@ impl crate::testing::Age for MySqlStore {
             sql!("age_keys"),
             sql!("age_leases"),
             sql!("age_jobs"),
+            sql!("age_tokens"),
+            sql!("age_sessions"),
         ] {
             let columns = sql.matches("INTERVAL ?").count();
             again!(async {

@@ -10,6 +10,7 @@ macro_rules! sql {
     };
 }
 
+mod access;
 mod enlist;
 mod jobs;
 mod rows;
@@ -29,8 +30,8 @@ use super::batch::{self, millis};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Found, History, JobOutcome, JobPlan, JobStart,
+    JobState, LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token, Unheard,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
@@ -159,6 +160,10 @@ impl Store for PostgresStore {
 
     async fn now(&self) -> Result<OffsetDateTime> {
         sqlx::query_scalar("SELECT now()").fetch_one(&self.work).await.map_err(own)
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        super::publish(self, batch, unheard).await
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
@@ -546,7 +551,7 @@ impl PostgresStore {
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [sql!("age"), sql!("age_jobs")] {
+        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_access")] {
             sqlx::query(sql).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         }
         Ok(())

@@ -13,6 +13,7 @@ macro_rules! sql {
     };
 }
 
+mod access;
 mod deliveries;
 mod enlist;
 mod error;
@@ -34,8 +35,8 @@ use self::error::own;
 use super::batch::{self, millis, unix_ms};
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Found, History, JobOutcome, JobPlan, JobStart, JobState,
-    LaneCounts, Lease, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token,
+    Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Found, History, JobOutcome, JobPlan, JobStart,
+    JobState, LaneCounts, Lease, NewEvent, Prunable, Prune, Pruned, Redriven, Report, Routed, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -195,6 +196,10 @@ impl Store for SqliteStore {
         let now: i64 =
             sqlx::query_scalar("SELECT now FROM postrider_clock").fetch_one(&self.reader).await.map_err(own)?;
         Ok(rows::time(now))
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        super::publish(self, batch, unheard).await
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
@@ -489,6 +494,8 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_keys"),
             sql!("age_leases"),
             sql!("age_jobs"),
+            sql!("age_tokens"),
+            sql!("age_sessions"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

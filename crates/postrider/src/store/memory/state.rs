@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::access::{SessionRow, TokenRow};
 use super::jobs::JobRow;
 use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
+use crate::store::access::AuditRecord;
 use crate::store::{Consumption, DeliveryId, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
 
@@ -32,6 +34,12 @@ pub(super) struct State {
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
     pub(super) jobs: BTreeMap<String, JobRow>,
+    /// By their creation.
+    pub(super) tokens: Vec<TokenRow>,
+    /// By their hash.
+    pub(super) sessions: BTreeMap<String, SessionRow>,
+    /// By their number.
+    pub(super) audit: Vec<AuditRecord>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
@@ -202,6 +210,8 @@ impl State {
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
         self.jobs.values_mut().for_each(|row| row.age(by));
+        self.tokens.iter_mut().for_each(|row| row.age(by));
+        self.sessions.values_mut().for_each(|row| row.age(by));
     }
 }
 
