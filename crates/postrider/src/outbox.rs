@@ -338,6 +338,13 @@ impl Draft {
         self
     }
 
+    /// The same for an object that is text already, which stays as it is.
+    #[must_use]
+    pub fn metadata_json(mut self, object: impl Into<String>) -> Self {
+        self.metadata = Some(object.into());
+        self
+    }
+
     /// Says when it became true, where that was not now.
     #[must_use]
     pub fn occurred_at(mut self, at: OffsetDateTime) -> Self {
@@ -377,6 +384,20 @@ impl Draft {
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Publishes to this exchange, where a broker carries it.
+    #[must_use]
+    pub fn exchange(mut self, exchange: impl Into<String>) -> Self {
+        self.exchange = Some(exchange.into());
+        self
+    }
+
+    /// Publishes with this routing key, where a broker carries it.
+    #[must_use]
+    pub fn routing_key(mut self, routing_key: impl Into<String>) -> Self {
+        self.routing_key = Some(routing_key.into());
         self
     }
 
