@@ -2,7 +2,7 @@
 //!
 //! A request passes, in this order: what every answer has (`answer`), the one table of who may call what (`access`), the
 //! caller's credentials (`auth`), and then a handler in the file named after the first segment of its path (`routes`). What
-//! it says is read by `input`, what goes wrong becomes a [`Problem`](problem::Problem), and JSON has types of its own here
+//! it says is read by `input`, what goes wrong becomes a `problem`, and JSON has types of its own here
 //! (`event`, `view`), so that the library's may change.
 
 mod access;

@@ -211,3 +211,68 @@ async fn the_log_tells_no_secrets() {
     assert!(!log.contains("canary") && !log.contains(&token), "{log}");
     database.drop().await;
 }
+
+/// S1, S23: with a certificate it speaks TLS, and cookies insist on it.
+#[tokio::test]
+async fn a_certificate_makes_it_https() {
+    let database = Database::make(Kind::Sqlite).await;
+    let (cert, key) = (database.folder().join("cert.pem"), database.folder().join("key.pem"));
+    let config = database.folder().join("openssl.cnf");
+    let said = "[req]\ndistinguished_name=dn\nx509_extensions=ext\nprompt=no\n[dn]\nCN=localhost\n[ext]\n\
+                basicConstraints=critical,CA:FALSE\nsubjectAltName=IP:127.0.0.1\n";
+    std::fs::write(&config, said).unwrap();
+    let made = std::process::Command::new("openssl")
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1"])
+        .arg("-config")
+        .arg(&config)
+        .arg("-keyout")
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", stderr(&made));
+    let files = [format!("tls.cert={}", cert.display()), format!("tls.key={}", key.display())];
+    let server = Process::start(&database, &["--set", &files[0], "--set", &files[1]]);
+    assert!(server.url.starts_with("https://"), "{}", server.url);
+    let certificate = reqwest::Certificate::from_pem(&std::fs::read(&cert).unwrap()).unwrap();
+    let client = reqwest::Client::builder().tls_certs_only([certificate]).build().unwrap();
+    let login = client.post(format!("{}/api/v1/login", server.url)).json(&json!({ "token": server.token() }));
+    let answer = login.send().await.unwrap();
+    assert_eq!(answer.status().as_u16(), 200);
+    assert!(answer.headers()["set-cookie"].to_str().unwrap().ends_with("; Secure"));
+    let stranger = server.client.get(format!("{}/livez", server.url)).send().await;
+    assert!(stranger.is_err(), "whoever does not know the certificate does not trust it");
+    server.stop();
+    database.drop().await;
+}
+
+/// D.11: with a broker its consumers are the default, and the server publishes to it: a queue that nobody has made is told.
+#[tokio::test]
+async fn a_broker_carries_events_on_rabbitmq() {
+    let broker =
+        std::env::var("POSTRIDER_TEST_RABBITMQ").expect("POSTRIDER_TEST_RABBITMQ is not set: run `make services`");
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &["--broker", &broker]);
+    let topic = format!("serve.{}", uuid::Uuid::new_v4().simple());
+    let set = server.admin(Method::PUT, &format!("/subscriptions/{topic}/member"), json!({}), 200).await;
+    assert_eq!(set["via"], "rabbitmq");
+    server.admin(Method::POST, "/events", json!({ "eventId": "e", "topic": topic, "payload": 1 }), 202).await;
+    let told = async {
+        loop {
+            let shown = server.admin(Method::GET, "/events/e", Value::Null, 200).await;
+            if let Some(error) = shown["lastError"].as_str() {
+                return error.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let error = tokio::time::timeout(Duration::from_secs(60), told).await.unwrap();
+    assert!(error.contains("queue"), "{error}");
+    let consumers = server.admin(Method::GET, "/consumers", Value::Null, 200).await;
+    let config = server.admin(Method::GET, "/config", Value::Null, 200).await.to_string();
+    assert!(!config.contains("guest:guest"), "{config}");
+    assert_eq!(consumers["consumers"][0]["lag"], Value::Null, "what a broker brings does not wait here");
+    server.stop();
+    database.drop().await;
+}
