@@ -2,32 +2,97 @@
 //!
 //! Data goes to stdout, everything else to stderr, and the exit code says what happened.
 
+mod client;
+mod completions;
+mod config;
+mod doctor;
+mod events;
+mod listen;
 mod migrate;
+mod output;
+mod publish;
+mod serve;
+mod subscriptions;
+mod tokens;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use postrider::Error;
+
+use crate::config::{ConfigError, Flags};
+use crate::output::Format;
 
 /// Events that ride in your transaction.
 #[derive(Parser)]
-#[command(name = "postrider", version, arg_required_else_help = true)]
+#[command(
+    name = "postrider",
+    version,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  postrider serve                                    the API and a relay on the default SQLite file
+  postrider publish order.paid --data '{\"orderId\": 7}'
+  postrider listen order.paid --consumer points
+  postrider events show EVENT_ID
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 partly failed, 5 schema out of date, 6 not allowed.
+Configuration: flags > POSTRIDER_* in the environment > postrider.toml > defaults."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    flags: Flags,
+    /// How data is printed
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
+    output: Format,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    Serve(serve::Serve),
     Migrate(migrate::Migrate),
+    Doctor(doctor::Doctor),
+    Publish(publish::Publish),
+    Listen(listen::Listen),
+    Events(events::Events),
+    Subscriptions(subscriptions::Subscriptions),
+    Tokens(tokens::Tokens),
+    Completions(completions::Completions),
+}
+
+/// What every command is given beside its own arguments.
+struct Context {
+    flags: Flags,
+    output: Format,
 }
 
 /// How a command ended, beside success.
 enum End {
     /// Something went wrong.
     Failed(Error),
+    /// Something went wrong that is told in one line.
+    Wrong(String),
+    /// What was asked for is not there.
+    NotFound(String),
+    /// Some of it went wrong; it has been told what.
+    Partly,
     /// The database's schema is not this program's.
     OutOfDate,
+    /// The server does not let us.
+    NotAllowed(String),
+}
+
+impl End {
+    fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Wrong(_) => 1,
+            Self::NotFound(_) => 3,
+            Self::Partly => 4,
+            Self::OutOfDate => 5,
+            Self::NotAllowed(_) => 6,
+        }
+    }
 }
 
 impl From<Error> for End {
@@ -42,36 +107,59 @@ impl From<Error> for End {
     }
 }
 
+impl From<ConfigError> for End {
+    fn from(error: ConfigError) -> Self {
+        Self::Wrong(error.to_string())
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     // A wrong command line ends here, with 2.
     let cli = Cli::parse();
+    let context = Context { flags: cli.flags, output: cli.output };
     let ended = match cli.command {
-        Command::Migrate(command) => command.run().await,
+        Command::Serve(command) => command.run(&context).await,
+        Command::Migrate(command) => command.run(&context).await,
+        Command::Doctor(command) => command.run(&context).await,
+        Command::Publish(command) => command.run(&context).await,
+        Command::Listen(command) => command.run(&context).await,
+        Command::Events(command) => command.run(&context).await,
+        Command::Subscriptions(command) => command.run(&context).await,
+        Command::Tokens(command) => command.run(&context).await,
+        Command::Completions(command) => command.run(&mut Cli::command()),
     };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(End::Failed(error)) => {
-            complain(&error);
-            ExitCode::from(1)
-        }
-        Err(End::OutOfDate) => ExitCode::from(5),
+    let Err(end) = ended else {
+        return ExitCode::SUCCESS;
+    };
+    match &end {
+        End::Failed(error) => complain(error),
+        End::Wrong(text) | End::NotFound(text) | End::NotAllowed(text) => tell(format!("error: {text}")),
+        End::Partly | End::OutOfDate => {}
     }
+    ExitCode::from(end.code())
 }
 
 /// The error and what lies behind it, one line each.
-#[expect(clippy::print_stderr, reason = "stderr is where a command complains")]
 fn complain(error: &Error) {
-    eprintln!("error: {error}");
+    tell(format!("error: {error}"));
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        eprintln!("  because: {cause}");
+        tell(format!("  because: {cause}"));
         source = cause.source();
     }
 }
 
-/// Prints a line of data.
-#[expect(clippy::print_stdout, reason = "stdout is where data goes")]
+/// Prints a line for people.
+#[expect(clippy::print_stderr, reason = "stderr is where a command complains")]
+fn tell(line: impl std::fmt::Display) {
+    eprintln!("{line}");
+}
+
+/// Prints a line of data. Nobody may be left to read it.
 fn say(line: impl std::fmt::Display) {
-    println!("{line}");
+    use std::io::Write as _;
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(0);
+    }
 }

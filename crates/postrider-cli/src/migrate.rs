@@ -4,7 +4,8 @@
 use clap::{Args, Subcommand};
 use postrider::store;
 
-use crate::{End, say};
+use crate::config::Config;
+use crate::{Context, End, say};
 
 /// Bring a database's schema up to date, or see how
 #[derive(Args)]
@@ -18,8 +19,8 @@ pub(crate) struct Migrate {
     #[command(subcommand)]
     action: Action,
     /// The store: sqlite://path, postgres://user@host/database or mysql://user@host/database
-    #[arg(long, global = true, env = "POSTRIDER_STORE", hide_env_values = true, default_value = store::DEFAULT_URL)]
-    store: String,
+    #[arg(long, global = true, value_name = "URL")]
+    store: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -33,10 +34,12 @@ enum Action {
 }
 
 impl Migrate {
-    pub(crate) async fn run(self) -> Result<(), End> {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
+        let config = Config::load(&context.flags, &[("store", self.store.as_deref())])?;
+        let url = config.text("store").unwrap_or(store::DEFAULT_URL);
         match self.action {
             Action::Up => {
-                let store = store::connect(&self.store).await?;
+                let store = store::connect(url).await?;
                 let before = store.schema_version().await?;
                 store.migrate().await?;
                 let after = store.schema_version().await?;
@@ -47,12 +50,12 @@ impl Migrate {
                 Ok(())
             }
             Action::Status => {
-                let version = store::connect(&self.store).await?.schema_version().await?;
+                let version = store::connect(url).await?.schema_version().await?;
                 say(format!("the schema is at version {}, this program needs {}", version.found, version.needed));
                 if version.found == version.needed { Ok(()) } else { Err(End::OutOfDate) }
             }
             Action::Print => {
-                say(store::migrations_script(&self.store)?);
+                say(store::migrations_script(url)?);
                 Ok(())
             }
         }

@@ -19,6 +19,7 @@
 mod harness;
 mod steps;
 
+pub mod access;
 pub mod bury;
 pub mod claim;
 pub mod claim_keyed;
@@ -40,6 +41,7 @@ pub mod list;
 pub mod migrate;
 pub mod operations;
 pub mod prune;
+pub mod publish;
 pub mod redrive;
 pub mod redrive_event;
 pub mod relay;
@@ -83,6 +85,14 @@ macro_rules! suite {
                 unheard_is_kept_by_default
                 unheard_is_skipped_where_asked
                 unheard_is_refused_where_asked
+            }
+            publish {
+                a_heard_event_is_stored_with_its_deliveries
+                an_event_that_nobody_hears_is_skipped
+                the_same_event_twice_is_a_duplicate
+                a_batch_is_one_transaction
+                concurrent_duplicates_store_one_event
+                a_batch_stops_at_its_limit
             }
             route {
                 each_enabled_lane_gets_one_delivery
@@ -285,6 +295,21 @@ macro_rules! suite {
                 missed_slots_are_left_out_where_asked
                 run_now_fires_outside_of_a_slot
                 a_long_run_keeps_its_lease
+            }
+            access {
+                a_token_is_found_by_its_hash_alone
+                every_role_comes_back
+                a_taken_id_or_hash_is_refused
+                tokens_that_say_too_much_are_refused_by_name
+                a_revoked_token_is_not_found
+                the_last_use_is_known_to_the_minute
+                tokens_are_listed_by_their_creation
+                a_session_stands_for_its_token
+                an_ended_session_is_over
+                a_session_ends_when_idle_and_when_old
+                a_revoked_token_ends_its_sessions
+                the_audit_is_read_newest_first_page_by_page
+                every_field_of_a_record_comes_back_cut_to_its_limit
             }
             find {
                 an_unknown_event_is_not_found
@@ -493,6 +518,7 @@ mod tests {
         let lib = include_str!("lib.rs");
         let table = &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
         let verbs = [
+            ("access", include_str!("access.rs")),
             ("bury", include_str!("bury.rs")),
             ("claim", include_str!("claim.rs")),
             ("claim_keyed", include_str!("claim_keyed.rs")),
@@ -508,6 +534,7 @@ mod tests {
             ("lease", include_str!("lease.rs")),
             ("migrate", include_str!("migrate.rs")),
             ("prune", include_str!("prune.rs")),
+            ("publish", include_str!("publish.rs")),
             ("redrive", include_str!("redrive.rs")),
             ("relay", include_str!("relay.rs")),
             ("release", include_str!("release.rs")),

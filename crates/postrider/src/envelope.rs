@@ -190,6 +190,17 @@ impl Envelope {
         content(self) == content(other)
     }
 
+    /// The message that a broker or a webhook carries: the envelope, and when it was sent.
+    #[cfg(any(feature = "rabbitmq", feature = "webhook"))]
+    pub(crate) fn message(&self, sent_at: OffsetDateTime) -> Result<Vec<u8>> {
+        let mut message = serde_json::to_vec(self).map_err(Error::Encode)?;
+        // The envelope is an object, and has members.
+        message.pop();
+        let sent_at = sent_at.format(&time::format_description::well_known::Rfc3339).unwrap_or_default();
+        message.extend_from_slice(format!(",\"sentAt\":\"{sent_at}\"}}").as_bytes());
+        Ok(message)
+    }
+
     /// The initiator as it is stored; empty text where nothing is known.
     pub(crate) fn initiator_json(&self) -> String {
         if self.initiator.is_empty() {

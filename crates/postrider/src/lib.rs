@@ -118,7 +118,7 @@
 //! Then read on, in the order of an event's life:
 //!
 //! 1. [`event`] and [`envelope`]: what an event is, and what is known about it; [`limits`] bounds all of it.
-//! 2. [`outbox`]: how it is written, with a delay, an expiry or an id of your own.
+//! 2. [`outbox`]: how it is written, with a delay, an expiry or an id of your own; [`bus`]: for those without a transaction.
 //! 3. [`subscription`]: who hears it. Each consumer has a *lane* of its own.
 //! 4. [`consumer`]: what happens when it arrives. Which of three kinds to write follows from where the effect is.
 //! 5. [`inbox`]: how that happens once, inside this process; [`transport`]: what any way to a consumer has to do, and
@@ -134,6 +134,7 @@
 //! instances does. Your own tests have help in `postrider::testing`, behind the feature of that name.
 
 pub mod alert;
+pub mod bus;
 pub mod clock;
 pub mod consumer;
 pub mod entry;
@@ -164,6 +165,7 @@ pub mod testing;
 pub mod transport;
 pub mod wake;
 
+pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};

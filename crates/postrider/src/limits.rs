@@ -36,6 +36,10 @@ pub const TRACE_EVENTS: usize = 1_000;
 pub const JSON_DEPTH: usize = 64;
 /// Error text kept with an attempt, in characters.
 pub const ERROR_CHARS: usize = 1_000;
+/// What an audit record is about, in characters: the longest path of the API, with its names and ids.
+pub const AUDIT_TARGET_CHARS: usize = 512;
+/// Rows on one page of any list.
+pub const PAGE_ROWS: u32 = 500;
 /// A business idempotency key, in characters: what the HTTP header of that name may hold.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
 /// The result kept under an idempotency key, in bytes as JSON: it is an answer, and is read whole whenever it is repeated.

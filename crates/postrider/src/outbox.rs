@@ -16,6 +16,7 @@ use crate::event::{Aggregate, Event, EventId};
 use crate::limits;
 use crate::observe;
 use crate::store::{Enlist, Enqueued, NewEvent, Unheard};
+use crate::wake::Wake;
 
 /// Writes events in transactions of the store `S`.
 #[derive(Clone)]
@@ -68,96 +69,104 @@ impl<S: Enlist> Outbox<S> {
         conn: &mut S::Conn,
         events: impl IntoIterator<Item = D>,
     ) -> Result<Vec<Enqueued>> {
-        let batch = events.into_iter().map(|event| self.complete(event.into_draft()?)).collect::<Result<Vec<_>>>()?;
-        if batch.len() > limits::BATCH_EVENTS {
-            return Err(Error::too_large(
-                "events",
-                format!("may be {} at most in one batch, are {}", limits::BATCH_EVENTS, batch.len()),
-            ));
-        }
+        let batch = events
+            .into_iter()
+            .map(|event| complete(event.into_draft()?, self.service.as_deref(), self.clock.now()))
+            .collect::<Result<Vec<_>>>()?;
+        check_batch(&batch)?;
         if batch.is_empty() {
             return Ok(Vec::new());
         }
         let enqueued = self.store.enqueue(conn, &batch, self.unheard).await?;
-        self.tell(&batch, &enqueued);
+        tell(self.store.wake(), &batch, &enqueued);
         Ok(enqueued)
     }
+}
 
-    /// Tells the log, the metrics and the relay of this process what was enqueued.
-    fn tell(&self, batch: &[NewEvent], enqueued: &[Enqueued]) {
-        let (mut created, mut unheard) = (0, 0);
-        for (NewEvent { envelope, .. }, enqueued) in batch.iter().zip(enqueued) {
-            let (event_id, topic, trace_id) =
-                (envelope.event_id.as_str(), envelope.topic.as_str(), envelope.trace_id.as_deref());
-            match enqueued {
-                Enqueued::Accepted(_) => {
-                    created += 1;
-                    tracing::info!(event_id, topic, trace_id, "{}", observe::ENQUEUED);
-                }
-                Enqueued::Duplicate(_) => tracing::info!(event_id, topic, trace_id, "duplicate, written before"),
-                Enqueued::Unheard(_) => {
-                    (created, unheard) = (created + 1, unheard + 1);
-                    tracing::warn!(event_id, topic, trace_id, "kept unheard: nobody subscribes to its topic");
-                }
-                Enqueued::Skipped(_) => {
-                    unheard += 1;
-                    tracing::error!(event_id, topic, trace_id, "not stored: nobody subscribes to its topic");
-                }
+/// Refuses a batch that is too long.
+pub(crate) fn check_batch(batch: &[NewEvent]) -> Result<()> {
+    match batch.len() > limits::BATCH_EVENTS {
+        true => Err(Error::too_large(
+            "events",
+            format!("may be {} at most in one batch, are {}", limits::BATCH_EVENTS, batch.len()),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Tells the log, the metrics and the relay of this process what was enqueued.
+pub(crate) fn tell(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
+    let (mut created, mut unheard) = (0, 0);
+    for (NewEvent { envelope, .. }, enqueued) in batch.iter().zip(enqueued) {
+        let (event_id, topic, trace_id) =
+            (envelope.event_id.as_str(), envelope.topic.as_str(), envelope.trace_id.as_deref());
+        match enqueued {
+            Enqueued::Accepted(_) => {
+                created += 1;
+                tracing::info!(event_id, topic, trace_id, "{}", observe::ENQUEUED);
+            }
+            Enqueued::Duplicate(_) => tracing::info!(event_id, topic, trace_id, "duplicate, written before"),
+            Enqueued::Unheard(_) => {
+                (created, unheard) = (created + 1, unheard + 1);
+                tracing::warn!(event_id, topic, trace_id, "kept unheard: nobody subscribes to its topic");
+            }
+            Enqueued::Skipped(_) => {
+                unheard += 1;
+                tracing::error!(event_id, topic, trace_id, "not stored: nobody subscribes to its topic");
             }
         }
-        observe::created(created);
-        observe::unheard(unheard);
-        // One is enough: they commit together.
-        let accepted = enqueued.iter().zip(batch).rfind(|(enqueued, _)| matches!(enqueued, Enqueued::Accepted(_)));
-        if let Some((_, new)) = accepted {
-            self.store.wake().poke(new.envelope.event_id.as_str(), &new.envelope.topic);
-        }
     }
+    observe::created(created);
+    observe::unheard(unheard);
+    // One is enough: they commit together.
+    let accepted = enqueued.iter().zip(batch).rfind(|(enqueued, _)| matches!(enqueued, Enqueued::Accepted(_)));
+    if let Some((_, new)) = accepted {
+        wake.poke(new.envelope.event_id.as_str(), &new.envelope.topic);
+    }
+}
 
-    /// Fills in what the draft leaves open, and checks every limit.
-    fn complete(&self, draft: Draft) -> Result<NewEvent> {
-        let now = self.clock.now();
-        let event_id = match draft.event_id {
-            Some(id) => EventId::new(id)?,
-            None => EventId::stored(fresh_event_id(now)),
-        };
-        let mut envelope = Envelope::new(event_id, draft.topic, draft.payload, draft.occurred_at.unwrap_or(now));
-        if let Some(payload_type) = draft.payload_type {
-            envelope.payload_type = payload_type;
-        }
-        envelope.payload_encoding = draft.payload_encoding;
-        envelope.key = draft.key;
-        envelope.aggregate = draft.aggregate;
-        envelope.tenant_id = draft.tenant_id;
-        envelope.store_id = draft.store_id;
-        // What is written while another event is consumed is that event's child, and of its trace.
-        let consumed = Handling::current();
-        let consumed = consumed.as_ref().map(|handling| &handling.envelope);
-        envelope.parent_event_id = match draft.parent_event_id {
-            Some(id) => Some(EventId::new(id)?),
-            None => consumed.map(|parent| parent.event_id.clone()),
-        };
-        let trace_id = draft.trace_id.or_else(|| consumed.and_then(|parent| parent.trace_id.clone()));
-        (envelope.trace_id, envelope.span_id) = match (trace_id, draft.span_id) {
-            (Some(trace), span) => (Some(trace), Some(span.unwrap_or_else(fresh_span_id))),
-            (None, span) => {
-                let fresh = TraceContext::fresh();
-                (Some(fresh.trace_id), Some(span.unwrap_or(fresh.span_id)))
-            }
-        };
-        envelope.initiator = draft.initiator;
-        if envelope.initiator.service.is_none() {
-            envelope.initiator.service.clone_from(&self.service);
-        }
-        envelope.metadata = draft.metadata.map(Into::into);
-        envelope.deliver_at = draft.deliver_at.map(crate::envelope::trim);
-        envelope.expire_at = draft.expire_at.map(crate::envelope::trim);
-        envelope.max_attempts = draft.max_attempts;
-        envelope.exchange = draft.exchange;
-        envelope.routing_key = draft.routing_key;
-        envelope.check()?;
-        Ok(NewEvent { envelope, delay: draft.delay, expire_after: draft.expire_after })
+/// Fills in what the draft leaves open, and checks every limit.
+pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime) -> Result<NewEvent> {
+    let event_id = match draft.event_id {
+        Some(id) => EventId::new(id)?,
+        None => EventId::stored(fresh_event_id(now)),
+    };
+    let mut envelope = Envelope::new(event_id, draft.topic, draft.payload, draft.occurred_at.unwrap_or(now));
+    if let Some(payload_type) = draft.payload_type {
+        envelope.payload_type = payload_type;
     }
+    envelope.payload_encoding = draft.payload_encoding;
+    envelope.key = draft.key;
+    envelope.aggregate = draft.aggregate;
+    envelope.tenant_id = draft.tenant_id;
+    envelope.store_id = draft.store_id;
+    // What is written while another event is consumed is that event's child, and of its trace.
+    let consumed = Handling::current();
+    let consumed = consumed.as_ref().map(|handling| &handling.envelope);
+    envelope.parent_event_id = match draft.parent_event_id {
+        Some(id) => Some(EventId::new(id)?),
+        None => consumed.map(|parent| parent.event_id.clone()),
+    };
+    let trace_id = draft.trace_id.or_else(|| consumed.and_then(|parent| parent.trace_id.clone()));
+    (envelope.trace_id, envelope.span_id) = match (trace_id, draft.span_id) {
+        (Some(trace), span) => (Some(trace), Some(span.unwrap_or_else(fresh_span_id))),
+        (None, span) => {
+            let fresh = TraceContext::fresh();
+            (Some(fresh.trace_id), Some(span.unwrap_or(fresh.span_id)))
+        }
+    };
+    envelope.initiator = draft.initiator;
+    if envelope.initiator.service.is_none() {
+        envelope.initiator.service = service.map(Into::into);
+    }
+    envelope.metadata = draft.metadata.map(Into::into);
+    envelope.deliver_at = draft.deliver_at.map(crate::envelope::trim);
+    envelope.expire_at = draft.expire_at.map(crate::envelope::trim);
+    envelope.max_attempts = draft.max_attempts;
+    envelope.exchange = draft.exchange;
+    envelope.routing_key = draft.routing_key;
+    envelope.check()?;
+    Ok(NewEvent { envelope, delay: draft.delay, expire_after: draft.expire_after })
 }
 
 /// UUIDv7: ids of one moment lie side by side in the index, which a random id would scatter.
@@ -329,6 +338,13 @@ impl Draft {
         self
     }
 
+    /// The same for an object that is text already, which stays as it is.
+    #[must_use]
+    pub fn metadata_json(mut self, object: impl Into<String>) -> Self {
+        self.metadata = Some(object.into());
+        self
+    }
+
     /// Says when it became true, where that was not now.
     #[must_use]
     pub fn occurred_at(mut self, at: OffsetDateTime) -> Self {
@@ -368,6 +384,20 @@ impl Draft {
     #[must_use]
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = Some(attempts);
+        self
+    }
+
+    /// Publishes to this exchange, where a broker carries it.
+    #[must_use]
+    pub fn exchange(mut self, exchange: impl Into<String>) -> Self {
+        self.exchange = Some(exchange.into());
+        self
+    }
+
+    /// Publishes with this routing key, where a broker carries it.
+    #[must_use]
+    pub fn routing_key(mut self, routing_key: impl Into<String>) -> Self {
+        self.routing_key = Some(routing_key.into());
         self
     }
 

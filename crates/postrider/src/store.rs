@@ -4,6 +4,7 @@
 //! One verb has one name everywhere: the method here, the file `queries/<dialect>/<verb>.sql`, and the module of the
 //! conformance suite that says what it means. [`memory`] is that meaning without SQL in the way.
 
+pub mod access;
 pub mod memory;
 #[cfg(feature = "mysql")]
 pub mod mysql;
@@ -42,6 +43,7 @@ use crate::redrive::{RedriveRules, Refusal};
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
+pub use access::Access;
 pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Delivery, DeliveryId, Failed, History, LaneCounts, Lease, Redriven, Token,
 };
@@ -97,7 +99,7 @@ fn unknown_scheme(scheme: &str) -> Error {
 /// Stored events and the work they cause. Every write of claimed work is guarded by its token: a worker that lost
 /// its lease writes nothing. Time is always the database's.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Access + Send + Sync + 'static {
     /// Brings the schema up to this program's version. Any number of instances may do so at once.
     async fn migrate(&self) -> Result<()>;
 
@@ -114,6 +116,10 @@ pub trait Store: Send + Sync + 'static {
 
     /// The database's clock.
     async fn now(&self) -> Result<OffsetDateTime>;
+
+    /// Writes events and their deliveries in one transaction of the store's own, for those who have none to join. One answer
+    /// per event, in order; after an error nothing is written.
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>>;
 
     /// Gives deliveries to events that arrived by plain `INSERT`, and to unheard ones that have a subscriber now.
     /// At most `limit` events; concurrent routers share the work.
@@ -390,6 +396,14 @@ pub trait Enlist: Store + Clone {
         token: Token,
         lease: Duration,
     ) -> impl Future<Output = Result<bool>> + Send;
+}
+
+/// [`Store::publish`] of a store that can enlist. The transaction is ours: nobody else could run it again.
+async fn publish(store: &impl Enlist, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+    let mut tx = store.begin().await?;
+    let enqueued = store.enqueue(&mut tx, batch, unheard).await?;
+    store.commit(tx).await?;
+    Ok(enqueued)
 }
 
 /// What the inbox remembers of an event.

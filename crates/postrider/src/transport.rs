@@ -1,9 +1,11 @@
 //! How deliveries get to where they have their effect. A relay claims them and hands them to a transport; what it
 //! answers decides whether they are settled, retried or given up. [`Inbox`](crate::Inbox) is the transport inside
-//! this process, [`rabbitmq`] the one through a broker.
+//! this process, `rabbitmq` the one through a broker, `webhook` the one over HTTP.
 
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
+#[cfg(feature = "webhook")]
+pub mod webhook;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

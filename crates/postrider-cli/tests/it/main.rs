@@ -1,13 +1,22 @@
 //! The executable as people meet it: what it prints, where, and with which exit code.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod commands;
 mod migrate;
+mod process;
+mod schemathesis;
+mod serve;
+mod webhooks;
 
 use std::process::{Command, Output};
 
 /// Runs `postrider` with nothing from the environment that could choose for it.
 fn postrider(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_postrider")).args(arguments).env_remove("POSTRIDER_STORE").output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    for name in ["POSTRIDER_STORE", "POSTRIDER_SERVER", "POSTRIDER_TOKEN", "POSTRIDER_CONFIG"] {
+        command.env_remove(name);
+    }
+    command.args(arguments).output().unwrap()
 }
 
 fn stdout(output: &Output) -> String {

@@ -4,6 +4,7 @@
 //! It has one writer, as SQLite has: [`MemoryStore::begin`] waits until nobody else writes. A transaction is a copy
 //! of the state; committed, the copy takes the state's place, dropped, it never was. Readers see what is committed.
 
+mod access;
 mod deliveries;
 mod events;
 mod jobs;
@@ -129,6 +130,10 @@ impl Store for MemoryStore {
 
     async fn now(&self) -> Result<OffsetDateTime> {
         Ok(self.read(|_, now| now))
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        super::publish(self, batch, unheard).await
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {

@@ -13,6 +13,7 @@ macro_rules! sql {
     };
 }
 
+mod access;
 mod deliveries;
 mod enlist;
 mod error;
@@ -45,9 +46,9 @@ use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
-    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
-    Pruned, Redriven, Report, Routed, Steer, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Folded, Found, History, Holding,
+    JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page,
+    Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -190,6 +191,10 @@ impl Store for MySqlStore {
 
     async fn now(&self) -> Result<OffsetDateTime> {
         sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_one(&self.work).await.map_err(meaning)
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        again!(super::publish(self, batch, unheard))
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
@@ -639,6 +644,8 @@ impl crate::testing::Age for MySqlStore {
             sql!("age_jobs"),
             sql!("age_statuses"),
             sql!("age_operations"),
+            sql!("age_tokens"),
+            sql!("age_sessions"),
         ] {
             let columns = sql.matches("INTERVAL ?").count();
             again!(async {

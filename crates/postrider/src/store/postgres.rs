@@ -10,6 +10,7 @@ macro_rules! sql {
     };
 }
 
+mod access;
 mod enlist;
 mod jobs;
 mod list;
@@ -34,9 +35,9 @@ use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
-    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
-    Pruned, Redriven, Report, Routed, Steer, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Folded, Found, History, Holding,
+    JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page,
+    Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
@@ -166,6 +167,10 @@ impl Store for PostgresStore {
 
     async fn now(&self) -> Result<OffsetDateTime> {
         sqlx::query_scalar("SELECT now()").fetch_one(&self.work).await.map_err(own)
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        super::publish(self, batch, unheard).await
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
@@ -641,7 +646,7 @@ impl PostgresStore {
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_operations"), sql!("age_figures")] {
+        for sql in [sql!("age"), sql!("age_jobs"), sql!("age_operations"), sql!("age_figures"), sql!("age_access")] {
             sqlx::query(sql).bind(millis(by)).execute(&self.work).await.map_err(own)?;
         }
         Ok(())

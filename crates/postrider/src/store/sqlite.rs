@@ -13,6 +13,7 @@ macro_rules! sql {
     };
 }
 
+mod access;
 mod deliveries;
 mod enlist;
 mod error;
@@ -39,9 +40,9 @@ use super::batch::{self, millis, unix_ms};
 use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Failed, Folded, Found, History, Holding, JobOutcome,
-    JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewOperation, Operation, Page, Prunable, Prune,
-    Pruned, Redriven, Report, Routed, Steer, Store, Token,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Folded, Found, History, Holding,
+    JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page,
+    Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -202,6 +203,10 @@ impl Store for SqliteStore {
         let now: i64 =
             sqlx::query_scalar("SELECT now FROM postrider_clock").fetch_one(&self.reader).await.map_err(own)?;
         Ok(rows::time(now))
+    }
+
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        super::publish(self, batch, unheard).await
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
@@ -595,6 +600,8 @@ impl crate::testing::Age for SqliteStore {
             sql!("age_statuses"),
             sql!("age_operations"),
             sql!("age_figures"),
+            sql!("age_tokens"),
+            sql!("age_sessions"),
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&mut *tx).await.map_err(own)?;
         }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use time::OffsetDateTime;
 
+use super::access::{SessionRow, TokenRow};
 use super::jobs::JobRow;
 use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
+use crate::store::access::AuditRecord;
 use crate::store::figure::Counted;
 use crate::store::{Consumption, DeliveryId, Operation, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
@@ -42,6 +44,12 @@ pub(super) struct State {
     pub(super) operations: Vec<OperationRow>,
     /// By event.
     pub(super) statuses: BTreeMap<i64, StatusRow>,
+    /// By their creation.
+    pub(super) tokens: Vec<TokenRow>,
+    /// By their hash.
+    pub(super) sessions: BTreeMap<String, SessionRow>,
+    /// By their number.
+    pub(super) audit: Vec<AuditRecord>,
     /// The caller's own tables, for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
@@ -250,6 +258,8 @@ impl State {
             row.kept.expired_at = row.kept.expired_at.map(|at| at - by);
         }
         self.jobs.values_mut().for_each(|row| row.age(by));
+        self.tokens.iter_mut().for_each(|row| row.age(by));
+        self.sessions.values_mut().for_each(|row| row.age(by));
     }
 }
 

@@ -3,13 +3,11 @@
 use lapin::BasicProperties;
 use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable};
-use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
 use crate::envelope::trace::TraceContext;
-use crate::error::{Error, Result};
 use crate::limits;
 
 /// How often the message has been tried without success.
@@ -22,16 +20,6 @@ pub(super) const CODE: &str = "x-postrider-code";
 const DELIVERY_COUNT: &str = "x-delivery-count";
 
 const PERSISTENT: u8 = 2;
-
-/// The envelope, and when it was sent.
-pub(super) fn body(envelope: &Envelope, sent_at: OffsetDateTime) -> Result<Vec<u8>> {
-    let mut body = serde_json::to_vec(envelope).map_err(Error::Encode)?;
-    // The envelope is an object, and has members.
-    body.pop();
-    let sent_at = sent_at.format(&Rfc3339).unwrap_or_default();
-    body.extend_from_slice(format!(",\"sentAt\":\"{sent_at}\"}}").as_bytes());
-    Ok(body)
-}
 
 pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
     let mut headers = FieldTable::default();

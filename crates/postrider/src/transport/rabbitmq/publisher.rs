@@ -309,7 +309,7 @@ impl Publisher {
             .iter()
             .map(|n| {
                 let (envelope, target) = (&parcels[*n].envelope, &parcels[*n].target);
-                Ok((message::body(envelope, sent_at)?, address(envelope, target), &**envelope))
+                Ok((envelope.message(sent_at)?, address(envelope, target), &**envelope))
             })
             .collect();
         match addressed {

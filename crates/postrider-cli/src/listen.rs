@@ -1,0 +1,103 @@
+//! `postrider listen`: a pulling consumer for trying things.
+
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Remote, escaped, rows};
+use crate::output::Format;
+use crate::{Context, End, say, tell};
+
+/// Take events as a consumer, print them, and settle them
+#[derive(Args)]
+#[command(after_help = "Examples:
+  postrider listen order.paid --consumer points
+  postrider listen order.paid order.canceled --consumer points --fail-rate 0.3
+  postrider listen order.paid --consumer points --count 1 -o jsonl")]
+pub(crate) struct Listen {
+    /// The topics; `*` for all
+    #[arg(required = true)]
+    topics: Vec<String>,
+    /// The name of the consumer; it is subscribed where it is not yet
+    #[arg(long, value_name = "NAME")]
+    consumer: String,
+    /// The share of events that fail on purpose
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    fail_rate: f64,
+    /// End after so many events
+    #[arg(long, value_name = "N")]
+    count: Option<u64>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Listen {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
+        if !(0.0..=1.0).contains(&self.fail_rate) {
+            return Err(End::Wrong(format!("--fail-rate must be a share from 0 to 1, is {}", self.fail_rate)));
+        }
+        self.subscribe().await?;
+        tell(format!("{} listens to {}", self.consumer, self.topics.join(", ")));
+        let working = self.work(context);
+        tokio::select! {
+            ended = working => ended,
+            stopped = tokio::signal::ctrl_c() => stopped.map_err(|error| End::Wrong(error.to_string())),
+        }
+    }
+
+    /// Subscribes where it is not yet; what an operator has said of it stays.
+    async fn subscribe(&self) -> Result<(), End> {
+        let known = rows(&self.remote.get("/subscriptions").await?, "subscriptions");
+        for topic in &self.topics {
+            let is_known = |one: &Value| one["topic"] == *topic && one["consumerId"] == *self.consumer;
+            if !known.iter().any(is_known) {
+                let path = format!("/subscriptions/{}/{}", escaped(topic), escaped(&self.consumer));
+                self.remote.ask(Method::PUT, &path, Some(&json!({ "via": "pull" }))).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn work(&self, context: &Context) -> Result<(), End> {
+        let path = format!("/consumers/{}", escaped(&self.consumer));
+        let mut taken = 0;
+        loop {
+            let most = self.count.map_or(10, |count| (count - taken).min(10));
+            if most == 0 {
+                return Ok(());
+            }
+            let wanted = json!({ "max": most, "waitSeconds": 30 });
+            let claimed = rows(&self.remote.post(&format!("{path}/claim"), &wanted).await?, "deliveries");
+            taken += claimed.len() as u64;
+            let results: Vec<_> = claimed.iter().map(|delivery| self.handle(context, delivery)).collect();
+            if !results.is_empty() {
+                self.remote.post(&format!("{path}/settle"), &json!({ "results": results })).await?;
+            }
+        }
+    }
+
+    /// Prints an event, and decides what becomes of it.
+    fn handle(&self, context: &Context, delivery: &Value) -> Value {
+        // The fraction of a fresh random number.
+        let chance = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
+        let success = chance >= self.fail_rate;
+        let event = &delivery["event"];
+        match context.output {
+            Format::Table => say(format!(
+                "{} {} attempt {} {}: {}",
+                event["topic"].as_str().unwrap_or_default(),
+                event["eventId"].as_str().unwrap_or_default(),
+                delivery["attempt"],
+                if success { "ok" } else { "failed on purpose" },
+                event["payload"],
+            )),
+            Format::Json | Format::Jsonl => say(event),
+        }
+        let mut result =
+            json!({ "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"], "success": success });
+        if !success {
+            result["errorMessage"] = "failed on purpose".into();
+        }
+        result
+    }
+}

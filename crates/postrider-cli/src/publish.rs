@@ -1,0 +1,83 @@
+//! `postrider publish`: one event, from the command line.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::client::{Remote, escaped};
+use crate::{Context, End, output, tell};
+
+/// How often to look, while waiting.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long to wait for an event to be consumed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Publish an event
+#[derive(Args)]
+#[command(after_help = "Examples:
+  postrider publish order.paid --data '{\"orderId\": 7}'
+  postrider publish order.paid --data '{\"orderId\": 7}' --key order-7 --wait
+  postrider publish notification.sent --data '{}' --parent EVENT_ID")]
+pub(crate) struct Publish {
+    /// What kind of fact it is
+    topic: String,
+    /// The payload, as JSON
+    #[arg(long, value_name = "JSON")]
+    data: String,
+    /// Keeps the events of one key in order
+    #[arg(long)]
+    key: Option<String>,
+    /// The event that caused this one
+    #[arg(long, value_name = "ID")]
+    parent: Option<String>,
+    /// An id of your own: the same one again is the same event
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+    /// Wait until every consumer has had it, or given it up
+    #[arg(long)]
+    wait: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Publish {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
+        let payload: Value =
+            serde_json::from_str(&self.data).map_err(|error| End::Wrong(format!("--data is no JSON: {error}")))?;
+        let mut event = json!({ "topic": self.topic, "payload": payload });
+        for (field, value) in [("key", self.key), ("parentEventId", self.parent), ("eventId", self.id)] {
+            if let Some(value) = value {
+                event[field] = value.into();
+            }
+        }
+        let published = self.remote.post("/events", &event).await?;
+        output::one(context.output, &published);
+        match published["eventId"].as_str() {
+            Some(id) if self.wait && published["outcome"] != "skipped" => wait(&self.remote, id).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Waits for the end of an event, telling each of its states.
+async fn wait(remote: &Remote, event_id: &str) -> Result<(), End> {
+    let (began, mut last) = (tokio::time::Instant::now(), String::new());
+    loop {
+        let shown = remote.get(&format!("/events/{}", escaped(event_id))).await?;
+        let status = shown["status"].as_str().unwrap_or_default().to_owned();
+        if status != last {
+            tell(format!("{status}: {}/{} consumed", shown["consumedConsumers"], shown["expectedConsumers"]));
+        }
+        match status.as_str() {
+            "CONSUMED" => return Ok(()),
+            "FAILED" | "PARTIAL" | "EXPIRED" => return Err(End::Partly),
+            _ if began.elapsed() > PATIENCE => {
+                return Err(End::Wrong(format!("{event_id} is still {status} after {PATIENCE:?}")));
+            }
+            _ => {}
+        }
+        last = status;
+        tokio::time::sleep(LOOK).await;
+    }
+}

@@ -1,0 +1,159 @@
+//! `postrider serve` as a process, on a database of its own.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use reqwest::{Client, Method};
+use serde_json::{Value, json};
+
+/// Which database.
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Sqlite,
+    Postgres,
+    MySql,
+}
+
+/// A database that goes when the test ends.
+pub(crate) struct Database {
+    pub(crate) url: String,
+    server: Option<String>,
+    name: String,
+    folder: PathBuf,
+}
+
+impl Database {
+    pub(crate) async fn make(kind: Kind) -> Self {
+        let name = format!("serve_{}", uuid::Uuid::new_v4().simple());
+        let folder = std::env::temp_dir().join(&name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let variable = match kind {
+            Kind::Sqlite => {
+                let url = format!("sqlite://{}", folder.join("bus.db").display());
+                return Self { url, server: None, name, folder };
+            }
+            Kind::Postgres => "POSTRIDER_TEST_POSTGRES",
+            Kind::MySql => "POSTRIDER_TEST_MYSQL",
+        };
+        let server = std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `make services`"));
+        execute(&server, &format!("CREATE DATABASE {name}")).await;
+        let (place, _) = server.rsplit_once('/').unwrap();
+        Self { url: format!("{place}/{name}"), server: Some(server.clone()), name, folder }
+    }
+
+    pub(crate) async fn drop(self) {
+        if let Some(server) = &self.server {
+            execute(server, &format!("DROP DATABASE {}", self.name)).await;
+        }
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+}
+
+async fn execute(server: &str, sql: &str) {
+    use sqlx::{Connection as _, Executor as _};
+    // The name is ours, made of hexadecimal digits.
+    let sql = sqlx::AssertSqlSafe(sql.to_owned());
+    if server.starts_with("postgres") {
+        sqlx::PgConnection::connect(server).await.unwrap().execute(sql).await.unwrap();
+    } else {
+        sqlx::MySqlConnection::connect(server).await.unwrap().execute(sql).await.unwrap();
+    }
+}
+
+/// A running server.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) url: String,
+    /// Printed on the first start only.
+    pub(crate) token: Option<String>,
+    pub(crate) client: Client,
+}
+
+impl Process {
+    pub(crate) fn start(database: &Database, more: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_postrider"))
+            .args(["serve", "--listen", "127.0.0.1:0", "--store", &database.url])
+            .args(more)
+            .current_dir(&database.folder)
+            .stdout(Stdio::piped())
+            .stderr(std::fs::File::options().create(true).append(true).open(database.folder.join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let mut token = None;
+        for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if let Some(secret) = line.strip_prefix("admin token: ") {
+                token = Some(secret.to_owned());
+            }
+            if let Some(url) = line.strip_prefix("listening on ") {
+                return Self { child, url: url.into(), token, client: Client::new() };
+            }
+        }
+        let _ = child.wait();
+        let log = std::fs::read_to_string(database.folder.join("log")).unwrap_or_default();
+        panic!("the server did not start: {log}");
+    }
+
+    pub(crate) fn token(&self) -> &str {
+        self.token.as_deref().unwrap()
+    }
+
+    /// Asks as somebody, and expects this status.
+    pub(crate) async fn ask(&self, token: &str, method: Method, path: &str, body: Value, expected: u16) -> Value {
+        let request = self.client.request(method, format!("{}/api/v1{path}", self.url)).bearer_auth(token);
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let response = request.send().await.unwrap();
+        let status = response.status().as_u16();
+        let text = response.text().await.unwrap();
+        assert_eq!(status, expected, "{path}: {text}");
+        if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() }
+    }
+
+    pub(crate) async fn admin(&self, method: Method, path: &str, body: Value, expected: u16) -> Value {
+        self.ask(self.token(), method, path, body, expected).await
+    }
+
+    /// A token of this role.
+    pub(crate) async fn token_of(&self, role: &str) -> String {
+        let made = self.admin(Method::POST, "/tokens", json!({ "name": role, "role": role }), 201).await;
+        made["secret"].as_str().unwrap().to_owned()
+    }
+
+    /// A command that talks to this server.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(arguments).env("POSTRIDER_SERVER", &self.url).env("POSTRIDER_TOKEN", self.token());
+        command
+    }
+
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// Told to stop, it ends by itself, and well.
+    pub(crate) fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        let ended = self.child.wait().unwrap();
+        assert_eq!(ended.code(), Some(0));
+    }
+
+    /// As a power cut does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Process {
+    /// Where a test has failed, nothing is left running.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,117 @@
+//! Consumers that are called: a receiver of our own, and a server that calls it.
+
+use base64::prelude::*;
+use hmac::{Hmac, KeyInit, Mac};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::process::{Database, Kind, Process};
+
+const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+/// One call, read to its end and answered.
+async fn receive(listener: &TcpListener, answer: &str) -> (Vec<(String, String)>, Vec<u8>) {
+    let (mut stream, _) = listener.accept().await.unwrap();
+    let mut bytes = Vec::new();
+    loop {
+        let mut some = [0; 4096];
+        let n = stream.read(&mut some).await.unwrap();
+        assert_ne!(n, 0, "the call ended early");
+        bytes.extend_from_slice(&some[..n]);
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            continue;
+        };
+        let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+        let headers: Vec<_> = head.lines().skip(1).filter_map(|line| line.split_once(": ")).collect();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.to_lowercase(), (*value).to_owned())).collect();
+        let length: usize = header(&headers, "content-length").parse().unwrap();
+        if bytes.len() == end + 4 + length {
+            let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            return (headers, bytes[end + 4..].to_vec());
+        }
+    }
+}
+
+fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
+    &headers.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name} is missing: {headers:?}")).1
+}
+
+/// S17: the call is signed as Standard Webhooks has it, an answer other than 2xx is tried again, and the subscription that
+/// brought it came while the server was running.
+#[tokio::test]
+async fn a_webhook_is_signed_retried_and_consumed() {
+    let database = Database::make(Kind::Sqlite).await;
+    let secret = format!("webhook.secret=whsec_{SECRET}");
+    let server = Process::start(&database, &["--set", &secret, "--set", "webhook.allow-hosts=127.0.0.1"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/hook", listener.local_addr().unwrap());
+    let set = server.admin(Method::PUT, "/subscriptions/order.paid/mailer", json!({ "endpoint": endpoint }), 200).await;
+    assert_eq!(set["via"], "webhook");
+    let event = json!({ "eventId": "order:7", "topic": "order.paid", "payload": { "orderId": 7 } });
+    server.admin(Method::POST, "/events", event, 202).await;
+
+    let (first, _) = receive(&listener, "302 Found\r\nlocation: http://127.0.0.1:1/").await;
+    let (headers, body) = receive(&listener, "204 No Content").await;
+    assert_eq!(header(&first, "webhook-id"), header(&headers, "webhook-id"), "the same message");
+    let (id, timestamp) = (header(&headers, "webhook-id"), header(&headers, "webhook-timestamp"));
+    let mut mac = Hmac::<Sha256>::new_from_slice(&BASE64_STANDARD.decode(SECRET).unwrap()).unwrap();
+    mac.update(format!("{id}.{timestamp}.").as_bytes());
+    mac.update(&body);
+    let expected = format!("v1,{}", BASE64_STANDARD.encode(mac.finalize().into_bytes()));
+    assert_eq!((id, header(&headers, "webhook-signature")), ("order:7", expected.as_str()));
+    assert!(header(&headers, "traceparent").starts_with("00-"));
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&body["payload"]["orderId"], &body["topic"]), (&json!(7), &json!("order.paid")));
+    assert!(body["sentAt"].is_string());
+
+    let settled = async {
+        loop {
+            let shown = server.admin(Method::GET, "/events/order:7", Value::Null, 200).await;
+            if shown["status"] == "CONSUMED" {
+                return shown;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    let shown = tokio::time::timeout(std::time::Duration::from_secs(60), settled).await.unwrap();
+    assert_eq!(shown["consumptions"][0]["errorCode"], "http302");
+    server.stop();
+    database.drop().await;
+}
+
+/// S18: a private address is not called, unless it is allowed.
+#[tokio::test]
+async fn a_private_address_is_refused() {
+    let database = Database::make(Kind::Sqlite).await;
+    let secret = format!("webhook.secret=whsec_{SECRET}");
+    let server = Process::start(&database, &["--set", &secret]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (n, host) in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"].into_iter().enumerate() {
+        let body = json!({ "endpoint": format!("https://{host}:{port}/") });
+        server.admin(Method::PUT, &format!("/subscriptions/t{n}/hook{n}"), body, 200).await;
+        let event = json!({ "eventId": format!("e{n}"), "topic": format!("t{n}"), "payload": 1 });
+        server.admin(Method::POST, "/events", event, 202).await;
+    }
+    for n in 0..4 {
+        let refused = async {
+            loop {
+                let shown = server.admin(Method::GET, &format!("/events/e{n}"), Value::Null, 200).await;
+                if let Some(error) = shown["lastError"].as_str() {
+                    return error.to_owned();
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        let error = tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
+        assert!(error.contains("private"), "{error}");
+    }
+    let called = tokio::time::timeout(std::time::Duration::from_millis(10), listener.accept()).await;
+    assert!(called.is_err(), "nobody came");
+    server.stop();
+    database.drop().await;
+}

@@ -1,0 +1,206 @@
+//! `create_token`, `find_token`, `tokens`, `revoke_token`; `create_session`, `find_session`, `end_session`; `append_audit`,
+//! `audit`: who may come in, and who did what.
+
+use std::time::Duration;
+
+use postrider::Error;
+use postrider::store::Access;
+use postrider::store::access::{NewAudit, NewSession, NewToken, Role, StoredToken};
+
+use crate::Harness;
+use crate::steps::*;
+
+const IDLE: Duration = Duration::from_secs(1800);
+
+fn token<'a>(token_id: &'a str, hash: &'a str) -> NewToken<'a> {
+    NewToken { token_id, name: "ci", role: Role::Publisher, hash }
+}
+
+async fn create(h: &impl Harness, token_id: &str, hash: &str) -> bool {
+    h.store().create_token(&token(token_id, hash)).await.unwrap()
+}
+
+async fn find_token(h: &impl Harness, hash: &str) -> Option<StoredToken> {
+    h.store().find_token(hash).await.unwrap()
+}
+
+async fn begin(h: &impl Harness, hash: &str, token_id: &str) {
+    h.store().create_session(&NewSession { hash, token_id, lasts: 8 * HOUR }).await.unwrap();
+}
+
+async fn find_session(h: &impl Harness, hash: &str) -> Option<StoredToken> {
+    h.store().find_session(hash, IDLE).await.unwrap()
+}
+
+async fn append(h: &impl Harness, action: &str) {
+    let record = NewAudit { actor: "ci", action, outcome: "200", ..NewAudit::default() };
+    h.store().append_audit(&record).await.unwrap();
+}
+
+/// G.8
+pub async fn a_token_is_found_by_its_hash_alone<H: Harness>(h: H) {
+    assert!(create(&h, "t1", "abc").await);
+    let found = find_token(&h, "abc").await.expect("it is there");
+    assert_eq!((found.token_id.as_str(), found.name.as_str(), found.role), ("t1", "ci", Role::Publisher));
+    assert_eq!((found.last_used_at, found.revoked_at), (None, None));
+    assert_eq!(find_token(&h, "ABC").await, None, "compared byte for byte");
+    assert_eq!(find_token(&h, "ab").await, None);
+    assert_eq!(find_token(&h, "t1").await, None);
+}
+
+/// G.8
+pub async fn every_role_comes_back<H: Harness>(h: H) {
+    for role in Role::ALL {
+        let hash = role.as_str();
+        let new = NewToken { token_id: hash, name: "ci", role, hash };
+        assert!(h.store().create_token(&new).await.unwrap());
+        assert_eq!(find_token(&h, hash).await.expect("it is there").role, role);
+    }
+}
+
+/// G.8: ids and hashes are unique, compared byte for byte.
+pub async fn a_taken_id_or_hash_is_refused<H: Harness>(h: H) {
+    assert!(create(&h, "t1", "abc").await);
+    assert!(!create(&h, "t1", "other").await);
+    assert!(!create(&h, "t2", "abc").await);
+    assert!(create(&h, "T1", "Abc").await, "compared byte for byte");
+    assert_eq!(h.store().tokens().await.unwrap().len(), 2);
+}
+
+/// A name is 1 to 128 characters.
+pub async fn tokens_that_say_too_much_are_refused_by_name<H: Harness>(h: H) {
+    let long = "a".repeat(129);
+    let refused = h.store().create_token(&NewToken { name: &long, ..token("t1", "abc") }).await;
+    assert!(matches!(refused, Err(Error::Invalid { field: "name", .. })));
+    let refused = h.store().create_token(&NewToken { name: "", ..token("t1", "abc") }).await;
+    assert!(matches!(refused, Err(Error::Invalid { field: "name", .. })));
+    let longest = "名".repeat(128);
+    assert!(h.store().create_token(&NewToken { name: &longest, ..token("t1", "abc") }).await.unwrap());
+    assert_eq!(find_token(&h, "abc").await.expect("it is there").name, longest);
+}
+
+/// G.8: a revoked token is no use from that moment on, and stays in the list.
+pub async fn a_revoked_token_is_not_found<H: Harness>(h: H) {
+    create(&h, "t1", "abc").await;
+    assert!(h.store().revoke_token("t1").await.unwrap());
+    assert_eq!(find_token(&h, "abc").await, None);
+    assert!(!h.store().revoke_token("t1").await.unwrap(), "once");
+    assert!(!h.store().revoke_token("t2").await.unwrap(), "there is none");
+    let tokens = h.store().tokens().await.unwrap();
+    assert!(tokens[0].revoked_at.is_some());
+    assert!(!create(&h, "t1", "abc").await, "and its id is not given again");
+}
+
+/// G.8: an operator sees which tokens are still in use.
+pub async fn the_last_use_is_known_to_the_minute<H: Harness>(h: H) {
+    create(&h, "t1", "abc").await;
+    let last = async || h.store().tokens().await.unwrap()[0].last_used_at;
+    assert_eq!(last().await, None);
+    find_token(&h, "abc").await;
+    let first = last().await.expect("it was used");
+    age(&h, 5 * MINUTE).await;
+    find_token(&h, "abc").await;
+    assert!(last().await.expect("it was used") > first - 5 * MINUTE, "and again");
+}
+
+/// G.8
+pub async fn tokens_are_listed_by_their_creation<H: Harness>(h: H) {
+    for (token_id, hash) in [("b", "1"), ("c", "2"), ("a", "3")] {
+        create(&h, token_id, hash).await;
+        age(&h, MINUTE).await;
+    }
+    let tokens = h.store().tokens().await.unwrap();
+    assert_eq!(tokens.iter().map(|token| token.token_id.as_str()).collect::<Vec<_>>(), ["b", "c", "a"]);
+}
+
+/// S6
+pub async fn a_session_stands_for_its_token<H: Harness>(h: H) {
+    create(&h, "t1", "abc").await;
+    begin(&h, "s1", "t1").await;
+    assert_eq!(find_session(&h, "s1").await.expect("it lasts").token_id, "t1");
+    assert_eq!(find_session(&h, "S1").await, None, "compared byte for byte");
+    assert_eq!(find_session(&h, "abc").await, None, "a token is no session");
+    assert_eq!(find_token(&h, "s1").await, None, "nor the other way round");
+}
+
+/// S6: ended, it is over at once.
+pub async fn an_ended_session_is_over<H: Harness>(h: H) {
+    create(&h, "t1", "abc").await;
+    begin(&h, "s1", "t1").await;
+    begin(&h, "s2", "t1").await;
+    assert!(h.store().end_session("s1").await.unwrap());
+    assert!(!h.store().end_session("s1").await.unwrap(), "once");
+    assert_eq!(find_session(&h, "s1").await, None);
+    assert!(find_session(&h, "s2").await.is_some(), "the other goes on");
+}
+
+/// S6: idle 30 min, absolute 8 h.
+pub async fn a_session_ends_when_idle_and_when_old<H: Harness>(h: H) {
+    create(&h, "t1", "abc").await;
+    begin(&h, "idle", "t1").await;
+    age(&h, IDLE + MINUTE).await;
+    assert_eq!(find_session(&h, "idle").await, None, "idle");
+    begin(&h, "used", "t1").await;
+    for _ in 0..19 {
+        age(&h, 25 * MINUTE).await;
+        assert!(find_session(&h, "used").await.is_some(), "used every 25 minutes");
+    }
+    age(&h, 25 * MINUTE).await;
+    assert_eq!(find_session(&h, "used").await, None, "eight hours are over");
+    // The next one sweeps up what is over.
+    begin(&h, "next", "t1").await;
+    assert!(!h.store().end_session("used").await.unwrap());
+    assert!(find_session(&h, "next").await.is_some());
+}
+
+/// S6: revoked on the server.
+pub async fn a_revoked_token_ends_its_sessions<H: Harness>(h: H) {
+    create(&h, "t1", "abc").await;
+    begin(&h, "s1", "t1").await;
+    h.store().revoke_token("t1").await.unwrap();
+    assert_eq!(find_session(&h, "s1").await, None);
+}
+
+/// S20: newest first, by keyset: what is appended meanwhile moves nothing.
+pub async fn the_audit_is_read_newest_first_page_by_page<H: Harness>(h: H) {
+    for n in 1..=5 {
+        append(&h, &format!("act {n}")).await;
+    }
+    let actions = |page: &[postrider::store::access::AuditRecord]| -> Vec<String> {
+        page.iter().map(|record| record.action.clone()).collect()
+    };
+    let first = h.store().audit(None, 2).await.unwrap();
+    assert_eq!(actions(&first), ["act 5", "act 4"]);
+    append(&h, "act 6").await;
+    let second = h.store().audit(Some(first[1].number), 2).await.unwrap();
+    assert_eq!(actions(&second), ["act 3", "act 2"]);
+    let last = h.store().audit(Some(second[1].number), 2).await.unwrap();
+    assert_eq!(actions(&last), ["act 1"]);
+    assert!(h.store().audit(Some(last[0].number), 2).await.unwrap().is_empty());
+}
+
+/// S20: who, when, what, on what, outcome, request, reason; and a record is never refused for what it says.
+pub async fn every_field_of_a_record_comes_back_cut_to_its_limit<H: Harness>(h: H) {
+    let full = NewAudit {
+        actor: "ada",
+        token_id: Some("t1"),
+        action: "PUT /api/v1/subscriptions/{topic}/{consumerId}",
+        target: Some("order.paid/points"),
+        outcome: "200",
+        request_id: Some("r-1"),
+        detail: Some("因为"),
+    };
+    h.store().append_audit(&full).await.unwrap();
+    let record = h.store().audit(None, 1).await.unwrap().remove(0);
+    assert_eq!((record.actor.as_str(), record.token_id.as_deref()), ("ada", Some("t1")));
+    assert_eq!((record.action.as_str(), record.target.as_deref()), (full.action, full.target));
+    assert_eq!((record.outcome.as_str(), record.request_id.as_deref()), ("200", Some("r-1")));
+    assert_eq!(record.detail.as_deref(), Some("因为"));
+    let long = "错\0".repeat(2_000);
+    let odd = NewAudit { actor: &long, target: Some(&long), detail: Some(&long), ..full };
+    h.store().append_audit(&odd).await.unwrap();
+    let record = h.store().audit(None, 1).await.unwrap().remove(0);
+    assert_eq!(record.actor.chars().count(), 128);
+    assert_eq!(record.target.unwrap().chars().count(), 512);
+    assert_eq!(record.detail.unwrap().chars().count(), 1_000);
+}

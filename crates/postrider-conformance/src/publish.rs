@@ -1,0 +1,80 @@
+//! `publish`: events for those who have no transaction to write them in.
+
+use postrider::store::NewEvent;
+use postrider::{Bus, Draft, Enqueued, Error, Store, Unheard, Via};
+
+use crate::Harness;
+use crate::steps::*;
+
+fn bus(h: &impl Harness) -> Bus {
+    Bus::new(std::sync::Arc::new(h.store().clone()))
+}
+
+fn prepared(h: &impl Harness, drafts: impl IntoIterator<Item = Draft>) -> Vec<NewEvent> {
+    drafts.into_iter().map(|draft| bus(h).prepare(draft).unwrap()).collect()
+}
+
+/// D.4: stored with its deliveries and expected consumers before anybody is told.
+pub async fn a_heard_event_is_stored_with_its_deliveries<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    subscribe(&h, TOPIC, "member-service", Via::External).await;
+    let published = bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap();
+    assert!(matches!(&published[..], [Enqueued::Accepted(id)] if id.as_str() == "e"), "{published:?}");
+    let found = find(&h, "e").await;
+    assert_eq!((found.deliveries.len(), found.consumptions.len()), (1, 1));
+    assert_eq!(ids(&claim(&h, 10).await), ["e"]);
+}
+
+/// D.3: nothing stored, nothing sent, and an outcome that says so.
+pub async fn an_event_that_nobody_hears_is_skipped<H: Harness>(h: H) {
+    let published = bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap();
+    assert!(matches!(&published[..], [Enqueued::Skipped(_)]), "{published:?}");
+    assert!(h.store().find("e").await.unwrap().is_none());
+    let kept = h.store().publish(&prepared(&h, [draft("e")]), Unheard::Keep).await.unwrap();
+    assert!(matches!(&kept[..], [Enqueued::Unheard(_)]), "where it is asked for: {kept:?}");
+}
+
+/// A.3
+pub async fn the_same_event_twice_is_a_duplicate<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let published = bus(&h).publish(&prepared(&h, [draft("e"), draft("e")])).await.unwrap();
+    assert!(matches!(&published[..], [Enqueued::Accepted(_), Enqueued::Duplicate(_)]), "{published:?}");
+    let again = bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap();
+    assert!(matches!(&again[..], [Enqueued::Duplicate(_)]), "{again:?}");
+}
+
+/// One bad event refuses them all.
+pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    bus(&h).publish(&prepared(&h, [draft("taken")])).await.unwrap();
+    let other = Draft::json(TOPIC, &serde_json::json!({ "other": true })).unwrap().event_id("taken");
+    let refused = bus(&h).publish(&prepared(&h, [draft("a"), other, draft("b")])).await;
+    assert!(matches!(refused, Err(Error::IdConflict { event_id }) if event_id == "taken"));
+    assert!(h.store().find("a").await.unwrap().is_none(), "nothing of it is written");
+    assert!(h.store().find("b").await.unwrap().is_none());
+    assert_eq!(ids(&claim(&h, 10).await), ["taken"]);
+}
+
+/// A.3, at the same moment.
+pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let publishers = (0..8).map(|_| {
+        let h = h.clone();
+        async move { bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap().remove(0) }
+    });
+    let published = together(publishers).await;
+    let accepted = published.iter().filter(|one| matches!(one, Enqueued::Accepted(_))).count();
+    let duplicates = published.iter().filter(|one| matches!(one, Enqueued::Duplicate(_))).count();
+    assert_eq!((accepted, duplicates), (1, 7));
+    assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
+}
+
+/// 1,000 events in one batch.
+pub async fn a_batch_stops_at_its_limit<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    assert_eq!(bus(&h).publish(&[]).await.unwrap(), []);
+    let published = bus(&h).publish(&prepared(&h, drafts(1_000))).await.unwrap();
+    assert!(published.iter().all(|one| matches!(one, Enqueued::Accepted(_))));
+    let refused = bus(&h).publish(&prepared(&h, drafts(1_001))).await;
+    assert!(matches!(refused, Err(Error::TooLarge { field: "events", .. })));
+}

@@ -1,0 +1,87 @@
+//! Who may call what: one table. A route that is not in it is refused to everybody, and a test holds the table, the router
+//! and the OpenAPI document to each other.
+
+use axum::http::Method;
+use postrider::store::access::Role;
+
+/// One route, and who may call it.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its method.
+    pub method: Method,
+    /// Its path, with names for what varies.
+    pub path: &'static str,
+    /// Who may call it; None: anybody, without a token.
+    pub roles: Option<&'static [Role]>,
+    /// Whether each call is written to the audit. What events and attempts say of themselves is not said twice.
+    pub audited: bool,
+}
+
+const fn open(method: Method, path: &'static str) -> Entry {
+    Entry { method, path, roles: None, audited: false }
+}
+
+const fn to(method: Method, path: &'static str, roles: &'static [Role]) -> Entry {
+    Entry { method, path, roles: Some(roles), audited: false }
+}
+
+const fn audited(method: Method, path: &'static str, roles: &'static [Role]) -> Entry {
+    Entry { method, path, roles: Some(roles), audited: true }
+}
+
+const ANYONE: &[Role] = &Role::ALL;
+const WATCHERS: &[Role] = &[Role::Viewer, Role::Operator, Role::Admin];
+const PUBLISHERS: &[Role] = &[Role::Publisher, Role::Admin];
+const CONSUMERS: &[Role] = &[Role::Consumer, Role::Admin];
+const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
+const ADMINS: &[Role] = &[Role::Admin];
+
+/// Every route there is.
+pub const TABLE: &[Entry] = &[
+    open(Method::GET, "/"),
+    open(Method::GET, "/livez"),
+    open(Method::GET, "/readyz"),
+    open(Method::GET, "/openapi.json"),
+    to(Method::GET, "/metrics", WATCHERS),
+    to(Method::GET, "/api/v1/audit", OPERATORS),
+    to(Method::GET, "/api/v1/config", OPERATORS),
+    to(Method::GET, "/api/v1/consumers", ANYONE),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/claim", CONSUMERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/settle", CONSUMERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/extend", CONSUMERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/release", CONSUMERS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/pause", OPERATORS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/resume", OPERATORS),
+    to(Method::POST, "/api/v1/events", PUBLISHERS),
+    to(Method::POST, "/api/v1/events/batch", PUBLISHERS),
+    to(Method::GET, "/api/v1/events/{eventId}", ANYONE),
+    to(Method::POST, "/api/v1/events/{eventId}/consumptions", CONSUMERS),
+    to(Method::GET, "/api/v1/jobs", WATCHERS),
+    // Login says who it was by itself, since nobody is known before.
+    open(Method::POST, "/api/v1/login"),
+    audited(Method::POST, "/api/v1/logout", ANYONE),
+    to(Method::GET, "/api/v1/subscriptions", ANYONE),
+    audited(Method::PUT, "/api/v1/subscriptions/{topic}/{consumerId}", ADMINS),
+    audited(Method::DELETE, "/api/v1/subscriptions/{topic}/{consumerId}", ADMINS),
+    to(Method::GET, "/api/v1/tokens", ADMINS),
+    audited(Method::POST, "/api/v1/tokens", ADMINS),
+    audited(Method::DELETE, "/api/v1/tokens/{tokenId}", ADMINS),
+];
+
+/// The entry of a route; HEAD is GET without the body.
+pub(crate) fn entry(method: &Method, path: &str) -> Option<&'static Entry> {
+    let method = if method == Method::HEAD { &Method::GET } else { method };
+    TABLE.iter().find(|entry| entry.path == path && entry.method == *method)
+}
+
+/// The methods that a path takes, as the `Allow` header lists them.
+pub(crate) fn allowed(path: &str) -> String {
+    let mut methods: Vec<&str> = Vec::new();
+    for entry in TABLE.iter().filter(|entry| entry.path == path) {
+        methods.push(entry.method.as_str());
+        if entry.method == Method::GET {
+            methods.push("HEAD");
+        }
+    }
+    methods.join(", ")
+}

@@ -1,0 +1,222 @@
+//! Who asks: a bearer token, or the session of a browser. Everything that the table does not grant is refused here, and
+//! every call that changes something is written to the audit.
+
+use std::time::Duration;
+
+use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use postrider::store::access::{NewAudit, Role, StoredToken};
+
+use crate::access::{self, Entry};
+use crate::answer::RequestId;
+use crate::listen::Peer;
+use crate::problem::Problem;
+use crate::{App, limits, secret};
+
+/// The cookie that carries a session.
+pub(crate) const COOKIE: &str = "postrider_session";
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    pub(crate) token_id: String,
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// The hash of the session's secret, where there is one.
+    pub(crate) session: Option<String>,
+}
+
+impl Caller {
+    /// Whether payloads are shown: only to those who mend.
+    pub(crate) fn sees_payloads(&self) -> bool {
+        matches!(self.role, Role::Operator | Role::Admin)
+    }
+
+    fn of(token: StoredToken, session: Option<String>) -> Self {
+        Self { token_id: token.token_id, name: token.name, role: token.role, session }
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(unknown)
+    }
+}
+
+/// What a handler has to say for the audit, beside what was asked.
+#[derive(Clone)]
+pub(crate) struct Detail(pub(crate) String);
+
+/// Lets a request through to its handler, or not.
+pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request: Request, next: Next) -> Response {
+    let Some(entry) = access::entry(request.method(), path.as_str()) else {
+        return not_allowed(path.as_str()).into_response();
+    };
+    if let Err(problem) = same_origin(request.method(), request.headers()) {
+        return problem.into_response();
+    }
+    let address = address(&request);
+    let Some(roles) = entry.roles else {
+        return match app.rates.request(&address) {
+            Ok(()) => next.run(request).await,
+            Err(wait) => too_many(wait).into_response(),
+        };
+    };
+    let caller = match caller(&app, request.headers(), &address).await {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    if let Err(wait) = app.rates.request(&caller.token_id) {
+        return too_many(wait).into_response();
+    }
+    let granted = roles.contains(&caller.role);
+    request.extensions_mut().insert(caller.clone());
+    match (granted, entry.audited) {
+        (true, false) => next.run(request).await,
+        (false, false) => refused(entry, &caller).into_response(),
+        (_, true) => audited(app, entry, caller, granted, request, next).await,
+    }
+}
+
+/// In a task of its own: a caller who hangs up must not keep what was done from being written down.
+async fn audited(
+    app: App,
+    entry: &'static Entry,
+    caller: Caller,
+    granted: bool,
+    request: Request,
+    next: Next,
+) -> Response {
+    let target = request.uri().path().trim_start_matches("/api/v1").to_owned();
+    let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
+    let done = tokio::spawn(async move {
+        let response = match granted {
+            true => next.run(request).await,
+            false => refused(entry, &caller).into_response(),
+        };
+        let detail = response.extensions().get::<Detail>().map(|detail| detail.0.clone());
+        let status = response.status();
+        let record = NewAudit {
+            actor: &caller.name,
+            token_id: Some(&caller.token_id),
+            action: &format!("{} {}", entry.method, entry.path),
+            target: Some(&target),
+            outcome: status.as_str(),
+            request_id: request_id.as_deref(),
+            detail: detail.as_deref(),
+        };
+        write_down(&app, &record).await;
+        response
+    });
+    done.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a request stopped in the middle");
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server's log says why").into_response()
+    })
+}
+
+/// What was done is done, also where it cannot be written down: then the log has it.
+pub(crate) async fn write_down(app: &App, record: &NewAudit<'_>) {
+    if let Err(error) = app.store.append_audit(record).await {
+        let NewAudit { actor, action, target, outcome, .. } = record;
+        tracing::error!(%error, actor, action, target, outcome, "the audit could not be written");
+    }
+}
+
+/// Finds out who asks, by the token in the header or the session in the cookie.
+async fn caller(app: &App, headers: &HeaderMap, address: &str) -> Result<Caller, Problem> {
+    let found = match (bearer(headers), cookie(headers)) {
+        (Some(token), _) => {
+            let token = app.store.find_token(&secret::hash(token)).await?;
+            token.map(|token| Caller::of(token, None))
+        }
+        (None, Some(session)) => {
+            let session = secret::hash(session);
+            let token = app.store.find_session(&session, limits::SESSION_IDLE).await?;
+            token.map(|token| Caller::of(token, Some(session)))
+        }
+        (None, None) => return Err(unknown()),
+    };
+    found.ok_or_else(|| wrong(app, address))
+}
+
+/// Credentials that nobody has: too many of them, and they are not worth an answer.
+pub(crate) fn wrong(app: &App, address: &str) -> Problem {
+    match app.rates.wrong(address) {
+        Ok(()) => unknown(),
+        Err(wait) => too_many(wait),
+    }
+}
+
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    let cookies = lines.flat_map(|line| line.split(';')).filter_map(|one| one.trim().split_once('='));
+    cookies.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).next()
+}
+
+/// A browser says where a request comes from; whatever changes something must come from our own pages. Other programs say
+/// nothing, and carry no cookies that anybody else could make them send.
+fn same_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    if method.is_safe() {
+        return Ok(());
+    }
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
+    let site_is_ours = text("sec-fetch-site").is_none_or(|site| matches!(site, "same-origin" | "none"));
+    let host = text("host").unwrap_or_default();
+    let origin_is_ours =
+        text("origin").is_none_or(|origin| origin.split_once("://").is_some_and(|(_, authority)| authority == host));
+    match site_is_ours && origin_is_ours {
+        true => Ok(()),
+        false => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "crossOrigin",
+            "a browser asks on behalf of another site: use the API with a token instead",
+        )),
+    }
+}
+
+/// The address that a request came from.
+pub(crate) fn address(request: &Request) -> String {
+    let peer = request.extensions().get::<ConnectInfo<Peer>>();
+    peer.map_or_else(|| "unknown".into(), |peer| peer.0.0.ip().to_string())
+}
+
+fn unknown() -> Problem {
+    let detail = "send a token that is not revoked as `Authorization: Bearer …`; `postrider tokens create` makes one";
+    Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
+        .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+}
+
+fn refused(entry: &Entry, caller: &Caller) -> Problem {
+    let roles: Vec<_> = entry.roles.unwrap_or_default().iter().map(|role| role.as_str()).collect();
+    let detail = format!("this needs the role {}; yours is {}", roles.join(" or "), caller.role.as_str());
+    Problem::new(StatusCode::FORBIDDEN, "forbidden", detail)
+}
+
+pub(crate) fn not_allowed(path: &str) -> Problem {
+    let allowed = access::allowed(path);
+    if allowed.is_empty() {
+        return Problem::new(StatusCode::FORBIDDEN, "forbidden", "nobody may call this");
+    }
+    let problem =
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", format!("this path takes {allowed}"));
+    match HeaderValue::from_str(&allowed) {
+        Ok(allowed) => problem.header(header::ALLOW, allowed),
+        Err(_) => problem,
+    }
+}
+
+fn too_many(wait: Duration) -> Problem {
+    let seconds = wait.as_secs() + 1;
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "tooManyRequests", format!("ask again in {seconds} s"))
+        .header(header::RETRY_AFTER, HeaderValue::from(seconds))
+}

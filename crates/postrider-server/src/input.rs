@@ -1,0 +1,194 @@
+//! How requests are read: bodies, queries and paths, each with its limits, and a problem where they break one.
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::problem::Problem;
+use crate::{App, limits};
+
+/// A body of JSON.
+pub(crate) struct Body<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
+        if media_type(request.headers()).as_deref() != Some("application/json") {
+            return Err(unsupported("application/json"));
+        }
+        let bytes = bytes(request, app).await?;
+        read(text(&bytes)?).map(Self)
+    }
+}
+
+/// The bytes of a body.
+pub(crate) async fn bytes(request: Request, app: &App) -> Result<Bytes, Problem> {
+    let reading = tokio::time::timeout(limits::BODY_PATIENCE, Bytes::from_request(request, app));
+    match reading.await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            let detail = format!("a body may have {} bytes at most: send less at once", limits::BODY_BYTES);
+            Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "tooLarge", detail))
+        }
+        Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "badBody", "the body ended before its end")),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body took too long to arrive")),
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
+    std::str::from_utf8(bytes).map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "badJson", "the body is not UTF-8"))
+}
+
+/// Reads JSON; a field that breaks its type is named.
+pub(crate) fn read<T: DeserializeOwned>(json: &str) -> Result<T, Problem> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let bad = |error: &serde_json::Error| {
+        Problem::new(StatusCode::BAD_REQUEST, "badJson", format!("the body is no JSON: {error}"))
+    };
+    let read = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+        let path = error.path().to_string();
+        let error = error.into_inner();
+        match error.is_data() {
+            true => Problem::invalid(if path == "." { "body".into() } else { path }, format!("is wrong: {error}")),
+            false => bad(&error),
+        }
+    })?;
+    deserializer.end().map_err(|error| bad(&error))?;
+    Ok(read)
+}
+
+/// The media type of a body, without its parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+pub(crate) fn unsupported(wanted: &str) -> Problem {
+    let detail = format!("the body must have the content type {wanted}");
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupportedMediaType", detail)
+}
+
+/// The query.
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match axum::extract::Query::from_request_parts(parts, app).await {
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
+            Err(rejection) => Err(Problem::bad_query("query", format!("is wrong: {}", rejection.body_text()))),
+        }
+    }
+}
+
+/// What varies in the path.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        match axum::extract::Path::from_request_parts(parts, app).await {
+            Ok(axum::extract::Path(path)) => Ok(Self(path)),
+            Err(_) => Err(Problem::not_found("there is nothing by that name")),
+        }
+    }
+}
+
+/// Whether this can be the name of a topic or a consumer; anything else is nobody's, and no store is asked.
+pub(crate) fn is_name(text: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=limits::NAME_CHARS).contains(&text.len()) && text.chars().all(allowed)
+}
+
+/// A short text that every store keeps.
+pub(crate) fn label(field: &str, text: &str) -> Result<(), Problem> {
+    let chars = text.chars().count();
+    if !(1..=limits::LABEL_CHARS).contains(&chars) {
+        return Err(Problem::invalid(field, format!("must have 1 to {} characters, has {chars}", limits::LABEL_CHARS)));
+    }
+    match text.chars().find(|c| c.is_control()) {
+        Some(c) => Err(Problem::invalid(field, format!("may not hold the control character {c:?}"))),
+        None => Ok(()),
+    }
+}
+
+/// An id in a request: a string, or an integer that is read as one, digit by digit.
+#[derive(Debug, Clone)]
+pub(crate) struct Id(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let is_integer = |text: &str| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        match raw.get() {
+            number if is_integer(number) => Ok(Self(number.into())),
+            other => {
+                serde_json::from_str(other).map(Self).map_err(|_| D::Error::custom("must be a string or an integer"))
+            }
+        }
+    }
+}
+
+impl utoipa::PartialSchema for Id {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+        let types = SchemaType::from_iter([Type::String, Type::Integer]);
+        ObjectBuilder::new().schema_type(types).description(Some("A string, or an integer that is read as one.")).into()
+    }
+}
+
+impl utoipa::ToSchema for Id {}
+
+/// A time in a request: RFC 3339, of a year that every store keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time(pub(crate) OffsetDateTime);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let text = String::deserialize(deserializer)?;
+        let time = OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| D::Error::custom("must be an RFC 3339 time"))?;
+        // A day from either end, so that no time zone leads out of it.
+        match (1970..=9998).contains(&time.year()) {
+            true => Ok(Self(time)),
+            false => Err(D::Error::custom("must be of the years 1970 to 9998")),
+        }
+    }
+}
+
+impl utoipa::PartialSchema for Time {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
+        let format = SchemaFormat::KnownFormat(KnownFormat::DateTime);
+        ObjectBuilder::new().schema_type(Type::String).format(Some(format)).into()
+    }
+}
+
+impl utoipa::ToSchema for Time {}
+
+/// Any JSON, kept as the text it came as.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Raw(pub(crate) Box<RawValue>);
+
+impl utoipa::PartialSchema for Raw {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
+        ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some("Any JSON.")).into()
+    }
+}
+
+impl utoipa::ToSchema for Raw {}

@@ -1,0 +1,64 @@
+//! Outside of the API: whether it lives, its figures, its description, and a page.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::App;
+use crate::problem::Problem;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(page))
+        .routes(routes!(livez))
+        .routes(routes!(readyz))
+        .routes(routes!(metrics))
+        .routes(routes!(openapi))
+}
+
+/// A page that says what can be called
+#[utoipa::path(get, path = "/", tag = "server", responses((status = 200, description = "A page.", content_type = "text/html", body = String)))]
+async fn page(State(app): State<App>) -> Html<String> {
+    Html(app.page.clone())
+}
+
+/// Whether the process lives
+#[utoipa::path(get, path = "/livez", tag = "server", responses((status = 200, description = "It does.", content_type = "text/plain", body = String)))]
+async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// Whether requests can be served: the store answers and has this program's schema
+#[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, description = "They can.", content_type = "text/plain", body = String)))]
+async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
+    if app.stop.is_cancelled() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is about to end"));
+    }
+    match app.store.check_schema().await {
+        Ok(()) => Ok("ok\n"),
+        // Nothing is said to strangers about where the store is.
+        Err(error) => {
+            tracing::warn!(%error, "not ready");
+            let detail = "the store does not answer, or has another schema: the server's log says more";
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail))
+        }
+    }
+}
+
+/// The metrics, for Prometheus
+#[utoipa::path(get, path = "/metrics", tag = "server", responses(
+    (status = 200, description = "The metrics.", content_type = "text/plain", body = String),
+    (status = 404, description = "This server keeps none.", body = Problem, content_type = "application/problem+json"),
+))]
+async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    let metrics = app.options.metrics.as_ref().ok_or_else(|| Problem::not_found("this server keeps no metrics"))?;
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], metrics.render()).into_response())
+}
+
+/// This description
+#[utoipa::path(get, path = "/openapi.json", tag = "server", responses((status = 200, description = "OpenAPI 3.1.", content_type = "application/json", body = Object)))]
+async fn openapi(State(app): State<App>) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], app.document.clone()).into_response()
+}

@@ -1,0 +1,56 @@
+//! Secrets: how they are made, and what is kept of them.
+
+use base64::prelude::*;
+use postrider::Error;
+use postrider::Store;
+use postrider::store::access::{NewToken, Role, StoredToken};
+use sha2::{Digest, Sha256};
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+
+/// Bytes of chance in a secret: nobody guesses 256 bits, so a plain hash is enough to keep.
+const BYTES: usize = 32;
+/// How a token begins, so that one that has leaked is recognised.
+const PREFIX: &str = "prt_";
+
+/// A secret that nobody has.
+pub(crate) fn fresh(prefix: &str) -> postrider::Result<String> {
+    let mut bytes = [0_u8; BYTES];
+    let random = aws_lc_rs::default_provider().secure_random;
+    random.fill(&mut bytes).map_err(|_| Error::Unsupported("this machine gives no random numbers".into()))?;
+    Ok(format!("{prefix}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+/// What is kept of a secret.
+pub(crate) fn hash(secret: &str) -> String {
+    Sha256::digest(secret).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        use std::fmt::Write as _;
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Makes a token: the secret, which is seen this once, and what is stored of it.
+pub async fn create(store: &dyn Store, name: &str, role: Role) -> postrider::Result<(String, StoredToken)> {
+    let secret = fresh(PREFIX)?;
+    let (hash, token_id) = (hash(&secret), uuid::Uuid::now_v7().to_string());
+    store.create_token(&NewToken { token_id: &token_id, name, role, hash: &hash }).await?;
+    let made = store.tokens().await?.into_iter().find(|token| token.token_id == token_id);
+    let made = made.ok_or_else(|| Error::Store("the token that was just written is not there".into()))?;
+    Ok((secret, made))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// S2
+    #[test]
+    fn no_two_secrets_are_alike_and_the_hash_tells_nothing() {
+        let (one, other) = (fresh(PREFIX).unwrap_or_default(), fresh(PREFIX).unwrap_or_default());
+        assert_ne!(one, other);
+        assert_eq!(one.len(), 4 + 43);
+        assert_eq!(hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        assert!(!hash(&one).contains(&one[4..]));
+    }
+}

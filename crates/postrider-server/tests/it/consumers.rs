@@ -1,0 +1,220 @@
+//! Consumers that fetch their events.
+
+use std::time::{Duration, Instant};
+
+use postrider::testing::Age;
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, read};
+
+async fn settle(desk: &Desk, delivery: &Value, more: Value) -> String {
+    let mut result = json!({ "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"] });
+    result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let settled = desk.ask("consumer", "/consumers/points/settle", json!({ "results": [result] }), 200).await;
+    settled["results"][0]["outcome"].as_str().unwrap().to_owned()
+}
+
+async fn points(desk: &Desk) {
+    desk.subscribe("order.paid", "points", json!({})).await;
+}
+
+async fn publish(desk: &Desk, id: &str) {
+    desk.publish(json!({ "eventId": id, "topic": "order.paid", "payload": { "id": id } }), 202).await;
+}
+
+/// The story of a pulling consumer: published, claimed, failed, tried again, settled.
+#[tokio::test]
+async fn an_event_is_claimed_fails_is_retried_and_settled() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    publish(&desk, "e1").await;
+    let claimed = desk.claim("points", 10).await;
+    assert_eq!(claimed.len(), 1);
+    assert_eq!((&claimed[0]["attempt"], &claimed[0]["event"]["payload"]), (&json!(1), &json!({ "id": "e1" })));
+    assert!(desk.claim("points", 10).await.is_empty(), "it is leased");
+    let failed = json!({ "success": false, "errorMessage": "the wallet is away", "errorCode": "wallet" });
+    assert_eq!(settle(&desk, &claimed[0], failed).await, "settled");
+    let shown = desk.show("e1").await;
+    assert_eq!((&shown["status"], &shown["lastError"]), (&json!("RETRYING"), &json!("the wallet is away")));
+    assert!(desk.claim("points", 10).await.is_empty(), "it is due later");
+    desk.store.age(Duration::from_secs(10)).await.unwrap();
+    let claimed = desk.claim("points", 10).await;
+    assert_eq!(claimed[0]["attempt"], 2);
+    assert_eq!(settle(&desk, &claimed[0], json!({ "success": true })).await, "settled");
+    let shown = desk.show("e1").await;
+    assert_eq!((&shown["status"], &shown["deliveries"]), (&json!("CONSUMED"), &json!([])));
+    let attempts: Vec<_> = shown["consumptions"].as_array().unwrap().iter().map(|one| one["success"].clone()).collect();
+    assert_eq!(attempts, [json!(false), json!(true)]);
+    assert_eq!(settle(&desk, &claimed[0], json!({ "success": true })).await, "leaseLost", "once");
+    desk.close().await;
+}
+
+/// A.5: the tenth failure is the last; and one that asks for no more is the last at once.
+#[tokio::test]
+async fn a_delivery_is_given_up_after_its_last_attempt() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    publish(&desk, "e1").await;
+    for n in 1..=10 {
+        let claimed = desk.claim("points", 1).await;
+        assert_eq!(claimed[0]["attempt"], n);
+        settle(&desk, &claimed[0], json!({ "success": false })).await;
+        desk.store.age(Duration::from_secs(3700)).await.unwrap();
+    }
+    assert!(desk.claim("points", 1).await.is_empty());
+    let shown = desk.show("e1").await;
+    assert_eq!((&shown["status"], &shown["deliveries"][0]["status"]), (&json!("FAILED"), &json!("DEAD")));
+    publish(&desk, "e2").await;
+    let claimed = desk.claim("points", 1).await;
+    settle(&desk, &claimed[0], json!({ "success": false, "willRetry": false })).await;
+    assert_eq!(desk.show("e2").await["status"], "FAILED");
+    let consumers = read(desk.get("viewer", "/consumers").await, 200).await;
+    assert_eq!((&consumers["consumers"][0]["dead"], &consumers["consumers"][0]["lag"]), (&json!(2), &json!(0)));
+    desk.close().await;
+}
+
+/// F01, B.3: a lease that ran out still counts, until somebody else has claimed.
+#[tokio::test]
+async fn a_late_result_counts_until_somebody_else_has_claimed() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    publish(&desk, "e1").await;
+    publish(&desk, "e2").await;
+    let first = desk.claim("points", 1).await;
+    desk.store.age(Duration::from_secs(60)).await.unwrap();
+    assert_eq!(settle(&desk, &first[0], json!({ "success": true })).await, "settled");
+    let zombie = desk.claim("points", 1).await;
+    desk.store.age(Duration::from_secs(60)).await.unwrap();
+    let holder = desk.claim("points", 1).await;
+    assert_eq!(settle(&desk, &zombie[0], json!({ "success": true })).await, "leaseLost");
+    assert_eq!(settle(&desk, &holder[0], json!({ "success": true })).await, "settled");
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_lease_is_extended_and_given_back() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    publish(&desk, "e1").await;
+    let claimed = desk.claim("points", 1).await;
+    let held = json!({ "deliveryId": claimed[0]["deliveryId"], "leaseToken": claimed[0]["leaseToken"] });
+    let extension = json!({ "deliveries": [held], "leaseSeconds": 3600 });
+    let extended = desk.ask("consumer", "/consumers/points/extend", extension, 200).await;
+    assert_eq!(extended["results"][0]["outcome"], "settled");
+    desk.store.age(Duration::from_secs(600)).await.unwrap();
+    assert!(desk.claim("points", 1).await.is_empty(), "it is held for an hour");
+    let released = desk.ask("consumer", "/consumers/points/release", json!({ "deliveries": [held] }), 200).await;
+    assert_eq!(released["results"][0]["outcome"], "settled");
+    assert_eq!(desk.claim("points", 1).await[0]["attempt"], 1, "it did not count");
+    let made_up = json!({ "deliveryId": "1-1", "leaseToken": "nonsense" });
+    let released = desk.ask("consumer", "/consumers/points/release", json!({ "deliveries": [made_up] }), 200).await;
+    assert_eq!(released["results"][0]["outcome"], "leaseLost");
+    desk.close().await;
+}
+
+/// A consumer that waits gets its event at once, and is sent home when its time or the server's is over.
+#[tokio::test]
+async fn a_waiting_consumer_is_woken() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    let waiting = json!({ "max": 1, "waitSeconds": 50 });
+    let claim = tokio::spawn(desk.post("consumer", "/consumers/points/claim", &waiting).send());
+    let other = tokio::spawn(desk.post("consumer", "/consumers/points/claim", &waiting).send());
+    let began = Instant::now();
+    publish(&desk, "e1").await;
+    publish(&desk, "e2").await;
+    for waiter in [claim, other] {
+        let claimed = read(waiter.await.unwrap().unwrap(), 200).await;
+        assert_eq!(claimed["deliveries"].as_array().unwrap().len(), 1);
+    }
+    assert!(began.elapsed() < Duration::from_secs(25), "long before its time, or a lease, is over");
+    let nothing = desk.ask("consumer", "/consumers/points/claim", json!({ "max": 1, "waitSeconds": 1 }), 200).await;
+    assert_eq!(nothing, json!({ "deliveries": [] }));
+
+    let claim = tokio::spawn(desk.post("consumer", "/consumers/points/claim", &waiting).send());
+    // A request that came after it has been answered, so it is there.
+    read(desk.get("viewer", "/jobs").await, 200).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    desk.stop.cancel();
+    let sent_home = claim.await.unwrap().unwrap();
+    assert_eq!(read(sent_home, 200).await, json!({ "deliveries": [] }));
+    desk.close().await;
+}
+
+/// G.1: events of one key come in order, and the next only when the one before is out of the way.
+#[tokio::test]
+async fn events_of_a_key_come_in_order() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    for n in 1..=4 {
+        let event = json!({ "eventId": format!("e{n}"), "topic": "order.paid", "payload": n, "key": "order-7" });
+        desk.publish(event, 202).await;
+    }
+    let claimed = desk.claim("points", 2).await;
+    let order: Vec<_> = claimed.iter().map(|one| one["event"]["payload"].as_u64().unwrap()).collect();
+    assert_eq!(order, [1, 2]);
+    assert!(desk.claim("points", 10).await.is_empty(), "the rest of the key waits");
+    assert_eq!(settle(&desk, &claimed[0], json!({ "success": true })).await, "settled");
+    assert_eq!(settle(&desk, &claimed[1], json!({ "success": false })).await, "settled");
+    assert!(desk.claim("points", 10).await.is_empty(), "behind what failed");
+    desk.store.age(Duration::from_secs(10)).await.unwrap();
+    let claimed = desk.claim("points", 10).await;
+    let order: Vec<_> = claimed.iter().map(|one| one["event"]["payload"].as_u64().unwrap()).collect();
+    assert_eq!(order, [2, 3, 4]);
+    desk.close().await;
+}
+
+/// D.9: past its expiry an event is handed to nobody; F03: nor one whose holders were lost too often.
+#[tokio::test]
+async fn what_is_expired_or_used_up_is_handed_to_nobody() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    let expired =
+        json!({ "eventId": "e1", "topic": "order.paid", "payload": 1, "expireAt": "1999-01-01T00:00:00Z", "key": "k" });
+    desk.publish(expired, 202).await;
+    desk.publish(json!({ "eventId": "e2", "topic": "order.paid", "payload": 2, "key": "k" }), 202).await;
+    let claimed = desk.claim("points", 10).await;
+    assert_eq!(claimed.len(), 1, "{claimed:?}");
+    assert_eq!(claimed[0]["event"]["eventId"], "e2");
+    assert_eq!(desk.show("e1").await["status"], "EXPIRED");
+    assert_eq!(settle(&desk, &claimed[0], json!({ "success": true })).await, "settled");
+    desk.publish(json!({ "eventId": "e3", "topic": "order.paid", "payload": 3, "maxAttempts": 2 }), 202).await;
+    for _ in 0..2 {
+        assert_eq!(desk.claim("points", 10).await.len(), 1);
+        desk.store.age(Duration::from_secs(60)).await.unwrap();
+    }
+    assert!(desk.claim("points", 10).await.is_empty());
+    let shown = desk.show("e3").await;
+    assert_eq!((&shown["status"], &shown["deliveries"][0]["attempts"]), (&json!("FAILED"), &json!(2)));
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn only_a_known_consumer_that_pulls_may_claim() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "member", json!({ "via": "external" })).await;
+    let body = json!({ "max": 1 });
+    desk.ask("consumer", "/consumers/unknown/claim", body.clone(), 404).await;
+    let refused = desk.ask("consumer", "/consumers/member/claim", body, 409).await;
+    assert_eq!(refused["code"], "notPull");
+    desk.close().await;
+}
+
+#[tokio::test]
+async fn a_paused_consumer_gets_nothing_until_it_is_resumed() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    desk.subscribe("order.paid", "member", json!({ "via": "external" })).await;
+    publish(&desk, "e1").await;
+    desk.ask("operator", "/consumers/points/pause", json!({}), 204).await;
+    assert!(desk.claim("points", 1).await.is_empty());
+    let listed = read(desk.get("viewer", "/consumers").await, 200).await;
+    let points = listed["consumers"].as_array().unwrap().iter().find(|one| one["consumerId"] == "points").unwrap();
+    assert_eq!((&points["paused"], &points["lag"]), (&json!(true), &json!(1)));
+    desk.ask("operator", "/consumers/points/resume", json!({}), 204).await;
+    assert_eq!(desk.claim("points", 1).await.len(), 1);
+    let refused = desk.ask("operator", "/consumers/member/pause", json!({}), 409).await;
+    assert_eq!(refused["code"], "cannotPause");
+    desk.ask("operator", "/consumers/unknown/pause", json!({}), 404).await;
+    desk.close().await;
+}

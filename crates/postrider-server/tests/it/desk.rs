@@ -1,0 +1,100 @@
+//! A server on a SQLite file of its own, with a token for each role.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use postrider::Store;
+use postrider::store::access::Role;
+use postrider::store::sqlite::SqliteStore;
+use postrider_server::{Options, Server, secret};
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Desk {
+    pub(crate) url: String,
+    pub(crate) store: SqliteStore,
+    pub(crate) client: Client,
+    pub(crate) tokens: HashMap<&'static str, String>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) served: tokio::task::JoinHandle<std::io::Result<()>>,
+    folder: PathBuf,
+}
+
+impl Desk {
+    pub(crate) async fn open() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        let folder = std::env::temp_dir().join(format!("postrider-desk-{}", uuid::Uuid::new_v4()));
+        let store = SqliteStore::connect(&format!("sqlite://{}", folder.join("desk.db").display())).await.unwrap();
+        store.migrate().await.unwrap();
+        let mut tokens = HashMap::new();
+        for role in Role::ALL {
+            let (secret, _) = secret::create(&store, role.as_str(), role).await.unwrap();
+            tokens.insert(role.as_str(), secret);
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let server = Server::new(Arc::new(store.clone()), options);
+        let served = tokio::spawn(server.serve(listener, None, stop.clone().cancelled_owned()));
+        Self { url, store, client: Client::new(), tokens, stop, served, folder }
+    }
+
+    /// A request as this role.
+    pub(crate) fn request(&self, role: &str, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.tokens[role])
+    }
+
+    pub(crate) fn post(&self, role: &str, path: &str, body: &Value) -> RequestBuilder {
+        self.request(role, Method::POST, &format!("/api/v1{path}")).json(body)
+    }
+
+    pub(crate) async fn get(&self, role: &str, path: &str) -> Response {
+        self.request(role, Method::GET, &format!("/api/v1{path}")).send().await.unwrap()
+    }
+
+    /// Asks, and expects this status.
+    pub(crate) async fn ask(&self, role: &str, path: &str, body: Value, expected: u16) -> Value {
+        read(self.post(role, path, &body).send().await.unwrap(), expected).await
+    }
+
+    pub(crate) async fn subscribe(&self, topic: &str, consumer: &str, body: Value) {
+        let path = format!("/api/v1/subscriptions/{topic}/{consumer}");
+        let response = self.request("admin", Method::PUT, &path).json(&body).send().await.unwrap();
+        read(response, 200).await;
+    }
+
+    pub(crate) async fn publish(&self, event: Value, expected: u16) -> Value {
+        self.ask("publisher", "/events", event, expected).await
+    }
+
+    pub(crate) async fn show(&self, event_id: &str) -> Value {
+        read(self.get("operator", &format!("/events/{event_id}")).await, 200).await
+    }
+
+    pub(crate) async fn claim(&self, consumer: &str, max: u32) -> Vec<Value> {
+        let claimed = self.ask("consumer", &format!("/consumers/{consumer}/claim"), json!({ "max": max }), 200).await;
+        claimed["deliveries"].as_array().unwrap().clone()
+    }
+
+    /// Ends the server, and what it left.
+    pub(crate) async fn close(self) {
+        self.stop.cancel();
+        self.served.await.unwrap().unwrap();
+        std::fs::remove_dir_all(&self.folder).unwrap();
+    }
+}
+
+/// The JSON of an answer with this status.
+pub(crate) async fn read(response: Response, expected: u16) -> Value {
+    let status = response.status();
+    let is_problem = response.headers().get("content-type").is_some_and(|kind| kind == "application/problem+json");
+    let text = response.text().await.unwrap();
+    assert_eq!(status.as_u16(), expected, "{text}");
+    assert_eq!(is_problem, status.as_u16() >= 400, "{text}");
+    if status == StatusCode::NO_CONTENT { Value::Null } else { serde_json::from_str(&text).unwrap() }
+}

@@ -1,0 +1,234 @@
+//! Events: published in every form, completed, looked at, reported on.
+
+use postrider::Store;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::desk::{Desk, read};
+
+/// D.1: what is missing is filled in, over HTTP by the token's name, the route and `X-Request-Id`.
+#[tokio::test]
+async fn an_event_is_completed_by_its_request() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let sent = desk.post("publisher", "/events", &json!({ "topic": "order.paid", "payload": { "n": 1 } }));
+    let sent = sent.header("x-request-id", "r-1").header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"));
+    let published = read(sent.send().await.unwrap(), 202).await;
+    assert_eq!(published["outcome"], "accepted");
+    let shown = desk.show(published["eventId"].as_str().unwrap()).await;
+    assert_eq!(
+        shown["initiator"],
+        json!({ "service": "publisher", "operation": "POST /api/v1/events", "clientRequestId": "r-1" })
+    );
+    assert_eq!(shown["traceId"], trace);
+    assert_eq!(shown["payloadType"], "application/json");
+    assert!(shown["occurredAt"].as_str().unwrap().ends_with('Z'), "{shown}");
+    assert_eq!(shown["status"], "PENDING");
+    desk.close().await;
+}
+
+/// D.1: what is said is kept, ids as strings or numbers, digit by digit.
+#[tokio::test]
+async fn everything_that_is_said_comes_back() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let body = r#"{"eventId":"e1","topic":"order.paid","payload":{"b":1.50,"a":12345678901234567890123},
+        "traceId":"t","spanId":"s","parentEventId":"p","initiator":{"service":"shop","operation":"pay","userId":9007199254740993,"clientRequestId":"c"},
+        "occurredAt":"2026-11-01T08:00:00+08:00","expireAt":"2999-01-01T00:00:00Z","deliverAt":"2998-01-01T00:00:00Z",
+        "key":7,"tenantId":1,"storeId":"2","aggregateType":"ORDER","aggregateId":123456789012345678901234567890,
+        "metadata":{"z":1,"a":2.0},"maxAttempts":3,"exchange":"x","routingKey":"r"}"#;
+    let sent = desk.request("publisher", Method::POST, "/api/v1/events").header("content-type", "application/json");
+    read(sent.body(body).send().await.unwrap(), 202).await;
+    let text = desk.get("operator", "/events/e1").await.text().await.unwrap();
+    assert!(text.contains(r#""payload":{"b":1.50,"a":12345678901234567890123}"#), "{text}");
+    assert!(text.contains(r#""metadata":{"z":1,"a":2.0}"#), "{text}");
+    let shown: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(shown["initiator"]["userId"], "9007199254740993");
+    assert_eq!(shown["aggregateId"], "123456789012345678901234567890");
+    assert_eq!(shown["occurredAt"], "2026-11-01T00:00:00Z");
+    for (field, value) in [
+        ("traceId", "t"),
+        ("spanId", "s"),
+        ("parentEventId", "p"),
+        ("key", "7"),
+        ("tenantId", "1"),
+        ("storeId", "2"),
+        ("aggregateType", "ORDER"),
+        ("exchange", "x"),
+        ("routingKey", "r"),
+    ] {
+        assert_eq!(shown[field], value, "{field}");
+    }
+    assert_eq!(shown["maxAttempts"], 3);
+    desk.close().await;
+}
+
+/// S4: payloads are for those who mend.
+#[tokio::test]
+async fn a_payload_is_masked_for_those_who_only_watch() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let event = json!({ "eventId": "e1", "topic": "order.paid", "payload": "canary", "metadata": { "m": "canary" } });
+    desk.publish(event, 202).await;
+    for role in ["viewer", "publisher", "consumer"] {
+        let text = desk.get(role, "/events/e1").await.text().await.unwrap();
+        assert!(!text.contains("canary") && text.contains(r#""masked":true"#), "{role}: {text}");
+    }
+    let shown = desk.show("e1").await;
+    assert_eq!((&shown["payload"], &shown["masked"]), (&json!("canary"), &json!(false)));
+    desk.close().await;
+}
+
+/// G.5: CloudEvents, structured and binary, of JSON, text and bytes.
+#[tokio::test]
+async fn cloud_events_are_taken_in_both_modes() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let post = |kind: &str| desk.request("publisher", Method::POST, "/api/v1/events").header("content-type", kind);
+    let structured = json!({
+        "specversion": "1.0", "id": "s1", "type": "order.paid", "source": "shop", "subject": "ORDER/7",
+        "time": "2026-11-01T00:00:00Z", "data": { "orderId": 7 }, "partitionkey": "7",
+    });
+    let sent = post("application/cloudevents+json; charset=utf-8").body(structured.to_string());
+    read(sent.send().await.unwrap(), 202).await;
+    let shown = desk.show("s1").await;
+    assert_eq!((&shown["payload"], &shown["key"]), (&json!({ "orderId": 7 }), &json!("7")));
+    assert_eq!((&shown["aggregateType"], &shown["aggregateId"]), (&json!("ORDER"), &json!("7")));
+    assert_eq!(shown["initiator"]["service"], "shop");
+
+    let binary = |id: &str, kind: &str| {
+        post(kind)
+            .header("ce-specversion", "1.0")
+            .header("ce-id", id)
+            .header("ce-type", "order.paid")
+            .header("ce-source", "%E5%BA%97")
+    };
+    read(binary("b1", "application/json").body(r#"{"n":1.0}"#).send().await.unwrap(), 202).await;
+    let shown = desk.show("b1").await;
+    assert_eq!((&shown["payload"], &shown["initiator"]["service"]), (&json!({ "n": 1.0 }), &json!("店")));
+    read(binary("b2", "text/plain").body("hello").send().await.unwrap(), 202).await;
+    let shown = desk.show("b2").await;
+    assert_eq!((&shown["payload"], &shown["payloadType"]), (&json!("hello"), &json!("text/plain")));
+    read(binary("b3", "image/png").body(vec![0_u8, 255, 1]).send().await.unwrap(), 202).await;
+    let shown = desk.show("b3").await;
+    assert_eq!((&shown["payload"], &shown["payloadEncoding"]), (&json!("AP8B"), &json!("base64")));
+    read(binary("b4", "application/json").body("{").send().await.unwrap(), 400).await;
+    desk.close().await;
+}
+
+/// A.3: the same id again is the same event, or a conflict.
+#[tokio::test]
+async fn an_id_stands_for_one_event() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let event = |n: u32| json!({ "eventId": "e1", "topic": "order.paid", "payload": n });
+    desk.publish(event(1), 202).await;
+    let again = desk.publish(event(1), 200).await;
+    assert_eq!((&again["eventId"], &again["outcome"]), (&json!("e1"), &json!("duplicate")));
+    assert!(again["reason"].is_string());
+    let conflict = desk.publish(event(2), 409).await;
+    assert_eq!(conflict["code"], "idConflict");
+    desk.close().await;
+}
+
+/// D.3: nobody subscribes: nothing is stored, and the caller is told.
+#[tokio::test]
+async fn an_event_that_nobody_hears_is_skipped() {
+    let desk = Desk::open().await;
+    let event = json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 });
+    let skipped = desk.publish(event.clone(), 200).await;
+    assert_eq!(skipped["outcome"], "skipped");
+    assert!(skipped["reason"].as_str().unwrap().contains("order.paid"));
+    assert!(desk.store.find("e1").await.unwrap().is_none());
+    desk.subscribe("order.paid", "points", json!({ "enabled": false })).await;
+    assert_eq!(desk.publish(event.clone(), 200).await["outcome"], "skipped", "disabled is not subscribed");
+    desk.subscribe("order.paid", "points", json!({})).await;
+    assert_eq!(desk.publish(event, 202).await["outcome"], "accepted");
+    desk.close().await;
+}
+
+/// A batch is one transaction: one bad event refuses them all.
+#[tokio::test]
+async fn a_batch_is_stored_whole_or_not_at_all() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let event = |id: &str, topic: &str, n: u32| json!({ "eventId": id, "topic": topic, "payload": n });
+    let batch =
+        json!({ "events": [event("a", "order.paid", 1), event("b", "unheard", 1), event("a", "order.paid", 1)] });
+    let results = desk.ask("publisher", "/events/batch", batch, 200).await;
+    let outcomes: Vec<_> = results["results"].as_array().unwrap().iter().map(|one| one["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["accepted", "skipped", "duplicate"]);
+    let batch = json!({ "events": [event("c", "order.paid", 1), event("a", "order.paid", 2)] });
+    let conflict = desk.ask("publisher", "/events/batch", batch, 409).await;
+    assert!(conflict["detail"].as_str().unwrap().contains("event id a"), "{conflict}");
+    assert!(desk.store.find("c").await.unwrap().is_none());
+    let nothing = desk.ask("publisher", "/events/batch", json!({ "events": [] }), 200).await;
+    assert_eq!(nothing, json!({ "results": [] }));
+    desk.close().await;
+}
+
+/// D.5: 201 and a number; the same callback again, 200 and the same number.
+#[tokio::test]
+async fn a_remote_consumer_reports_its_attempts() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "member-service", json!({ "via": "external" })).await;
+    desk.subscribe("order.paid", "points", json!({ "via": "pull" })).await;
+    desk.publish(json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 }), 202).await;
+    let report = async |body: Value, expected| desk.ask("consumer", "/events/e1/consumptions", body, expected).await;
+    let failed = json!({ "consumerId": "member-service", "success": false, "willRetry": true, "errorMessage": "down", "errorCode": "E1", "callbackId": 1 });
+    assert_eq!(report(failed.clone(), 201).await, json!({ "attemptNo": 1 }));
+    assert_eq!(report(failed, 200).await, json!({ "attemptNo": 1 }));
+    assert_eq!(desk.show("e1").await["status"], "RETRYING");
+    let done = json!({ "consumerId": "member-service", "success": true, "consumedAt": "2026-11-01T00:00:00Z" });
+    assert_eq!(report(done, 201).await, json!({ "attemptNo": 2 }));
+    let shown = desk.show("e1").await;
+    assert_eq!((&shown["expectedConsumers"], &shown["consumedConsumers"]), (&json!(2), &json!(1)));
+    assert_eq!(shown["status"], "SENT");
+    assert_eq!(shown["consumptions"].as_array().unwrap().len(), 3, "expected, failed, done: {shown}");
+    assert_eq!(shown["consumptions"][0]["success"], Value::Null);
+    assert_eq!(shown["consumptions"][1]["errorCode"], "E1");
+    assert_eq!(shown["lastError"], "down");
+
+    let settles = report(json!({ "consumerId": "points", "success": true }), 409).await;
+    assert_eq!(settles["code"], "useSettle");
+    let stranger = report(json!({ "consumerId": "stranger", "success": true }), 422).await;
+    assert_eq!(stranger["code"], "notSubscribed");
+    assert_eq!(report(json!({ "consumerId": "a b", "success": true }), 422).await["errors"][0]["field"], "consumerId");
+    let unknown = json!({ "consumerId": "member-service", "success": true });
+    desk.ask("consumer", "/events/unknown/consumptions", unknown, 404).await;
+    desk.close().await;
+}
+
+/// D.5: 64 callbacks at the same moment, in any order: attempts numbered without gap or repeat, the event untouched.
+#[tokio::test]
+async fn sixty_four_simultaneous_callbacks_are_sixty_four_attempts() {
+    let desk = Desk::open().await;
+    for consumer in ["member", "message"] {
+        desk.subscribe("order.paid", consumer, json!({ "via": "external" })).await;
+    }
+    desk.publish(json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 }), 202).await;
+    let row = async || -> String {
+        let sql = "SELECT json_array(seq, event_id, topic, payload, routing, created_at) FROM postrider_event";
+        sqlx::query_scalar(sql).fetch_one(desk.store.pool()).await.unwrap()
+    };
+    let before = row().await;
+    let callbacks: Vec<_> = (0..64)
+        .map(|n| {
+            let consumer = if n % 2 == 0 { "member" } else { "message" };
+            let body = json!({ "consumerId": consumer, "success": n >= 60, "willRetry": true, "callbackId": n });
+            tokio::spawn(desk.post("consumer", "/events/e1/consumptions", &body).send())
+        })
+        .collect();
+    let mut numbers = Vec::new();
+    for callback in callbacks {
+        numbers.push(read(callback.await.unwrap().unwrap(), 201).await["attemptNo"].as_u64().unwrap());
+    }
+    numbers.sort_unstable();
+    let expected: Vec<u64> = (1..=32).flat_map(|n| [n, n]).collect();
+    assert_eq!(numbers, expected, "1 to 32 for each of the two");
+    assert_eq!(row().await, before);
+    let shown = desk.show("e1").await;
+    assert_eq!((&shown["status"], &shown["consumedConsumers"]), (&json!("CONSUMED"), &json!(2)));
+    desk.close().await;
+}

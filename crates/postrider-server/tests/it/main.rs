@@ -1,0 +1,12 @@
+//! The API as its callers meet it: over HTTP, on a store of its own for each test.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod access;
+mod consumers;
+mod desk;
+mod document;
+mod events;
+mod limits;
+mod problems;
+mod sessions;
+mod subscriptions;

@@ -1,0 +1,2 @@
+-- ? hash.
+DELETE FROM postrider_session WHERE hash = ?

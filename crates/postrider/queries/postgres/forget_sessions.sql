@@ -1,0 +1,1 @@
+DELETE FROM postrider_session WHERE expires_at <= now()

@@ -1,0 +1,2 @@
+-- ?1 hash.
+DELETE FROM postrider_session WHERE hash = ?1

@@ -1,0 +1,52 @@
+//! The bus: events for those who have no transaction to write them in, such as a caller over HTTP. What nobody hears is
+//! not stored: the caller goes on, and is told.
+
+use std::sync::Arc;
+
+use crate::clock::{Clock, SystemClock};
+use crate::error::Result;
+use crate::outbox::{self, IntoDraft};
+use crate::store::{Enqueued, NewEvent, Store, Unheard};
+
+/// Writes events in transactions of its own, on any store.
+///
+/// ```
+/// # async fn example(store: std::sync::Arc<dyn postrider::Store>) -> postrider::Result<()> {
+/// use postrider::{Bus, Draft, Enqueued};
+///
+/// let bus = Bus::new(store);
+/// let paid = bus.prepare(Draft::json("order.paid", &serde_json::json!({"orderId": 7}))?)?;
+/// if let [Enqueued::Skipped(id)] = &bus.publish(&[paid]).await?[..] {
+///     println!("nobody subscribes to order.paid: {id} is not stored");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Bus {
+    store: Arc<dyn Store>,
+}
+
+impl Bus {
+    /// The bus on a store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Fills in what an event or a draft leaves open, and checks every limit. Nothing is written yet.
+    pub fn prepare(&self, event: impl IntoDraft) -> Result<NewEvent> {
+        outbox::complete(event.into_draft()?, None, SystemClock.now())
+    }
+
+    /// Writes prepared events in one transaction: 1,000 at most. One answer per event, in order; after an error nothing is
+    /// written. An event that nobody hears is [`Enqueued::Skipped`], and an error in the log.
+    pub async fn publish(&self, batch: &[NewEvent]) -> Result<Vec<Enqueued>> {
+        outbox::check_batch(batch)?;
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let enqueued = self.store.publish(batch, Unheard::Skip).await?;
+        outbox::tell(self.store.wake(), batch, &enqueued);
+        Ok(enqueued)
+    }
+}

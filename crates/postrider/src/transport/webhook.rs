@@ -1,0 +1,324 @@
+//! Webhooks: consumers that are called over HTTP. Each call is signed as Standard Webhooks says, so that its receiver can
+//! tell it from anybody else's; it follows no redirect, and goes to no private address unless that is allowed.
+//!
+//! Who is to be called changes at run time. [`Webhooks::run`] reads the subscriptions every second; an endpoint that changes
+//! counts at once, and a consumer that comes or goes gives the relay of all webhooks another set of lanes.
+
+mod address;
+mod signature;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, StatusCode, Url};
+use tokio_util::sync::CancellationToken;
+
+pub use address::is_public;
+pub use signature::WebhookSecret;
+
+use super::{Delivered, Lane, LaneOptions, Parcel, Transport};
+use crate::clock::{Clock, SystemClock};
+use crate::consumer::Failure;
+use crate::envelope::Envelope;
+use crate::envelope::trace::{TraceContext, fresh_span_id};
+use crate::error::{Error, Result};
+use crate::relay::{Relay, RelayOptions};
+use crate::store::Store;
+use crate::subscription::{EVERY_TOPIC, Via};
+use address::Resolver;
+
+/// How often the subscriptions are read.
+const LOOK: Duration = Duration::from_secs(1);
+/// The longest wait that a receiver may ask for.
+const LONGEST_RETRY_AFTER: u64 = 3600;
+
+/// What may be chosen for webhooks.
+#[derive(Debug, Clone)]
+pub struct WebhookOptions {
+    /// What signs: the current secret, and while it is being changed the one before. Without any, nothing is sent.
+    pub secrets: Vec<WebhookSecret>,
+    /// How long a receiver may take to answer.
+    pub timeout: Duration,
+    /// Hosts that may be called in the clear and at private addresses.
+    pub allow_hosts: Vec<String>,
+    /// How each consumer is served.
+    pub lanes: LaneOptions,
+}
+
+impl Default for WebhookOptions {
+    fn default() -> Self {
+        Self {
+            secrets: Vec::new(),
+            timeout: Duration::from_secs(15),
+            allow_hosts: Vec::new(),
+            lanes: LaneOptions::default(),
+        }
+    }
+}
+
+/// By consumer, and by topic: where to.
+type Endpoints = BTreeMap<String, BTreeMap<String, String>>;
+
+/// The transport of consumers that are called.
+#[derive(Clone)]
+pub struct Webhooks(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    options: WebhookOptions,
+    endpoints: RwLock<Endpoints>,
+}
+
+impl Webhooks {
+    /// Nobody is called yet.
+    pub fn new(options: WebhookOptions) -> Result<Self> {
+        let client = Client::builder()
+            .timeout(options.timeout)
+            .redirect(reqwest::redirect::Policy::none())
+            // A proxy of the environment would look up names by itself.
+            .no_proxy()
+            .dns_resolver(Arc::new(Resolver::new(options.allow_hosts.clone())))
+            .user_agent("postrider")
+            .build()
+            .map_err(|e| Error::Unsupported(e.to_string()))?;
+        Ok(Self(Arc::new(Shared { client, options, endpoints: RwLock::default() })))
+    }
+
+    /// Serves the webhooks of a store until `shutdown` is ready, whoever comes and goes.
+    pub async fn run(
+        self,
+        store: Arc<dyn Store>,
+        options: RelayOptions,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> Result<()> {
+        let mut shutdown = std::pin::pin!(shutdown);
+        self.read(&*store).await?;
+        loop {
+            let lanes = self.served();
+            let stop = CancellationToken::new();
+            let relay = Relay::over(Arc::clone(&store), Arc::new(self.clone())).options(options.clone());
+            let mut relaying = std::pin::pin!(async {
+                match lanes.is_empty() {
+                    true => {
+                        stop.cancelled().await;
+                        Ok(())
+                    }
+                    false => relay.run(stop.clone().cancelled_owned()).await,
+                }
+            });
+            let over = tokio::select! {
+                ended = &mut relaying => return ended,
+                () = &mut shutdown => true,
+                () = self.until_changed(&*store, &lanes) => false,
+            };
+            stop.cancel();
+            relaying.await?;
+            if over {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads who is to be called, and where.
+    async fn read(&self, store: &dyn Store) -> Result<()> {
+        let mut endpoints = Endpoints::new();
+        for stored in store.subscriptions(None).await? {
+            let said = stored.subscription;
+            if let (Via::Webhook, Some(endpoint)) = (said.via, said.endpoint) {
+                endpoints.entry(said.consumer).or_default().insert(said.topic, endpoint);
+            }
+        }
+        *self.0.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
+        Ok(())
+    }
+
+    /// Who hears what: lanes are made of it.
+    fn served(&self) -> BTreeMap<String, Vec<String>> {
+        let endpoints = self.0.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        endpoints.iter().map(|(consumer, topics)| (consumer.clone(), topics.keys().cloned().collect())).collect()
+    }
+
+    async fn until_changed(&self, store: &dyn Store, lanes: &BTreeMap<String, Vec<String>>) {
+        while self.served() == *lanes {
+            tokio::time::sleep(LOOK).await;
+            if let Err(error) = self.read(store).await {
+                tracing::warn!(%error, "the subscriptions could not be read: webhooks go where they went");
+            }
+        }
+    }
+
+    /// Where an event of this topic goes for this consumer.
+    fn endpoint(&self, consumer: &str, topic: &str) -> Option<String> {
+        let endpoints = self.0.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        let topics = endpoints.get(consumer)?;
+        topics.get(topic).or_else(|| topics.get(EVERY_TOPIC)).cloned()
+    }
+
+    async fn call(&self, consumer: &str, parcel: &Parcel) -> Result<(), Failure> {
+        let envelope = &*parcel.envelope;
+        let endpoint = self
+            .endpoint(consumer, &envelope.topic)
+            .ok_or_else(|| Failure::retry("no endpoint is known for this topic").code("noEndpoint"))?;
+        let url = self.checked(&endpoint)?;
+        let sent_at = SystemClock.now();
+        let body = envelope.message(sent_at).map_err(|e| Failure::reject(e).code("encode"))?;
+        let headers = self.headers(envelope, sent_at.unix_timestamp(), &body)?;
+        let request = self.0.client.post(url).headers(headers).body(body);
+        // Its address may hold a secret, and errors are shown.
+        let response = request.send().await.map_err(|e| Failure::from(e.without_url()).code("unreachable"))?;
+        judged(response.status(), response.headers())
+    }
+
+    /// Refuses an address that is not to be called. Names are checked where they are looked up.
+    fn checked(&self, endpoint: &str) -> Result<Url, Failure> {
+        let refused = |why: &str| Failure::retry(format!("the endpoint {why}")).code("endpointRefused");
+        let url = Url::parse(endpoint).map_err(|_| refused("is no URL"))?;
+        let host = url.host_str().ok_or_else(|| refused("names no host"))?;
+        let allowed = self.0.options.allow_hosts.iter().any(|one| one == host);
+        match url.scheme() {
+            "https" => {}
+            "http" if allowed => {}
+            _ => return Err(refused("must begin with https://, unless its host is allowed")),
+        }
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
+        if let Ok(address) = literal
+            && !allowed
+            && !is_public(address)
+        {
+            return Err(refused("is a private address, which is not allowed"));
+        }
+        Ok(url)
+    }
+
+    fn headers(&self, envelope: &Envelope, timestamp: i64, body: &[u8]) -> Result<HeaderMap, Failure> {
+        let secrets = &self.0.options.secrets;
+        if secrets.is_empty() {
+            return Err(Failure::retry("there is no secret to sign webhooks with: set webhook.secret").code("noSecret"));
+        }
+        let id = envelope.event_id.as_str();
+        let signatures: Vec<_> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
+        let mut headers = HeaderMap::new();
+        let mut say = |name: &'static str, value: &str| -> Result<(), Failure> {
+            let value = HeaderValue::from_bytes(value.as_bytes());
+            headers.insert(name, value.map_err(|e| Failure::reject(e).code("encode"))?);
+            Ok(())
+        };
+        say("webhook-id", id)?;
+        say("webhook-timestamp", &timestamp.to_string())?;
+        say("webhook-signature", &signatures.join(" "))?;
+        if let Some(trace) = &envelope.trace_id
+            && let Some(context) = TraceContext::of(trace, &fresh_span_id())
+        {
+            say("traceparent", &context.header())?;
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(headers)
+    }
+}
+
+/// What an answer means. Nothing of its body is read.
+fn judged(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
+    if status.is_success() {
+        return Ok(());
+    }
+    let said = format!("the receiver answered {status}");
+    let code = format!("http{}", status.as_u16());
+    let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let failure = match (status, asked) {
+        (StatusCode::GONE, _) => Failure::reject(said),
+        (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
+            Failure::retry_after(Duration::from_secs(seconds.min(LONGEST_RETRY_AFTER)), said)
+        }
+        _ => Failure::retry(said),
+    };
+    Err(failure.code(code))
+}
+
+#[async_trait]
+impl Transport for Webhooks {
+    fn lanes(&self) -> Vec<Lane> {
+        let lane = |(consumer, topics): (String, Vec<String>)| Lane {
+            name: consumer.into(),
+            // Whoever hears everything is woken by everything.
+            topics: if topics.iter().any(|topic| topic == EVERY_TOPIC) { Vec::new() } else { topics },
+            at_once: 1,
+            options: self.0.options.lanes.clone(),
+        };
+        self.served().into_iter().map(lane).collect()
+    }
+
+    async fn prepare(&self, _store: &dyn Store) -> Result<()> {
+        Ok(())
+    }
+
+    async fn deliver(&self, lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
+        let mut delivered = Vec::with_capacity(parcels.len());
+        for parcel in &parcels {
+            delivered.push(match self.call(&lane.name, parcel).await {
+                Ok(()) => Delivered::Done,
+                Err(failure) => Delivered::Failed(failure),
+            });
+        }
+        delivered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_decide_what_follows() {
+        let answer = |status: u16, after: Option<&'static str>| {
+            let mut headers = HeaderMap::new();
+            headers.extend(after.map(|text| (RETRY_AFTER, HeaderValue::from_static(text))));
+            judged(StatusCode::from_u16(status).expect("a status"), &headers)
+        };
+        assert!(answer(200, None).is_ok() && answer(204, None).is_ok());
+        assert!(matches!(answer(301, None), Err(Failure::Retry(_))), "no redirect is followed");
+        assert!(matches!(answer(500, None), Err(Failure::Retry(_))));
+        assert!(matches!(answer(410, None), Err(Failure::Reject(_))));
+        let wait = Duration::from_secs(7);
+        assert!(matches!(answer(429, Some("7")), Err(Failure::RetryAfter(after, _)) if after == wait));
+        assert!(matches!(answer(503, Some("99999")), Err(Failure::RetryAfter(after, _)) if after.as_secs() == 3600));
+        assert!(matches!(answer(503, Some("tomorrow")), Err(Failure::Retry(_))));
+    }
+
+    /// S17, S18: https, and public addresses, also where they are written oddly.
+    #[test]
+    fn private_and_plain_endpoints_are_refused_unless_their_host_is_allowed() {
+        let with = |hosts: &[&str]| {
+            let allow_hosts = hosts.iter().map(ToString::to_string).collect();
+            Webhooks::new(WebhookOptions { allow_hosts, ..WebhookOptions::default() }).expect("a client")
+        };
+        let nobody = with(&[]);
+        for good in ["https://example.org/hook", "https://93.184.216.34/", "https://[2606:2800:220:1::1]/"] {
+            assert!(nobody.checked(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://example.org/hook",
+            "ftp://example.org/",
+            "file:///etc/passwd",
+            "not a url",
+            "https://127.0.0.1/",
+            "https://2130706433/",
+            "https://0x7f.1/",
+            "https://0177.0.0.1/",
+            "https://169.254.169.254/latest/meta-data",
+            "https://[::1]/",
+            "https://[::ffff:10.0.0.1]/",
+            "https://[64:ff9b::7f00:1]/",
+        ] {
+            assert!(nobody.checked(bad).is_err(), "{bad}");
+        }
+        let local = with(&["127.0.0.1", "hooks.internal"]);
+        assert!(local.checked("http://127.0.0.1:8080/").is_ok());
+        assert!(local.checked("http://hooks.internal/").is_ok());
+        assert!(local.checked("http://127.0.0.2/").is_err());
+        assert!(local.checked("http://hooks.internal.evil.example/").is_err());
+    }
+}
