@@ -660,8 +660,11 @@ impl crate::testing::Age for MySqlStore {
                 query.execute(&self.work).await.map_err(meaning)
             })?;
         }
-        sqlx::query(sql!("age_figures")).bind(millis(by)).execute(&self.work).await.map_err(meaning)?;
-        Ok(())
+        again!(async {
+            let query = sqlx::query(sql!("age_figures")).bind(millis(by));
+            query.execute(&self.work).await.map_err(meaning)?;
+            Ok(())
+        })
     }
 }
 
