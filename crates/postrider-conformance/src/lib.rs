@@ -395,6 +395,9 @@ macro_rules! suite {
                 old_keys_go_unless_somebody_holds_them
                 a_redrive_beside_the_pruner_is_not_lost
                 pruning_beside_producers_and_claimers_loses_nothing
+                finished_events_are_archived_before_they_go
+                without_its_archive_nothing_goes
+                what_is_not_finished_any_more_is_kept
             }
             relay {
                 every_event_has_its_effect_once

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use postrider::store::{History, Key, KeyState, Prunable, Prune, Receipt, Redriven, Report};
-use postrider::{Draft, Enlist, Enqueued, Store, Via};
+use postrider::{Draft, Enlist, Enqueued, Retention, Store, Via};
 use serde_json::json;
 
 use crate::Harness;
@@ -258,4 +258,73 @@ pub async fn pruning_beside_producers_and_claimers_loses_nothing<H: Harness>(h: 
     age(&h, MINUTE).await;
     let rest = prune(&h, Prunable::Events, Duration::ZERO, 500).await.iter().sum::<u64>();
     assert_eq!((removed + rest) as usize, PRODUCERS * BATCHES * BATCH, "and all of it goes in the end");
+}
+
+/// A folder of its own, which goes when the case has passed.
+fn folder() -> std::path::PathBuf {
+    std::env::temp_dir().join(format!("postrider-archive-{}", uuid::Uuid::new_v4().simple()))
+}
+
+fn archiving(folder: &std::path::Path) -> Retention {
+    Retention { finished: HOUR, archive: Some(folder.to_owned()), ..Retention::default() }
+}
+
+/// G.3: whole, with every attempt, in the file of its day, before it goes.
+pub async fn finished_events_are_archived_before_they_go<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let said = serde_json::Map::from_iter([("by".to_owned(), json!("hand"))]);
+    enqueue(&h, (0..3).map(|n| draft(format!("done{n}")).metadata(&said))).await;
+    let lease = claim(&h, 10).await;
+    h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
+    enqueue_one(&h, draft("waiting")).await;
+    age(&h, 48 * HOUR).await;
+    enqueue_one(&h, draft("young")).await;
+    let day = find(&h, "done0").await.created_at.date();
+    let folder = folder();
+    assert_eq!(archiving(&folder).prune(h.store()).await.unwrap(), 3);
+    assert!(!is_stored(&h, "done0").await && is_stored(&h, "waiting").await && is_stored(&h, "young").await);
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, [format!("events-{day}.jsonl").as_str()]);
+    let text = std::fs::read_to_string(folder.join(&files[0])).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let ids: Vec<_> = lines.iter().map(|line| line["event"]["eventId"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["done0", "done1", "done2"]);
+    assert_eq!(lines[1]["event"]["payload"], json!({ "n": "done1" }));
+    assert_eq!(lines[1]["event"]["metadata"], json!({ "by": "hand" }));
+    assert_eq!(lines[1]["status"], "CONSUMED");
+    assert_eq!(lines[1]["consumptions"][0]["consumerId"], LANE);
+    assert_eq!(archiving(&folder).prune(h.store()).await.unwrap(), 0, "once");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// G.3: what cannot be kept is not removed.
+pub async fn without_its_archive_nothing_goes<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue_one(&h, draft("e")).await;
+    finish_all(&h).await;
+    age(&h, 2 * HOUR).await;
+    let in_the_way = folder();
+    std::fs::write(&in_the_way, "a file where the folder should be").unwrap();
+    let refused = archiving(&in_the_way).prune(h.store()).await.unwrap_err();
+    let why = std::error::Error::source(&refused).map(ToString::to_string).unwrap_or_default();
+    assert!(format!("{refused} {why}").contains("cannot be written"), "{refused}: {why}");
+    assert!(is_stored(&h, "e").await);
+    std::fs::remove_file(in_the_way).unwrap();
+}
+
+/// F22: what was redriven after it was archived stays.
+pub async fn what_is_not_finished_any_more_is_kept<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, ["e", "f"].map(draft)).await;
+    finish_all(&h).await;
+    age(&h, 2 * HOUR).await;
+    let batch = Prune { what: Prunable::Events, older_than: HOUR, after: 0, limit: 100 };
+    let finished = h.store().finished(&batch).await.unwrap();
+    assert_eq!((finished.events.len(), finished.next), (2, None));
+    h.store().redrive("f", LANE, "").await.unwrap();
+    let sequences: Vec<i64> = finished.events.iter().map(|record| record.sequence).collect();
+    assert_eq!(h.store().prune_events(&sequences).await.unwrap(), 1);
+    assert!(!is_stored(&h, "e").await && is_stored(&h, "f").await);
+    let half = h.store().finished(&Prune { limit: 1, ..batch }).await.unwrap();
+    assert!(half.events.is_empty() && half.next.is_some(), "it waits, and is looked over: {half:?}");
 }

@@ -3,6 +3,9 @@
 //! The inbox is what knows that an effect has happened. So it is kept longer than anything can come again: a retention that
 //! would forget sooner is refused before it does harm.
 
+mod archive;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -24,12 +27,16 @@ pub struct Retention {
     pub keys: Duration,
     /// For how long after it was written an event may be redriven.
     pub redrive_horizon: Duration,
+    /// A folder where events are kept before they are removed: one file a day (`events-2026-02-28.jsonl`, by when they were
+    /// stored), one line an event, with its status and every attempt. It is on the disk before anything is removed; a
+    /// crash in between writes some of them twice. None: they are gone.
+    pub archive: Option<PathBuf>,
 }
 
 impl Default for Retention {
     /// 30 days of events, 14 of the inbox and of keys; a redrive within 7.
     fn default() -> Self {
-        Self { finished: 30 * DAY, inbox: 14 * DAY, keys: 14 * DAY, redrive_horizon: 7 * DAY }
+        Self { finished: 30 * DAY, inbox: 14 * DAY, keys: 14 * DAY, redrive_horizon: 7 * DAY, archive: None }
     }
 }
 
@@ -54,7 +61,10 @@ impl Retention {
     /// Removes what is older, in small transactions, until nothing is. Returns how many rows went. The inbox comes
     /// last: what could still be delivered goes first.
     pub async fn prune(&self, store: &dyn Store) -> Result<u64> {
-        let mut removed = 0;
+        let mut removed = match &self.archive {
+            Some(folder) => self.archive_events(store, folder).await?,
+            None => 0,
+        };
         for (what, older_than) in [
             (Prunable::Events, self.finished),
             (Prunable::Operations, self.finished),
@@ -62,6 +72,9 @@ impl Retention {
             (Prunable::Keys, self.keys),
             (Prunable::Inbox, self.inbox),
         ] {
+            if what == Prunable::Events && self.archive.is_some() {
+                continue;
+            }
             let mut after = Some(0);
             while let Some(from) = after {
                 let pruned = store.prune(&Prune { what, older_than, after: from, limit: BATCH }).await?;
@@ -70,6 +83,23 @@ impl Retention {
                 // Others first.
                 tokio::task::yield_now().await;
             }
+        }
+        Ok(removed)
+    }
+
+    /// Keeps finished events in files, and then removes those.
+    async fn archive_events(&self, store: &dyn Store, folder: &std::path::Path) -> Result<u64> {
+        let mut removed = 0;
+        let mut after = Some(0);
+        while let Some(from) = after {
+            let batch = Prune { what: Prunable::Events, older_than: self.finished, after: from, limit: BATCH };
+            let finished = store.finished(&batch).await?;
+            let sequences: Vec<i64> = finished.events.iter().map(|record| record.sequence).collect();
+            if !sequences.is_empty() {
+                archive::write(folder.to_owned(), finished.events).await?;
+                removed += store.prune_events(&sequences).await?;
+            }
+            after = finished.next;
         }
         Ok(removed)
     }

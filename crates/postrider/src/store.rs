@@ -267,6 +267,13 @@ pub trait Store: Access + Send + Sync + 'static {
     /// transaction. An event with a delivery, or that nobody has heard, is kept.
     async fn prune(&self, prune: &Prune) -> Result<Pruned>;
 
+    /// What pruning events would remove, whole, for whoever keeps it elsewhere first: the finished ones of at most
+    /// `limit` old events.
+    async fn finished(&self, prune: &Prune) -> Result<Finished>;
+
+    /// Removes these events, as far as they are still finished. Returns how many went.
+    async fn prune_events(&self, sequences: &[i64]) -> Result<u64>;
+
     /// Where this process's enqueuers and relays meet; the same for all clones of a store.
     fn wake(&self) -> &Wake;
 
@@ -504,6 +511,15 @@ pub enum Prunable {
     Operations,
     /// Figures of charts.
     Figures,
+}
+
+/// Events that are finished and old.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// With payload, metadata and every attempt.
+    pub events: Vec<Found>,
+    /// Where to go on; None: the end.
+    pub next: Option<i64>,
 }
 
 /// What a batch of pruning did.

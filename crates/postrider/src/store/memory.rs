@@ -316,6 +316,14 @@ impl Store for MemoryStore {
         Ok(self.write(|state, now| state.prune(prune, now)).await)
     }
 
+    async fn finished(&self, prune: &Prune) -> Result<Finished> {
+        Ok(self.read(|state, now| state.finished(prune, now)))
+    }
+
+    async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
+        Ok(self.write(|state, _| state.remove_events(sequences)).await)
+    }
+
     fn wake(&self) -> &Wake {
         &self.wake
     }

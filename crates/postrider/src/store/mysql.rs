@@ -46,9 +46,7 @@ use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Folded, Found, History, Holding,
-    JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page,
-    Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History, Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -436,7 +434,7 @@ impl Store for MySqlStore {
         let limit = prune.limit.clamp(1, limits::PASS_ROWS);
         let older_than = millis(prune.older_than);
         let sql = match prune.what {
-            Prunable::Events => return again!(self.prune_events(older_than, prune.after, limit)),
+            Prunable::Events => return again!(self.prune_stretch(older_than, prune.after, limit)),
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
             Prunable::Operations => sql!("prune_operations"),
@@ -447,6 +445,15 @@ impl Store for MySqlStore {
             Ok(query.execute(&self.work).await.map_err(meaning)?.rows_affected())
         })?;
         Ok(Pruned { removed, next: (removed == u64::from(limit)).then_some(0) })
+    }
+
+    async fn finished(&self, prune: &Prune) -> Result<Finished> {
+        let mut session = self.work.acquire().await.map_err(meaning)?;
+        rollup::finished(&mut session, prune).await
+    }
+
+    async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
+        again!(self.remove_events(sequences.to_vec()))
     }
 
     fn wake(&self) -> &Wake {
@@ -605,15 +612,20 @@ impl MySqlStore {
         }
     }
 
-    async fn prune_events(&self, older_than: i64, after: i64, limit: u32) -> Result<Pruned> {
+    async fn prune_stretch(&self, older_than: i64, after: i64, limit: u32) -> Result<Pruned> {
         let query = sqlx::query_as(sql!("prune_stretch")).bind(older_than).bind(after).bind(limit);
         let stretch: Vec<(i64, bool, bool)> = query.fetch_all(&self.work).await.map_err(meaning)?;
         // What comes after a young one is younger still.
         let old: Vec<_> = stretch.iter().take_while(|(_, old, _)| *old).collect();
         let next = old.last().map(|(seq, ..)| *seq).filter(|_| old.len() == limit as usize);
         let routed: Vec<_> = old.into_iter().filter(|(.., routed)| *routed).map(|(seq, ..)| *seq).collect();
+        let removed = self.remove_events(routed).await?;
+        Ok(Pruned { removed, next })
+    }
+
+    /// Removes those of the events that are finished and nobody's, and all that is known of them.
+    async fn remove_events(&self, mut finished: Vec<i64>) -> Result<u64> {
         let mut tx = self.work.begin().await.map_err(meaning)?;
-        let mut finished = routed;
         for sql in [sql!("prune_events_lock"), sql!("prune_finished")] {
             let query = sqlx::query_scalar(sql).bind(json(&finished)?);
             finished = query.fetch_all(&mut *tx).await.map_err(meaning)?;
@@ -627,7 +639,7 @@ impl MySqlStore {
         }
         let removed = sqlx::query(sql!("prune_events")).bind(&finished).execute(&mut *tx).await.map_err(meaning)?;
         tx.commit().await.map_err(meaning)?;
-        Ok(Pruned { removed: removed.rows_affected(), next })
+        Ok(removed.rows_affected())
     }
 }
 
@@ -653,8 +665,11 @@ impl crate::testing::Age for MySqlStore {
                 query.execute(&self.work).await.map_err(meaning)
             })?;
         }
-        sqlx::query(sql!("age_figures")).bind(millis(by)).execute(&self.work).await.map_err(meaning)?;
-        Ok(())
+        again!(async {
+            let query = sqlx::query(sql!("age_figures")).bind(millis(by));
+            query.execute(&self.work).await.map_err(meaning)?;
+            Ok(())
+        })
     }
 }
 

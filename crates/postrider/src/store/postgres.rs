@@ -35,9 +35,7 @@ use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Folded, Found, History, Holding,
-    JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page,
-    Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History, Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
@@ -507,7 +505,7 @@ impl Store for PostgresStore {
         let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
         let older_than = millis(prune.older_than);
         let sql = match prune.what {
-            Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
+            Prunable::Events => return self.prune_stretch(older_than, prune.after, limit).await,
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
             Prunable::Operations => sql!("prune_operations"),
@@ -516,6 +514,19 @@ impl Store for PostgresStore {
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.work).await.map_err(own)?.rows_affected();
         Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
+    }
+
+    async fn finished(&self, prune: &Prune) -> Result<Finished> {
+        let mut session = self.work.acquire().await.map_err(own)?;
+        rollup::finished(&mut session, prune).await
+    }
+
+    async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
+        let mut tx = self.work.begin().await.map_err(own)?;
+        sqlx::query(sql!("redrive_events_lock")).bind(sequences).execute(&mut *tx).await.map_err(own)?;
+        let removed = Self::remove_events(&mut tx, sequences).await?;
+        tx.commit().await.map_err(own)?;
+        Ok(removed)
     }
 
     fn wake(&self) -> &Wake {
@@ -621,7 +632,7 @@ impl PostgresStore {
         Ok(())
     }
 
-    async fn prune_events(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
+    async fn prune_stretch(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let mut tx = self.work.begin().await.map_err(own)?;
         let taken: Vec<i64> = sqlx::query_scalar(sql!("prune_events_lock"))
             .bind(older_than)
@@ -630,16 +641,21 @@ impl PostgresStore {
             .fetch_all(&mut *tx)
             .await
             .map_err(own)?;
-        let records = rollup::records(&mut tx, &taken).await?;
-        let query = sqlx::query_scalar(sql!("prune_events")).bind(&taken);
+        let removed = Self::remove_events(&mut tx, &taken).await?;
+        tx.commit().await.map_err(own)?;
+        let full = taken.len() as u64 == limit.unsigned_abs();
+        Ok(Pruned { removed, next: taken.last().copied().filter(|_| full) })
+    }
+
+    /// Removes those of the locked events that are finished, and all that is known of them.
+    async fn remove_events(tx: &mut PgConnection, taken: &[i64]) -> Result<u64> {
+        let records = rollup::records(&mut *tx, taken).await?;
+        let query = sqlx::query_scalar(sql!("prune_events")).bind(taken);
         let removed: HashSet<i64> = query.fetch_all(&mut *tx).await.map_err(own)?.into_iter().collect();
         let gone = records.iter().filter(|record| removed.contains(&record.sequence));
         let (hashes, seqs): (Vec<i64>, Vec<i64>) = gone.flat_map(super::rollup::lookups).unzip();
         sqlx::query(sql!("prune_lookups")).bind(hashes).bind(seqs).execute(&mut *tx).await.map_err(own)?;
-        tx.commit().await.map_err(own)?;
-        let removed = removed.len() as u64;
-        let full = taken.len() as u64 == limit.unsigned_abs();
-        Ok(Pruned { removed, next: taken.last().copied().filter(|_| full) })
+        Ok(removed.len() as u64)
     }
 }
 

@@ -10,7 +10,8 @@ use crate::shard;
 use crate::status::Record;
 
 /// How many events before the last that was looked at are looked at again: an event's number is drawn before its
-/// transaction commits, so that an earlier one may appear later. One that is later still has its row from its first mark.
+/// transaction commits, so that an earlier one may appear later. It has its row once a newer event comes, and one that is
+/// later still from its first mark; lists look as far back.
 pub(super) const LOOK_BACK: i64 = 5_000;
 /// How many events a look for new ones walks over: most have their row by then.
 pub(super) const STRETCH: i64 = 20_000;

@@ -171,9 +171,9 @@ impl<DB: Database> Sessions<DB> {
     }
 
     pub(super) async fn begin(&self) -> sqlx::Result<Tx<DB>> {
-        // From the first word on: a caller that leaves in between must find it rolled back.
-        let mut tx = Tx { session: Some(self.acquire().await?) };
+        let mut tx = Tx { session: Some(self.acquire().await?), begun: false };
         DB::TransactionManager::begin(&mut tx, None).await?;
+        tx.begun = true;
         Ok(tx)
     }
 }
@@ -295,6 +295,8 @@ impl<DB: Database> DerefMut for Session<DB> {
 pub struct Tx<DB: Database> {
     /// There until it is committed.
     session: Option<Session<DB>>,
+    /// Whether the database has said so.
+    begun: bool,
 }
 
 const COMMITTED: &str = "a transaction is consumed by its commit";
@@ -335,9 +337,12 @@ impl<DB: Database> DerefMut for Tx<DB> {
 
 impl<DB: Database> Drop for Tx<DB> {
     fn drop(&mut self) {
-        if let Some(session) = &mut self.session {
+        match self.session.take() {
             // Sent by the pool, before anybody else gets the session.
-            DB::TransactionManager::start_rollback(session);
+            Some(mut session) if self.begun => DB::TransactionManager::start_rollback(&mut session),
+            // A caller that left while it began: nobody knows whether a transaction is open there, so nobody may have it.
+            Some(session) => drop(session.detach()),
+            None => {}
         }
     }
 }

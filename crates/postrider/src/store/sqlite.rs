@@ -40,9 +40,7 @@ use super::batch::{self, millis, unix_ms};
 use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Folded, Found, History, Holding,
-    JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page,
-    Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History, Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
@@ -477,7 +475,7 @@ impl Store for SqliteStore {
         let limit = prune.limit.clamp(1, limits::PASS_ROWS);
         let older_than = millis(prune.older_than);
         let sql = match prune.what {
-            Prunable::Events => return self.prune_events(older_than, prune.after, limit).await,
+            Prunable::Events => return self.prune_stretch(older_than, prune.after, limit).await,
             Prunable::Inbox => sql!("prune_inbox"),
             Prunable::Keys => sql!("prune_keys"),
             Prunable::Operations => sql!("prune_operations"),
@@ -486,6 +484,22 @@ impl Store for SqliteStore {
         let removed =
             sqlx::query(sql).bind(older_than).bind(limit).execute(&self.writer).await.map_err(own)?.rows_affected();
         Ok(Pruned { removed, next: (removed == u64::from(limit)).then_some(0) })
+    }
+
+    async fn finished(&self, prune: &Prune) -> Result<Finished> {
+        let mut tx = self.reader.begin().await.map_err(own)?;
+        rollup::finished(&mut tx, prune).await
+    }
+
+    async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
+        let mut tx = self.write().await?;
+        let query = sqlx::query_scalar(sql!("prune_still_finished")).bind(json(sequences)?);
+        let finished: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
+        Self::remove_events(&mut tx, &finished).await?;
+        let query = sqlx::query(sql!("prune_attempts_of")).bind(json(&finished)?);
+        query.execute(&mut *tx).await.map_err(own)?;
+        tx.commit().await.map_err(own)?;
+        Ok(finished.len() as u64)
     }
 
     fn wake(&self) -> &Wake {
@@ -536,7 +550,19 @@ impl SqliteStore {
         Ok(())
     }
 
-    async fn prune_events(&self, older_than: i64, after: i64, limit: u32) -> Result<Pruned> {
+    /// Removes finished events with their statuses, and by what they were found.
+    async fn remove_events(tx: &mut SqliteConnection, finished: &[i64]) -> Result<()> {
+        let records = rollup::records(&mut *tx, finished).await?;
+        let lookups: Vec<_> = records.iter().flat_map(super::rollup::lookups).collect();
+        let seqs = json(finished)?;
+        let gone = [sql!("prune_events"), sql!("prune_statuses")].map(|sql| (sql, seqs.clone()));
+        for (sql, rows) in gone.into_iter().chain([(sql!("prune_lookups"), json(&lookups)?)]) {
+            sqlx::query(sql).bind(rows).execute(&mut *tx).await.map_err(own)?;
+        }
+        Ok(())
+    }
+
+    async fn prune_stretch(&self, older_than: i64, after: i64, limit: u32) -> Result<Pruned> {
         let mut tx = self.write().await?;
         let (rows, last, old): (u32, Option<i64>, Option<bool>) = sqlx::query_as(sql!("prune_stretch"))
             .bind(after)
@@ -547,13 +573,7 @@ impl SqliteStore {
             .map_err(own)?;
         let query = sqlx::query_scalar(sql!("prune_candidates")).bind(after).bind(last).bind(older_than);
         let finished: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
-        let records = rollup::records(&mut tx, &finished).await?;
-        let lookups: Vec<_> = records.iter().flat_map(super::rollup::lookups).collect();
-        let seqs = json(&finished)?;
-        let gone = [sql!("prune_events"), sql!("prune_statuses")].map(|sql| (sql, seqs.clone()));
-        for (sql, rows) in gone.into_iter().chain([(sql!("prune_lookups"), json(&lookups)?)]) {
-            sqlx::query(sql).bind(rows).execute(&mut *tx).await.map_err(own)?;
-        }
+        Self::remove_events(&mut tx, &finished).await?;
         let query = sqlx::query(sql!("prune_attempts")).bind(after).bind(last);
         query.execute(&mut *tx).await.map_err(own)?;
         tx.commit().await.map_err(own)?;

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::figure;
 use crate::store::{
-    Consumption, Delivery, DeliveryId, Enqueued, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned, Routed, Routing,
-    Unheard,
+    Consumption, Delivery, DeliveryId, Enqueued, Finished, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned,
+    Routed, Routing, Unheard,
 };
 use crate::subscription::{StoredSubscription, Subscription};
 
@@ -276,12 +276,30 @@ impl State {
     fn prune_events(&mut self, before: OffsetDateTime, after: i64, limit: usize) -> (usize, usize, i64) {
         let old = self.events.range(after + 1..).filter(|(_, event)| event.created_at < before);
         let looked_at: Vec<i64> = old.map(|(seq, _)| *seq).take(limit).collect();
+        let removed = self.remove_events(&looked_at);
+        (looked_at.len(), removed as usize, looked_at.last().copied().unwrap_or(after))
+    }
+
+    pub(super) fn finished(&self, prune: &Prune, now: OffsetDateTime) -> Finished {
+        let limit = prune.limit.clamp(1, limits::PASS_ROWS) as usize;
+        let before = now - span(prune.older_than);
+        let old = self.events.range(prune.after + 1..).filter(|(_, event)| event.created_at < before);
+        let looked_at: Vec<i64> = old.map(|(seq, _)| *seq).take(limit).collect();
+        let finished = self.are_finished(&looked_at);
+        let next = looked_at.last().copied().filter(|_| looked_at.len() == limit);
+        Finished { events: finished.iter().filter_map(|seq| self.record(*seq, now)).collect(), next }
+    }
+
+    /// Those that have their deliveries behind them.
+    fn are_finished(&self, seqs: &[i64]) -> BTreeSet<i64> {
         let waiting: BTreeSet<i64> = self.deliveries.values().map(|row| row.event_seq).collect();
-        let finished: BTreeSet<i64> = looked_at
-            .iter()
-            .copied()
-            .filter(|seq| self.events[seq].routing == Routing::Routed && !waiting.contains(seq))
-            .collect();
+        let routed = |seq: &i64| self.events.get(seq).is_some_and(|event| event.routing == Routing::Routed);
+        seqs.iter().copied().filter(|seq| routed(seq) && !waiting.contains(seq)).collect()
+    }
+
+    /// Removes those of the events that are finished, and all that is known of them.
+    pub(super) fn remove_events(&mut self, seqs: &[i64]) -> u64 {
+        let finished = self.are_finished(seqs);
         for seq in &finished {
             if let Some(event) = self.events.remove(seq) {
                 self.sequences.remove(event.envelope.event_id.as_str());
@@ -289,7 +307,7 @@ impl State {
         }
         self.consumptions.retain(|(seq, _, _), _| !finished.contains(seq));
         self.statuses.retain(|seq, _| !finished.contains(seq));
-        (looked_at.len(), finished.len(), looked_at.last().copied().unwrap_or(after))
+        finished.len() as u64
     }
 }
 

@@ -5,12 +5,28 @@ use sqlx::postgres::PgConnection;
 use super::{PostgresStore, own, rows};
 use crate::error::Result;
 use crate::limits;
+use crate::store::batch::millis;
 use crate::store::rollup::{Fold, LOOK_BACK, STRETCH, distinct};
-use crate::store::{Folded, Found};
+use crate::store::{Finished, Folded, Found, Prune};
 
 /// Events with their rows, without payload and metadata.
 pub(super) async fn records(conn: &mut PgConnection, seqs: &[i64]) -> Result<Vec<Found>> {
-    let events = sqlx::query(sql!("records")).bind(seqs).fetch_all(&mut *conn).await.map_err(own)?;
+    read(conn, sql!("records"), seqs).await
+}
+
+/// The next events that are old, those of them that are finished with everything they say.
+pub(super) async fn finished(conn: &mut PgConnection, prune: &Prune) -> Result<Finished> {
+    let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
+    let query = sqlx::query_as(sql!("finished_stretch")).bind(millis(prune.older_than)).bind(prune.after).bind(limit);
+    let stretch: Vec<(i64, bool)> = query.fetch_all(&mut *conn).await.map_err(own)?;
+    let seqs: Vec<i64> = stretch.iter().filter(|(_, finished)| *finished).map(|(seq, _)| *seq).collect();
+    let events = read(conn, sql!("finished"), &seqs).await?;
+    let next = stretch.last().map(|(seq, _)| *seq).filter(|_| stretch.len() as i64 == limit);
+    Ok(Finished { events, next })
+}
+
+async fn read(conn: &mut PgConnection, sql: &'static str, seqs: &[i64]) -> Result<Vec<Found>> {
+    let events = sqlx::query(sql).bind(seqs).fetch_all(&mut *conn).await.map_err(own)?;
     // Deliveries first: one that is done meanwhile is in the history then, and never in neither.
     let deliveries = sqlx::query(sql!("find_deliveries")).bind(seqs).fetch_all(&mut *conn).await.map_err(own)?;
     let consumptions = sqlx::query(sql!("find_consumptions")).bind(seqs).fetch_all(conn).await.map_err(own)?;
@@ -18,6 +34,10 @@ pub(super) async fn records(conn: &mut PgConnection, seqs: &[i64]) -> Result<Vec
 }
 
 pub(super) async fn fold(store: &PostgresStore, limit: u32) -> Result<Folded> {
+    let idle: bool = sqlx::query_scalar(sql!("fold_idle")).fetch_one(&store.work).await.map_err(own)?;
+    if idle {
+        return Ok(Folded::default());
+    }
     let limit = i64::from(limit.clamp(1, limits::PASS_ROWS));
     let mut tx = store.work.begin().await.map_err(own)?;
     let folded_to: i64 = sqlx::query_scalar(sql!("fold_lock")).fetch_one(&mut *tx).await.map_err(own)?;
@@ -28,11 +48,10 @@ pub(super) async fn fold(store: &PostgresStore, limit: u32) -> Result<Folded> {
         more |= taken.len() as i64 == limit;
         dirty.extend(taken);
     }
-    let after = folded_to - LOOK_BACK;
     let (upto, walked): (Option<i64>, i64) =
-        sqlx::query_as(sql!("fold_stretch")).bind(after).bind(STRETCH).fetch_one(&mut *tx).await.map_err(own)?;
+        sqlx::query_as(sql!("fold_stretch")).bind(folded_to).bind(STRETCH).fetch_one(&mut *tx).await.map_err(own)?;
     if let Some(upto) = upto {
-        let query = sqlx::query_scalar(sql!("fold_new")).bind(after).bind(upto).bind(limit);
+        let query = sqlx::query_scalar(sql!("fold_new")).bind(folded_to - LOOK_BACK).bind(upto).bind(limit);
         let new: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
         let full = new.len() as i64 == limit;
         let upto = new.last().copied().filter(|_| full).unwrap_or(upto);

@@ -6,13 +6,29 @@ use super::error::own;
 use super::{SqliteStore, json, rows};
 use crate::error::Result;
 use crate::limits;
+use crate::store::batch::millis;
 use crate::store::rollup::{Fold, LOOK_BACK, STRETCH, distinct};
-use crate::store::{Folded, Found};
+use crate::store::{Finished, Folded, Found, Prune};
 
 /// Events with their rows, without payload and metadata.
 pub(super) async fn records(conn: &mut SqliteConnection, seqs: &[i64]) -> Result<Vec<Found>> {
+    read(conn, sql!("records"), seqs).await
+}
+
+/// The next events that are old, those of them that are finished with everything they say.
+pub(super) async fn finished(conn: &mut SqliteConnection, prune: &Prune) -> Result<Finished> {
+    let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
+    let query = sqlx::query_as(sql!("finished_stretch")).bind(millis(prune.older_than)).bind(prune.after).bind(limit);
+    let stretch: Vec<(i64, bool)> = query.fetch_all(&mut *conn).await.map_err(own)?;
+    let seqs: Vec<i64> = stretch.iter().filter(|(_, finished)| *finished).map(|(seq, _)| *seq).collect();
+    let events = read(conn, sql!("finished"), &seqs).await?;
+    let next = stretch.last().map(|(seq, _)| *seq).filter(|_| stretch.len() as i64 == limit);
+    Ok(Finished { events, next })
+}
+
+async fn read(conn: &mut SqliteConnection, sql: &'static str, seqs: &[i64]) -> Result<Vec<Found>> {
     let seqs = json(seqs)?;
-    let events = sqlx::query(sql!("records")).bind(&seqs).fetch_all(&mut *conn).await.map_err(own)?;
+    let events = sqlx::query(sql).bind(&seqs).fetch_all(&mut *conn).await.map_err(own)?;
     let deliveries = sqlx::query(sql!("find_deliveries")).bind(&seqs).fetch_all(&mut *conn).await.map_err(own)?;
     let consumptions = sqlx::query(sql!("find_consumptions")).bind(&seqs).fetch_all(conn).await.map_err(own)?;
     rows::records(&events, &deliveries, &consumptions)
@@ -20,7 +36,7 @@ pub(super) async fn records(conn: &mut SqliteConnection, seqs: &[i64]) -> Result
 
 pub(super) async fn fold(store: &SqliteStore, limit: u32) -> Result<Folded> {
     // A reader looks first: a roll-up that has nothing to do waits for no writer.
-    let idle = sqlx::query_scalar(sql!("fold_idle")).bind(LOOK_BACK).fetch_one(&store.reader);
+    let idle = sqlx::query_scalar(sql!("fold_idle")).fetch_one(&store.reader);
     if idle.await.map_err(own)? {
         return Ok(Folded::default());
     }
@@ -34,11 +50,10 @@ pub(super) async fn fold(store: &SqliteStore, limit: u32) -> Result<Folded> {
         more |= taken.len() as i64 == limit;
         dirty.extend(taken);
     }
-    let after = folded_to - LOOK_BACK;
     let (upto, walked): (Option<i64>, i64) =
-        sqlx::query_as(sql!("fold_stretch")).bind(after).bind(STRETCH).fetch_one(&mut *tx).await.map_err(own)?;
+        sqlx::query_as(sql!("fold_stretch")).bind(folded_to).bind(STRETCH).fetch_one(&mut *tx).await.map_err(own)?;
     if let Some(upto) = upto {
-        let query = sqlx::query_scalar(sql!("fold_new")).bind(after).bind(upto).bind(limit);
+        let query = sqlx::query_scalar(sql!("fold_new")).bind(folded_to - LOOK_BACK).bind(upto).bind(limit);
         let new: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(own)?;
         let full = new.len() as i64 == limit;
         let upto = new.last().copied().filter(|_| full).unwrap_or(upto);

@@ -1,0 +1,2 @@
+-- ?1 event seqs as JSON.
+DELETE FROM postrider_consumption WHERE event_seq IN (SELECT value FROM json_each(?1))
