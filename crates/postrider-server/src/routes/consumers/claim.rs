@@ -1,0 +1,225 @@
+//! Claim: a consumer takes what is due, and waits for it if it likes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use postrider::Via;
+use postrider::entry::{self, Verdict};
+use postrider::store::{Buried, Claim, DeliveryId, History, Lease, Token};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::via;
+use crate::auth::Caller;
+use crate::input::{Body, Path};
+use crate::problem::Problem;
+use crate::view::{EventView, delivery_id};
+use crate::{App, limits};
+
+/// How often a consumer that waits for a paused lane is looked after.
+const WHILE_PAUSED: Duration = Duration::from_secs(1);
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(claim))
+}
+
+/// How much to take.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewClaim)]
+struct ClaimIn {
+    /// Deliveries at most.
+    #[schema(minimum = 1, maximum = 500)]
+    max: u32,
+    /// For how long they are the caller's; 30 where it is missing.
+    #[schema(minimum = 1, maximum = 3600)]
+    lease_seconds: Option<u64>,
+    /// How long to wait where there is nothing yet.
+    #[schema(maximum = 55)]
+    wait_seconds: Option<u64>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ClaimedDelivery)]
+struct ClaimedView {
+    delivery_id: String,
+    /// Proves the claim; to be sent with its result.
+    lease_token: String,
+    /// Which attempt this is; the first is 1.
+    attempt: u32,
+    event: EventView,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClaimedDeliveries)]
+struct Claimed {
+    deliveries: Vec<ClaimedView>,
+}
+
+/// Take deliveries under a lease, waiting for them if asked to
+///
+/// Events of one key come in their order: settle them in it.
+#[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/claim", tag = "consumers",
+    params(("consumerId" = String, Path, description = "The consumer.")), request_body = ClaimIn,
+    responses(
+        (status = 200, description = "What is the caller's now; nothing, if nothing came in time.", body = Claimed),
+        (status = 409, description = "`notPull`: this consumer gets its events another way.", body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn claim(
+    State(app): State<App>,
+    caller: Caller,
+    Path(consumer): Path<String>,
+    Body(wanted): Body<ClaimIn>,
+) -> Result<Json<Claimed>, Problem> {
+    let lease = lease(&app, wanted.lease_seconds)?;
+    if wanted.max == 0 || wanted.max > limits::CLAIM_DELIVERIES {
+        return Err(Problem::invalid("max", format!("must be 1 to {}, is {}", limits::CLAIM_DELIVERIES, wanted.max)));
+    }
+    let wait = wanted.wait_seconds.unwrap_or_default();
+    let longest = app.options.longest_wait.as_secs();
+    if wait > longest {
+        return Err(Problem::invalid("waitSeconds", format!("must be 0 to {longest}, is {wait}")));
+    }
+    let via = via(&app, &consumer).await?;
+    if via != Via::Pull {
+        let detail = format!("{consumer} gets its events by {}: only a consumer via `pull` claims", via.as_str());
+        return Err(Problem::conflict("notPull", detail));
+    }
+    let claim = Claim { lease, owner: owner(&caller), ..Claim::new(&*consumer, wanted.max) };
+    let until = Instant::now() + Duration::from_secs(wait);
+    let place = app.waiting.join(&consumer);
+    loop {
+        let is_paused = app.store.paused().await?.contains(&consumer);
+        let deliveries = if is_paused { Vec::new() } else { take(&app, &claim).await? };
+        if !deliveries.is_empty() {
+            place.pass_on();
+            return Ok(Json(Claimed { deliveries }));
+        }
+        let again = async {
+            match is_paused {
+                true => tokio::time::sleep(WHILE_PAUSED).await,
+                false => place.rung().await,
+            }
+        };
+        tokio::select! {
+            () = again => {}
+            () = tokio::time::sleep_until(until) => return Ok(Json(Claimed { deliveries })),
+            () = app.stop.cancelled() => return Ok(Json(Claimed { deliveries })),
+        }
+    }
+}
+
+/// Who holds a lease, for people.
+fn owner(caller: &Caller) -> String {
+    caller.name.chars().take(limits::LABEL_CHARS).collect()
+}
+
+pub(super) fn lease(app: &App, seconds: Option<u64>) -> Result<Duration, Problem> {
+    match seconds {
+        None => Ok(app.options.lease),
+        Some(seconds) if (1..=limits::LEASE_SECONDS).contains(&seconds) => Ok(Duration::from_secs(seconds)),
+        Some(seconds) => {
+            Err(Problem::invalid("leaseSeconds", format!("must be 1 to {}, is {seconds}", limits::LEASE_SECONDS)))
+        }
+    }
+}
+
+/// Claims what has a key and what has none, neither always first.
+async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
+    let mut taken = Vec::new();
+    let keyed_first = Token::fresh().0 % 2 == 0;
+    for keyed in [keyed_first, !keyed_first] {
+        let limit = claim.limit - u32::try_from(taken.len()).unwrap_or(claim.limit);
+        if limit == 0 {
+            break;
+        }
+        let claim = Claim { limit, ..claim.clone() };
+        let lease = match keyed {
+            true => app.store.claim_keyed(&claim, app.options.dead_head).await?,
+            false => app.store.claim(&claim).await?,
+        };
+        taken.extend(handed_out(app, &claim.lane, lease).await?);
+    }
+    Ok(taken)
+}
+
+/// What of a claim may be tried. What is past its expiry goes, what its holders have died of too often is given up; behind
+/// one that is handed out neither can be written yet, and the rest of its key goes back.
+async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
+    let (mut handed, mut expired, mut exhausted, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut begun, mut broken) = (BTreeSet::new(), BTreeSet::new());
+    for claimed in lease.deliveries {
+        let max_attempts = claimed.envelope.max_attempts.unwrap_or(app.options.retry.max_attempts);
+        let key = claimed.envelope.key.clone();
+        let is_in = |set: &BTreeSet<String>| key.as_ref().is_some_and(|key| set.contains(key));
+        let verdict = entry::before(claimed.attempt, max_attempts, claimed.expired);
+        match verdict {
+            _ if is_in(&broken) => back.push(claimed.id),
+            Verdict::Deliver => {
+                begun.extend(key);
+                handed.push(ClaimedView {
+                    delivery_id: delivery_id(claimed.id),
+                    lease_token: LeaseToken { token: lease.token, attempt: claimed.attempt, max_attempts }.to_string(),
+                    attempt: claimed.attempt,
+                    event: claimed.envelope.into(),
+                });
+            }
+            _ if is_in(&begun) => {
+                back.push(claimed.id);
+                broken.extend(key);
+            }
+            Verdict::Expire => expired.push(claimed.id),
+            Verdict::Exhausted => {
+                let attempts = claimed.attempt.saturating_sub(1);
+                tracing::error!(consumer = lane, event_id = %claimed.envelope.event_id, attempts, "DEAD: its holder was lost in every attempt");
+                let error = format!("given up: its holder was lost in each of {attempts} attempts");
+                exhausted.push(Buried { id: claimed.id, tried: false, error, code: Some("exhausted".into()) });
+                broken.extend(key);
+            }
+        }
+    }
+    if !expired.is_empty() {
+        app.store.settle(lease.token, &expired, History::Omit).await?;
+    }
+    if !back.is_empty() {
+        app.store.release(lease.token, &back).await?;
+    }
+    if !exhausted.is_empty() {
+        app.store.bury(lease.token, &exhausted, History::Keep).await?;
+    }
+    Ok(handed)
+}
+
+/// What proves a claim, and what is needed to decide after a failure.
+#[derive(Clone, Copy)]
+pub(super) struct LeaseToken {
+    pub(super) token: Token,
+    pub(super) attempt: u32,
+    pub(super) max_attempts: u32,
+}
+
+impl std::fmt::Display for LeaseToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}.{}.{}", self.token.0, self.attempt, self.max_attempts)
+    }
+}
+
+impl LeaseToken {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let (token, attempt, max_attempts) = (parts.next()?, parts.next()?, parts.next()?);
+        let token = Token(i64::from_str_radix(token, 16).ok()?);
+        Some(Self { token, attempt: attempt.parse().ok()?, max_attempts: max_attempts.parse().ok()? })
+    }
+}
+
+pub(super) fn parse_delivery(text: &str) -> Option<DeliveryId> {
+    let (sequence, number) = text.split_once('-')?;
+    Some(DeliveryId { sequence: sequence.parse().ok()?, number: number.parse().ok()? })
+}

@@ -1,0 +1,255 @@
+//! Settle: a consumer says what became of what it took, keeps it for longer, or gives it back.
+
+use std::collections::{BTreeSet, HashMap};
+
+use axum::Json;
+use axum::extract::State;
+use postrider::entry::{self, Decision, Outcome};
+use postrider::store::{Buried, DeliveryId, Failed, History, Token};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::claim::{LeaseToken, lease, parse_delivery};
+use super::via;
+use crate::input::{Body, Path};
+use crate::problem::Problem;
+use crate::view::delivery_id;
+use crate::{App, limits};
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(settle)).routes(routes!(extend)).routes(routes!(release))
+}
+
+/// A delivery that the caller has claimed.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Held {
+    delivery_id: String,
+    lease_token: String,
+}
+
+/// What became of a delivery.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewResult)]
+struct ResultIn {
+    delivery_id: String,
+    lease_token: String,
+    /// Whether its effect happened.
+    success: bool,
+    /// Whether, having failed, it may be tried again; true where it is missing.
+    will_retry: Option<bool>,
+    /// What went wrong; cut at 1,000 characters.
+    error_message: Option<String>,
+    /// A code for it.
+    error_code: Option<String>,
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewResults)]
+struct ResultsIn {
+    #[schema(max_items = 500)]
+    results: Vec<ResultIn>,
+}
+
+/// Whether a result counted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = SettleOutcome)]
+enum Counted {
+    /// It did.
+    Settled,
+    /// Somebody else has claimed the delivery since, or it is settled already.
+    LeaseLost,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Settled {
+    delivery_id: String,
+    outcome: Counted,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = SettledResults)]
+struct SettledAll {
+    /// One per result, in order.
+    results: Vec<Settled>,
+}
+
+/// Everything that is to be written under one token, what is done before what failed.
+#[derive(Default)]
+struct Ledger {
+    done: Vec<DeliveryId>,
+    retry: Vec<Failed>,
+    bury: Vec<Buried>,
+}
+
+/// Say what became of deliveries
+///
+/// A failure is tried again after a while, until its attempts are used up. A token that nobody has replaced counts even
+/// after its lease ran out.
+#[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/settle", tag = "consumers",
+    params(("consumerId" = String, Path, description = "The consumer.")), request_body = ResultsIn,
+    responses((status = 200, description = "Whether each counted.", body = SettledAll)))]
+async fn settle(
+    State(app): State<App>,
+    Path(consumer): Path<String>,
+    Body(said): Body<ResultsIn>,
+) -> Result<Json<SettledAll>, Problem> {
+    via(&app, &consumer).await?;
+    check_length("results", said.results.len())?;
+    let mut ledgers: HashMap<Token, Ledger> = HashMap::new();
+    let mut asked = Vec::with_capacity(said.results.len());
+    for result in said.results {
+        let held = LeaseToken::parse(&result.lease_token).zip(parse_delivery(&result.delivery_id));
+        asked.push((result.delivery_id.clone(), held.map(|(_, id)| id)));
+        if let Some((lease, id)) = held {
+            ledgers.entry(lease.token).or_default().add(&app, lease, id, result);
+        }
+    }
+    let mut counted = BTreeSet::new();
+    for (token, ledger) in ledgers {
+        ledger.write(&app, &consumer, token, &mut counted).await?;
+    }
+    app.waiting.look();
+    let outcome = |id: Option<DeliveryId>| match id.is_some_and(|id| counted.contains(&id)) {
+        true => Counted::Settled,
+        false => Counted::LeaseLost,
+    };
+    let results = asked.into_iter().map(|(delivery_id, id)| Settled { delivery_id, outcome: outcome(id) }).collect();
+    Ok(Json(SettledAll { results }))
+}
+
+impl Ledger {
+    fn add(&mut self, app: &App, lease: LeaseToken, id: DeliveryId, result: ResultIn) {
+        if result.success {
+            self.done.push(id);
+            return;
+        }
+        let outcome = if result.will_retry.unwrap_or(true) { Outcome::Failed } else { Outcome::Rejected };
+        let error = result.error_message.unwrap_or_else(|| "failed, and does not say why".into());
+        let code = result.error_code;
+        // A number in [0, 1), for the jitter.
+        let chance = Token::fresh().0 as f64 / i64::MAX as f64;
+        match entry::after(&outcome, lease.attempt, lease.max_attempts, &app.options.retry, chance) {
+            Decision::Retry(after) => self.retry.push(Failed { id, after, error, code }),
+            _ => self.bury.push(Buried { id, tried: true, error, code }),
+        }
+    }
+
+    async fn write(
+        self,
+        app: &App,
+        consumer: &str,
+        token: Token,
+        counted: &mut BTreeSet<DeliveryId>,
+    ) -> Result<(), Problem> {
+        if !self.done.is_empty() {
+            counted.extend(app.store.settle(token, &self.done, History::Keep).await?);
+        }
+        if !self.retry.is_empty() {
+            counted.extend(app.store.retry(token, &self.retry, History::Keep).await?);
+        }
+        if !self.bury.is_empty() {
+            let buried = app.store.bury(token, &self.bury, History::Keep).await?;
+            for id in &buried {
+                tracing::error!(consumer, delivery = delivery_id(*id), "DEAD: given up, redrive it when mended");
+            }
+            counted.extend(buried);
+        }
+        Ok(())
+    }
+}
+
+fn check_length(field: &str, length: usize) -> Result<(), Problem> {
+    match length > limits::RESULTS {
+        true => Err(Problem::invalid(field, format!("may be {} at most, are {length}", limits::RESULTS))),
+        false => Ok(()),
+    }
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewExtension)]
+struct ExtendIn {
+    #[schema(max_items = 500)]
+    deliveries: Vec<Held>,
+    /// From now on; 30 where it is missing.
+    #[schema(minimum = 1, maximum = 3600)]
+    lease_seconds: Option<u64>,
+}
+
+/// Lengthen leases
+#[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/extend", tag = "consumers",
+    params(("consumerId" = String, Path, description = "The consumer.")), request_body = ExtendIn,
+    responses((status = 200, description = "`settled`: longer; `leaseLost`: not the caller's any more.", body = SettledAll)))]
+async fn extend(
+    State(app): State<App>,
+    Path(consumer): Path<String>,
+    Body(said): Body<ExtendIn>,
+) -> Result<Json<SettledAll>, Problem> {
+    let lease = lease(&app, said.lease_seconds)?;
+    via(&app, &consumer).await?;
+    check_length("deliveries", said.deliveries.len())?;
+    let (asked, by_token) = grouped(said.deliveries);
+    let mut counted = BTreeSet::new();
+    for (token, ids) in by_token {
+        counted.extend(app.store.extend(token, &ids, lease).await?);
+    }
+    Ok(answered(asked, &counted))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewRelease)]
+struct ReleaseIn {
+    #[schema(max_items = 500)]
+    deliveries: Vec<Held>,
+}
+
+/// Give deliveries back as they were: the attempt does not count
+#[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/release", tag = "consumers",
+    params(("consumerId" = String, Path, description = "The consumer.")), request_body = ReleaseIn,
+    responses((status = 200, description = "`settled`: given back; `leaseLost`: not the caller's any more.", body = SettledAll)))]
+async fn release(
+    State(app): State<App>,
+    Path(consumer): Path<String>,
+    Body(said): Body<ReleaseIn>,
+) -> Result<Json<SettledAll>, Problem> {
+    via(&app, &consumer).await?;
+    check_length("deliveries", said.deliveries.len())?;
+    let (asked, by_token) = grouped(said.deliveries);
+    let mut counted = BTreeSet::new();
+    for (token, ids) in by_token {
+        counted.extend(app.store.release(token, &ids).await?);
+    }
+    app.waiting.look();
+    Ok(answered(asked, &counted))
+}
+
+type Asked = Vec<(String, Option<DeliveryId>)>;
+
+fn grouped(deliveries: Vec<Held>) -> (Asked, HashMap<Token, Vec<DeliveryId>>) {
+    let mut by_token: HashMap<Token, Vec<DeliveryId>> = HashMap::new();
+    let mut asked = Vec::with_capacity(deliveries.len());
+    for one in deliveries {
+        let held = LeaseToken::parse(&one.lease_token).zip(parse_delivery(&one.delivery_id));
+        if let Some((lease, id)) = held {
+            by_token.entry(lease.token).or_default().push(id);
+        }
+        asked.push((one.delivery_id, held.map(|(_, id)| id)));
+    }
+    (asked, by_token)
+}
+
+fn answered(asked: Asked, counted: &BTreeSet<DeliveryId>) -> Json<SettledAll> {
+    let results = asked.into_iter().map(|(delivery_id, id)| {
+        let is_counted = id.is_some_and(|id| counted.contains(&id));
+        Settled { delivery_id, outcome: if is_counted { Counted::Settled } else { Counted::LeaseLost } }
+    });
+    Json(SettledAll { results: results.collect() })
+}
