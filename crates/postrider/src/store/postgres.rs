@@ -35,7 +35,9 @@ use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::sessions::Door;
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History, Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History,
+    Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation,
+    Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};

@@ -40,7 +40,9 @@ use super::batch::{self, millis, unix_ms};
 use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
 use super::{
-    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History, Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation, Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
+    Advance, Appended, Buried, Claim, DeadHead, DeliveryId, Enqueued, Failed, Finished, Folded, Found, History,
+    Holding, JobOutcome, JobPlan, JobStart, JobState, LaneCounts, Lease, List, Minute, NewEvent, NewOperation,
+    Operation, Page, Prunable, Prune, Pruned, Redriven, Report, Routed, Steer, Store, Token, Unheard,
 };
 use crate::error::{Error, Result};
 use crate::limits;
