@@ -18,7 +18,7 @@ over_every_store! {
     killed_before_the_decision_it_leaves_nothing,
     /// C.6, F27: killed when it is decided and one shard knows. In all.
     killed_after_the_decision_it_is_deducted_everywhere,
-    /// C.2, C.6: killed when one shard has given back. In none.
+    /// C.2, C.6, F53: killed when one shard has given back. In none.
     killed_while_it_gives_back_it_is_released_everywhere,
     /// F24: a holder that was slow, not dead, deducts nothing after its key was taken over.
     a_slow_holder_writes_nothing_after_it_was_overtaken,

@@ -6,7 +6,7 @@ use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 over_every_store! {
     /// C.2: RELEASED is refused.
     a_deduction_after_its_release_is_refused,
-    /// C.2: a release before the deduction blocks it.
+    /// C.2, F53: a release before the deduction blocks it.
     a_release_that_comes_first_blocks_the_deduction,
     /// C.2: a failure that is released is not tried again.
     a_failed_deduction_can_be_released,
