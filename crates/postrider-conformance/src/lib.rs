@@ -424,8 +424,8 @@ macro_rules! suite {
                 a_relay_serves_the_lanes_and_shards_it_is_told_to
                 shutdown_finishes_what_was_begun_and_releases_the_rest
                 what_outlasts_the_grace_is_left_to_its_lease
-                a_batch_that_outlasts_its_lease_is_tried_once
                 slow_work_keeps_its_lease
+                a_batch_that_outlasts_its_lease_is_tried_once
                 a_slow_event_delays_no_other
                 a_transport_that_can_do_nothing_is_left_alone_for_a_while
                 a_timeout_is_a_failure

@@ -24,6 +24,8 @@ const BETWEEN_KNOCKS: Duration = Duration::from_secs(1);
 const TRUSTED: Duration = Duration::from_secs(5);
 /// How long a session may be kept from the pool, which knows when it is too old, and when there are too many.
 const KEPT: Duration = Duration::from_secs(60);
+/// How long a session that was left in the middle of something may take until it is of use again; then it is closed.
+const LEFT_BEHIND: Duration = Duration::from_secs(1);
 /// How long a server, or a connection that lay idle, may take to answer before it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -105,7 +107,18 @@ impl<DB: Database> Clone for Sessions<DB> {
 impl<DB: Database> Sessions<DB> {
     pub(super) fn new(pool: PoolOptions<DB>, door: &Arc<Door<DB>>) -> Self {
         // We test them ourselves, before we knock.
-        let pool = pool.test_before_acquire(false).connect_lazy_with(door.options.clone());
+        let pool = pool.test_before_acquire(false);
+        // What is given back was left in the middle of something, and may wait for an answer that never comes: a statement
+        // whose caller left while it was prepared does on MySQL. The pool would wait as long, and be one session short.
+        let pool = pool.after_release(|session, _| {
+            Box::pin(async move {
+                match timeout(LEFT_BEHIND, session.ping()).await {
+                    Ok(answer) => answer.map(|()| true),
+                    Err(_) => Err(closed("no answer")),
+                }
+            })
+        });
+        let pool = pool.connect_lazy_with(door.options.clone());
         Self { pool, door: Arc::clone(door), answered: Arc::default(), laid_by: Arc::default() }
     }
 
@@ -252,7 +265,7 @@ impl<DB: Database> Drop for Waiting<'_, DB> {
     }
 }
 
-/// A connection, the caller's for now. Dropped, it goes to the pool, which finds out what state it is in.
+/// A connection, the caller's for now. Dropped, it goes to the pool, which finds out what state it is in, or closes it.
 #[derive(Debug)]
 pub(super) struct Session<DB: Database> {
     connection: PoolConnection<DB>,
