@@ -1,7 +1,7 @@
 //! Bulk work from the command line: which events, what would match, and how far it has come.
 
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,8 @@ use crate::{Context, End, output, tell};
 
 /// How often to look how far an operation has come.
 const LOOK: Duration = Duration::from_millis(300);
+/// How long an operation may lie untouched before it is told that nobody works.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// The width of the bar.
 const BAR: usize = 30;
 /// The columns of a list of events.
@@ -167,13 +169,20 @@ impl How {
 
 /// Shows how far an operation has come, until it ends or is paused.
 async fn follow(id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
-    let mut bar = Bar::default();
+    let (mut bar, mut touched) = (Bar::default(), Instant::now());
     loop {
         let operation = remote.get(&format!("/operations/{}", escaped(id))).await?;
         let number = |field: &str| operation[field].as_u64().unwrap_or_default();
         let (done, failed, skipped) = (number("done"), number("failed"), number("skipped"));
         bar.show(done + failed + skipped, number("total"));
         if operation["state"] == "RUNNING" {
+            if operation["owner"].is_string() {
+                touched = Instant::now();
+            } else if touched.elapsed() > PATIENCE {
+                let detail =
+                    "nobody works on it, and it will go on when somebody does: start a `postrider serve` that relays";
+                return Err(End::Wrong(format!("operation {id}: {detail}")));
+            }
             tokio::time::sleep(LOOK).await;
             continue;
         }

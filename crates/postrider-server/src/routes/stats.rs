@@ -109,7 +109,8 @@ pub(crate) async fn stats(app: &App, minutes: i64) -> postrider::Result<Stats> {
         waiting.dead += lane.dead;
         waiting.held += lane.held;
     }
-    let from = now - time::Duration::minutes(minutes);
-    let figures = app.store.figures(from, now).await?;
+    // Up to the next minute: the current one has begun.
+    let (from, to) = (now - time::Duration::minutes(minutes), now + time::Duration::MINUTE);
+    let figures = app.store.figures(from, to).await?;
     Ok(Stats { waiting, minutes: figures.into_iter().map(Into::into).collect() })
 }
