@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::input::{self, Id, Time};
 use crate::problem::Problem;
-use crate::view::At;
+use crate::view::{At, DeliveryStands, Status};
 
 /// What is not said matches everything.
 #[derive(Default, Deserialize, ToSchema, IntoParams)]
@@ -21,12 +21,12 @@ pub(crate) struct FilterIn {
     #[param(pattern = "^[A-Za-z0-9._-]{1,128}$")]
     topic: Option<String>,
     /// That stand here.
-    #[schema(pattern = "^(PENDING|SENT|CONSUMED|PARTIAL|FAILED|RETRYING|EXPIRED)$")]
-    #[param(pattern = "^(PENDING|SENT|CONSUMED|PARTIAL|FAILED|RETRYING|EXPIRED)$")]
+    #[schema(value_type = Option<Status>)]
+    #[param(value_type = Option<Status>)]
     status: Option<String>,
     /// With a delivery that stands here.
-    #[schema(pattern = "^(NEW|PROCESSING|FAILED|DEAD)$")]
-    #[param(pattern = "^(NEW|PROCESSING|FAILED|DEAD)$")]
+    #[schema(value_type = Option<DeliveryStands>)]
+    #[param(value_type = Option<DeliveryStands>)]
     delivery_status: Option<String>,
     /// Written by this service.
     service: Option<String>,
@@ -105,9 +105,9 @@ pub(crate) struct FilterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<String>,
+    status: Option<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    delivery_status: Option<String>,
+    delivery_status: Option<DeliveryStands>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -135,8 +135,8 @@ impl From<Filter> for FilterView {
         let at = |at: Option<OffsetDateTime>| at.map(Into::into);
         Self {
             topic: filter.topic,
-            status: filter.status.map(|status| status.as_str().into()),
-            delivery_status: filter.delivery_status.map(|status| status.as_str().into()),
+            status: filter.status.map(Into::into),
+            delivery_status: filter.delivery_status.map(Into::into),
             service: filter.service,
             trace_id: filter.trace_id,
             parent_event_id: filter.parent_event_id,

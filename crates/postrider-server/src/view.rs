@@ -1,5 +1,6 @@
 //! Events as they are shown: what is known of them, and what became of them.
 
+use postrider::entry::DeliveryStatus;
 use postrider::envelope::Encoding;
 use postrider::status::EventStatus;
 use postrider::store::{Consumption, Delivery, DeliveryId, Found};
@@ -74,6 +75,28 @@ impl From<EventStatus> for Status {
             EventStatus::Failed => Self::Failed,
             EventStatus::Retrying => Self::Retrying,
             EventStatus::Expired => Self::Expired,
+        }
+    }
+}
+
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[schema(as = DeliveryStatus)]
+pub(crate) enum DeliveryStands {
+    New,
+    Processing,
+    Failed,
+    Dead,
+}
+
+impl From<DeliveryStatus> for DeliveryStands {
+    fn from(status: DeliveryStatus) -> Self {
+        match status {
+            DeliveryStatus::New => Self::New,
+            DeliveryStatus::Processing => Self::Processing,
+            DeliveryStatus::Failed => Self::Failed,
+            DeliveryStatus::Dead => Self::Dead,
         }
     }
 }
@@ -226,7 +249,7 @@ pub(crate) struct DeliveryView {
     lane: String,
     consumer_id: Option<String>,
     shard: u8,
-    status: String,
+    status: DeliveryStands,
     /// Whether it waits behind a dead one of its key.
     held: bool,
     attempts: u32,
@@ -355,7 +378,7 @@ impl DeliveryView {
             consumer_id: consumer_of(&delivery).map(Into::into),
             lane: delivery.lane,
             shard: delivery.shard,
-            status: delivery.status.as_str().into(),
+            status: delivery.status.into(),
             held: delivery.held,
             attempts: delivery.attempts,
             max_attempts,

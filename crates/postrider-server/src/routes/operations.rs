@@ -140,7 +140,7 @@ pub(crate) struct OperationView {
     failed: u64,
     /// Events that needed nothing any more.
     skipped: u64,
-    /// Who works on it.
+    /// Who works on it, or did last.
     owner: Option<String>,
     created_at: At,
     updated_at: At,
