@@ -53,6 +53,8 @@ impl Remote {
                 End::NotAllowed("give a token with --token or POSTRIDER_TOKEN".into())
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => End::NotAllowed(detail),
+            // A rule forbids it, whoever asks; an id that is taken is a mistake like others.
+            StatusCode::CONFLICT if answer["code"] != "idConflict" => End::NotAllowed(detail),
             _ => End::Wrong(detail),
         })
     }

@@ -51,6 +51,7 @@ const KEYS: &[Key] = &[
     Key("redrive.horizon-days", "7", Kind::Number(0, 3_650)),
     Key("retention.inbox-days", "14", Kind::Number(1, 36_500)),
     Key("retention.finished-days", "30", Kind::Number(1, 36_500)),
+    Key("retention.archive-dir", "", Kind::Text),
     Key("ordering.dead-head", "hold", Kind::OneOf(&["hold", "skip"])),
     Key("asset.lock-timeout-minutes", "30", Kind::Number(1, 525_600)),
     Key("asset.order-timeout-minutes", "15", Kind::Number(1, 525_600)),

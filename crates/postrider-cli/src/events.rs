@@ -1,58 +1,181 @@
-//! `postrider events`: what became of events.
+//! `postrider events`: what became of events, and what people do to them.
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::bulk::{COLUMNS, How, Which};
 use crate::client::{Remote, escaped, rows};
 use crate::output::Format;
-use crate::{Context, End, output, say};
+use crate::{Context, End, output, say, tell};
 
-/// See what became of events
+/// See what became of events, send them again, let them be
 #[derive(Args)]
 #[command(after_help = "Examples:
+  postrider events list --topic order.paid --status FAILED
   postrider events show EVENT_ID
-  postrider events show EVENT_ID -o json")]
+  postrider events trace EVENT_ID
+  postrider events redrive EVENT_ID --consumer points
+  postrider events redrive --status PARTIAL --topic order.paid --dry-run
+  postrider events expire EVENT_ID --reason 'published by mistake'")]
 pub(crate) struct Events {
     #[command(subcommand)]
     action: Action,
+    #[command(flatten)]
+    remote: Remote,
 }
 
 #[derive(Subcommand)]
 enum Action {
+    /// Events, the newest first
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// So many at most
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
     /// One event, with every attempt and everything that still waits
     Show {
         /// Its id
         event_id: String,
+    },
+    /// Everything that one request caused, as a tree
+    Trace {
+        /// The id of the trace, or of an event of it
+        id: String,
+    },
+    /// Send events again: those that are named, or all that match
+    Redrive {
+        /// Their ids
+        event_ids: Vec<String>,
         #[command(flatten)]
-        remote: Remote,
+        which: Which,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Expire events by hand: nothing of them is delivered any more
+    Expire {
+        /// Their ids
+        #[arg(required = true)]
+        event_ids: Vec<String>,
+        /// Why, for those who ask later
+        #[arg(long)]
+        reason: Option<String>,
     },
 }
 
 impl Events {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
-        let Action::Show { event_id, remote } = self.action;
-        let mut event = remote.get(&format!("/events/{}", escaped(&event_id))).await?;
-        if context.output != Format::Table {
-            output::one(context.output, &event);
-            return Ok(());
-        }
-        let (attempts, waiting) = (rows(&event, "consumptions"), rows(&event, "deliveries"));
-        if let Some(fields) = event.as_object_mut() {
-            fields.retain(|name, value| {
-                !matches!(name.as_str(), "consumptions" | "deliveries" | "masked") && !is_empty(value)
-            });
-        }
-        output::one(Format::Table, &event);
-        for (heading, rows, columns) in [
-            ("attempts", attempts, &["consumerId", "attemptNo", "success", "createdAt", "errorMessage"][..]),
-            ("waiting", waiting, &["lane", "status", "attempts", "dueAt", "lastError"][..]),
-        ] {
-            if !rows.is_empty() {
-                say(format!("\n{heading}"));
-                output::list(Format::Table, &rows, columns);
+        let remote = &self.remote;
+        match self.action {
+            Action::List { which, limit } => which.list(remote, context, limit).await,
+            Action::Show { event_id } => show(&event_id, remote, context).await,
+            Action::Trace { id } => trace(&id, remote, context).await,
+            Action::Redrive { event_ids, which, how } if event_ids.is_empty() => {
+                match which.filter().is_empty() {
+                    // All there is, by a slip of the finger.
+                    true => Err(End::Wrong("name events, or say which: `postrider events redrive --help`".into())),
+                    false => how.redrive(&which, remote, context).await,
+                }
+            }
+            Action::Redrive { event_ids, which, how } => {
+                let mut body = json!({ "reason": how.reason() });
+                if let Some(consumer) = which.consumer() {
+                    body["consumerId"] = consumer.into();
+                }
+                match how.is_dry_run() || which.says_more_than_consumer() {
+                    true => Err(End::Wrong("--dry-run and filters are for events that are not named".into())),
+                    false => each(&event_ids, "redrive", &body, remote, context).await,
+                }
+            }
+            Action::Expire { event_ids, reason } => {
+                let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
+                each(&event_ids, "expire", &body, remote, context).await
             }
         }
-        Ok(())
+    }
+}
+
+/// Does the same to each event. One that is refused does not keep the others from it.
+async fn each(ids: &[String], verb: &str, body: &Value, remote: &Remote, context: &Context) -> Result<(), End> {
+    let mut done = Vec::new();
+    for id in ids {
+        match remote.post(&format!("/events/{}/{verb}", escaped(id)), body).await {
+            Ok(event) => done.push(event),
+            Err(end) if ids.len() == 1 => return Err(end),
+            Err(End::NotFound(why) | End::NotAllowed(why)) => tell(format!("{id}: {why}")),
+            Err(end) => return Err(end),
+        }
+    }
+    output::list(context.output, &done, &COLUMNS);
+    if done.len() == ids.len() { Ok(()) } else { Err(End::Partly) }
+}
+
+async fn show(event_id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
+    let mut event = remote.get(&format!("/events/{}", escaped(event_id))).await?;
+    if context.output != Format::Table {
+        output::one(context.output, &event);
+        return Ok(());
+    }
+    const LISTS: [(&str, &str, &[&str]); 4] = [
+        ("attempts", "consumptions", &["consumerId", "attemptNo", "success", "createdAt", "errorMessage"]),
+        ("waiting", "deliveries", &["lane", "status", "attempts", "dueAt", "lastError"]),
+        ("caused by", "parents", &["eventId", "topic", "status", "createdAt"]),
+        ("caused", "children", &["eventId", "topic", "status", "createdAt"]),
+    ];
+    let lists = LISTS.map(|(heading, field, columns)| (heading, rows(&event, field), columns));
+    if let Some(fields) = event.as_object_mut() {
+        let is_list = |name: &str| LISTS.iter().any(|(_, field, _)| *field == name);
+        fields.retain(|name, value| name != "masked" && !is_list(name) && !is_empty(value));
+    }
+    output::one(Format::Table, &event);
+    for (heading, rows, columns) in lists {
+        if !rows.is_empty() {
+            say(format!("\n{heading}"));
+            output::list(Format::Table, &rows, columns);
+        }
+    }
+    Ok(())
+}
+
+/// By the trace's id, or by that of one of its events.
+async fn trace(id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
+    let of_trace = async |id: &str| remote.get(&format!("/traces/{}", escaped(id))).await;
+    let trace = match of_trace(id).await {
+        Err(End::NotFound(why)) => {
+            let event = remote.get(&format!("/events/{}", escaped(id))).await?;
+            of_trace(event["traceId"].as_str().ok_or(End::NotFound(why))?).await?
+        }
+        answer => answer?,
+    };
+    if context.output != Format::Table {
+        output::one(context.output, &trace);
+        return Ok(());
+    }
+    say(format!("trace {}", output::shown(&trace["traceId"])));
+    let roots = rows(&trace, "roots");
+    for (n, root) in roots.iter().enumerate() {
+        branch(root, "", n + 1 == roots.len());
+    }
+    Ok(())
+}
+
+/// One line an event, below what caused it.
+fn branch(node: &Value, before: &str, is_last: bool) {
+    let cell = |field: &str| output::shown(&node[field]);
+    let consumed = format!("{}/{} consumed", cell("consumedConsumers"), cell("expectedConsumers"));
+    let (joint, below) = if is_last { ("└─", "  ") } else { ("├─", "│ ") };
+    let error = node["lastError"].as_str().map(|_| format!(": {}", cell("lastError"))).unwrap_or_default();
+    say(format!(
+        "{before}{joint} {} {} {} {consumed} {}{error}",
+        cell("topic"),
+        cell("status"),
+        cell("occurredAt"),
+        cell("eventId")
+    ));
+    let children = rows(node, "children");
+    for (n, child) in children.iter().enumerate() {
+        branch(child, &format!("{before}{below}"), n + 1 == children.len());
     }
 }
 

@@ -2,13 +2,16 @@
 //!
 //! Data goes to stdout, everything else to stderr, and the exit code says what happened.
 
+mod bulk;
 mod client;
 mod completions;
 mod config;
+mod dead;
 mod doctor;
 mod events;
 mod listen;
 mod migrate;
+mod operations;
 mod output;
 mod publish;
 mod serve;
@@ -33,7 +36,8 @@ use crate::output::Format;
   postrider serve                                    the API and a relay on the default SQLite file
   postrider publish order.paid --data '{\"orderId\": 7}'
   postrider listen order.paid --consumer points
-  postrider events show EVENT_ID
+  postrider events trace EVENT_ID
+  postrider dead redrive --consumer points --dry-run
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 partly failed, 5 schema out of date, 6 not allowed.
 Configuration: flags > POSTRIDER_* in the environment > postrider.toml > defaults."
@@ -56,6 +60,8 @@ enum Command {
     Publish(publish::Publish),
     Listen(listen::Listen),
     Events(events::Events),
+    Dead(dead::Dead),
+    Operations(operations::Operations),
     Subscriptions(subscriptions::Subscriptions),
     Tokens(tokens::Tokens),
     Completions(completions::Completions),
@@ -125,6 +131,8 @@ async fn main() -> ExitCode {
         Command::Publish(command) => command.run(&context).await,
         Command::Listen(command) => command.run(&context).await,
         Command::Events(command) => command.run(&context).await,
+        Command::Dead(command) => command.run(&context).await,
+        Command::Operations(command) => command.run(&context).await,
         Command::Subscriptions(command) => command.run(&context).await,
         Command::Tokens(command) => command.run(&context).await,
         Command::Completions(command) => command.run(&mut Cli::command()),

@@ -52,7 +52,7 @@ fn table(rows: &[Value], columns: &[&str]) {
 }
 
 /// A value in a cell. Control characters of others must not reach a terminal.
-fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     let text = match value {
         Value::Null => "-".into(),
         Value::String(text) => text.clone(),

@@ -51,12 +51,25 @@ impl Publish {
                 event[field] = value.into();
             }
         }
+        if let Some(trace) = trace_of(&self.remote, &event["parentEventId"]).await? {
+            event["traceId"] = trace;
+        }
         let published = self.remote.post("/events", &event).await?;
         output::one(context.output, &published);
         match published["eventId"].as_str() {
             Some(id) if self.wait && published["outcome"] != "skipped" => wait(&self.remote, id).await,
             _ => Ok(()),
         }
+    }
+}
+
+/// What an event caused belongs to its trace. None: it has no parent, or one that is gone.
+async fn trace_of(remote: &Remote, parent: &Value) -> Result<Option<Value>, End> {
+    let Some(id) = parent.as_str() else { return Ok(None) };
+    match remote.get(&format!("/events/{}", escaped(id))).await {
+        Ok(mut parent) => Ok(Some(parent["traceId"].take()).filter(Value::is_string)),
+        Err(End::NotFound(_)) => Ok(None),
+        Err(end) => Err(end),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `postrider serve`: the API, and a relay beside it, until told to stop.
+//! `postrider serve`: the API, and beside it a relay, the roll-up and bulk operations, until told to stop.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,9 +8,13 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use postrider::jobs::Schedule;
+use postrider::operations::{Operations, OperationsOptions};
+use postrider::redrive::RedriveRules;
 use postrider::store::{DeadHead, connect};
 use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
-use postrider::{LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Shards, Store};
+use postrider::{
+    LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
+};
 use postrider_server::{Options, Server, Tls, check_listen, first_token};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -34,7 +38,7 @@ enum Role {
     All,
     /// The API alone.
     Api,
-    /// The relay alone.
+    /// The relay, the roll-up and bulk operations alone.
     Relay,
 }
 
@@ -71,6 +75,7 @@ pub(crate) struct Serve {
 /// Everything that follows from the configuration.
 struct Plan {
     retry: RetryPolicy,
+    redrive: RedriveRules,
     relay: RelayOptions,
     retention: Retention,
     webhooks: WebhookOptions,
@@ -105,6 +110,7 @@ impl Serve {
             store.migrate().await?;
             if self.role != Role::Api {
                 start_relay(&plan, &store, &stop, &mut working)?;
+                start_upkeep(&plan, &store, &stop, &mut working);
             }
             if self.role != Role::Relay {
                 self.start_api(&config, &plan, store, metrics.clone(), &stop, &mut working).await?;
@@ -145,10 +151,16 @@ impl Serve {
             owner: format!("serve-{}", std::process::id()),
             ..RelayOptions::default()
         };
+        let redrive = RedriveRules {
+            max_count: u32::try_from(config.number("redrive.max-count")).unwrap_or(u32::MAX),
+            sent_older_than: config.seconds("redrive.sent-older-than-seconds"),
+            horizon: config.days("redrive.horizon-days"),
+        };
         let retention = Retention {
             finished: config.days("retention.finished-days"),
             inbox: config.days("retention.inbox-days"),
-            redrive_horizon: config.days("redrive.horizon-days"),
+            redrive_horizon: redrive.horizon,
+            archive: config.text("retention.archive-dir").map(Into::into),
             ..Retention::default()
         };
         retention.check(&retry).map_err(|e| config.refuse("retention.inbox-days", e))?;
@@ -165,7 +177,7 @@ impl Serve {
             lanes,
         };
         let broker = config.text("broker").map(RabbitMq::new).transpose().map_err(|e| config.refuse("broker", e))?;
-        Ok(Plan { retry, relay, retention, webhooks, broker })
+        Ok(Plan { retry, redrive, relay, retention, webhooks, broker })
     }
 
     async fn start_api(
@@ -197,6 +209,7 @@ impl Serve {
         let options = Options {
             retry: plan.retry.clone(),
             lease: plan.relay.lease,
+            redrive: plan.redrive,
             dead_head: dead_head(config),
             payload_bytes: usize::try_from(config.number("limits.payload-bytes")).unwrap_or(usize::MAX),
             requests_per_second: u32::try_from(config.number("limits.requests-per-second")).unwrap_or(u32::MAX),
@@ -249,6 +262,17 @@ fn start_relay(
         working.spawn(async move { collecting.await.map_err(End::from) });
     }
     Ok(())
+}
+
+/// Keeps statuses and works on bulk operations, whenever no other instance does.
+fn start_upkeep(plan: &Plan, store: &Arc<dyn Store>, stop: &CancellationToken, working: &mut JoinSet<Result<(), End>>) {
+    let owner = || plan.relay.owner.clone();
+    let options = RollupOptions { owner: owner(), ..RollupOptions::default() };
+    let folding = Rollup::new(Arc::clone(store)).options(options).run(stop.clone().cancelled_owned());
+    working.spawn(async move { folding.await.map_err(End::from) });
+    let options = OperationsOptions { owner: owner(), ..OperationsOptions::default() };
+    let operating = Operations::new(Arc::clone(store)).options(options).run(stop.clone().cancelled_owned());
+    working.spawn(async move { operating.await.map_err(End::from) });
 }
 
 fn install_metrics() -> Result<PrometheusHandle, End> {

@@ -153,6 +153,29 @@ pub async fn without_history_there_is_no_mark<H: Harness>(h: H) {
     assert_eq!((found.listed, found.standing().status), (Some(Pending), Sent));
 }
 
+/// D.6: since when it stands so does not change with what leaves it as it is.
+pub async fn a_status_has_the_time_at_which_it_began<H: Harness>(h: H) {
+    subscribe(&h, TOPIC, "a", Via::External).await;
+    enqueue_one(&h, draft("e")).await;
+    let found = find(&h, "e").await;
+    let since = found.standing().updated_at;
+    assert_eq!((found.listed_at, found.status_at(&found.standing())), (None, since), "nobody has folded yet");
+    tell(&h, "e", "a", false, true).await;
+    assert_eq!(listed(&h, "e").await, Retrying);
+    let since = find(&h, "e").await.listed_at.unwrap();
+    tell(&h, "e", "a", false, true).await;
+    let (status, found) = (listed(&h, "e").await, find(&h, "e").await);
+    assert_eq!((status, found.status_at(&found.standing())), (Retrying, since));
+    age(&h, Duration::from_secs(60)).await;
+    let since = find(&h, "e").await.listed_at.unwrap();
+    tell(&h, "e", "a", true, false).await;
+    let found = find(&h, "e").await;
+    assert_eq!(found.status_at(&found.standing()), found.standing().updated_at, "not folded, and known all the same");
+    assert_eq!(listed(&h, "e").await, Consumed);
+    let now = find(&h, "e").await.listed_at.unwrap();
+    assert!(now > since, "{now} after {since}");
+}
+
 /// The truth table once more, by hand: what the status of reports in this order is.
 fn expected(found: &Found) -> EventStatus {
     let mut last: BTreeMap<&str, Vec<(bool, bool)>> = BTreeMap::new();

@@ -329,6 +329,7 @@ macro_rules! suite {
                 the_broker_takes_its_event_through_the_table
                 time_alone_expires_an_event
                 without_history_there_is_no_mark
+                a_status_has_the_time_at_which_it_began
                 any_order_of_callbacks_and_folds_ends_in_the_same_status
                 sixty_four_callbacks_at_once
                 a_mark_that_commits_late_is_folded

@@ -1,5 +1,7 @@
 //! How requests are read: bodies, queries and paths, each with its limits, and a problem where they break one.
 
+use std::collections::HashSet;
+
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -7,9 +9,11 @@ use axum::http::{HeaderMap, StatusCode, header};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::filter::FilterIn;
 use crate::problem::Problem;
 use crate::{App, limits};
 
@@ -89,6 +93,43 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
+/// A query that names events and a page of them.
+pub(crate) struct Wanted {
+    pub(crate) filter: FilterIn,
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
+}
+
+impl FromRequestParts<App> for Wanted {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await?;
+        let (mut filter, mut limit, mut cursor) = (Map::new(), limits::PAGE_DEFAULT, None);
+        let mut names = HashSet::new();
+        for (name, value) in pairs {
+            if !names.insert(name.clone()) {
+                return Err(Problem::bad_query(&name, "may be given once"));
+            }
+            match name.as_str() {
+                "limit" => limit = page_limit(&value)?,
+                "cursor" => cursor = Some(value),
+                _ => _ = filter.insert(name, value.into()),
+            }
+        }
+        let filter = serde_path_to_error::deserialize(Value::from(filter)).map_err(|error| {
+            let path = error.path().to_string();
+            Problem::bad_query(if path == "." { "query" } else { &path }, format!("is wrong: {}", error.into_inner()))
+        })?;
+        Ok(Self { filter, limit, cursor })
+    }
+}
+
+fn page_limit(text: &str) -> Result<u32, Problem> {
+    let limit = text.parse().ok().filter(|limit| (1..=limits::PAGE_ROWS).contains(limit));
+    limit.ok_or_else(|| Problem::bad_query("limit", format!("must be 1 to {}, is {text:?}", limits::PAGE_ROWS)))
+}
+
 /// What varies in the path.
 pub(crate) struct Path<T>(pub(crate) T);
 
@@ -111,9 +152,14 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// A short text that every store keeps.
 pub(crate) fn label(field: &str, text: &str) -> Result<(), Problem> {
+    short(field, text, limits::LABEL_CHARS)
+}
+
+/// A text of so many characters that every store keeps.
+pub(crate) fn short(field: &str, text: &str, most: usize) -> Result<(), Problem> {
     let chars = text.chars().count();
-    if !(1..=limits::LABEL_CHARS).contains(&chars) {
-        return Err(Problem::invalid(field, format!("must have 1 to {} characters, has {chars}", limits::LABEL_CHARS)));
+    if !(1..=most).contains(&chars) {
+        return Err(Problem::invalid(field, format!("must have 1 to {most} characters, has {chars}")));
     }
     match text.chars().find(|c| c.is_control()) {
         Some(c) => Err(Problem::invalid(field, format!("may not hold the control character {c:?}"))),

@@ -9,9 +9,11 @@ mod access;
 mod answer;
 mod auth;
 mod event;
+mod filter;
 mod input;
 mod limits;
 mod listen;
+mod live;
 mod openapi;
 mod page;
 mod problem;
@@ -26,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::{Bus, RetryPolicy, Store};
 use tokio_util::sync::CancellationToken;
@@ -42,6 +45,8 @@ pub struct Options {
     pub retry: RetryPolicy,
     /// How long a claim lasts where its consumer does not say.
     pub lease: Duration,
+    /// What a redrive is measured by.
+    pub redrive: RedriveRules,
     /// What a DEAD delivery does to the later ones of its key.
     pub dead_head: DeadHead,
     /// Payloads may have so many bytes, and never more than the library takes.
@@ -67,6 +72,7 @@ impl Default for Options {
         Self {
             retry: RetryPolicy::default(),
             lease: Duration::from_secs(30),
+            redrive: RedriveRules::default(),
             dead_head: DeadHead::Hold,
             payload_bytes: postrider::limits::PAYLOAD_BYTES,
             requests_per_second: limits::REQUESTS_PER_SECOND,
@@ -89,6 +95,10 @@ pub(crate) struct Shared {
     waiting: waiting::Waiting,
     document: String,
     page: String,
+    /// What happens, for all who watch.
+    live: tokio::sync::broadcast::Sender<live::Told>,
+    /// Somebody has begun to watch.
+    look: tokio::sync::Notify,
     stop: CancellationToken,
 }
 
@@ -110,6 +120,8 @@ impl Server {
                 waiting: waiting::Waiting::default(),
                 page: page::render(&document),
                 document: format!("{document:#}\n"),
+                live: tokio::sync::broadcast::channel(live::BEHIND).0,
+                look: tokio::sync::Notify::new(),
                 stop: CancellationToken::new(),
                 options,
                 store,
@@ -127,7 +139,7 @@ impl Server {
     ) -> std::io::Result<()> {
         let app = self.app;
         let router = routes::router(&app).into_make_service_with_connect_info::<listen::Peer>();
-        let watching = tokio::spawn(waiting::watch(Arc::clone(&app)));
+        let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
         let stop = app.stop.clone();
         let shutdown = async move {
             shutdown.await;
@@ -138,7 +150,7 @@ impl Server {
             Some(tls) => axum::serve(tls.over(listener), router).with_graceful_shutdown(shutdown).await,
         };
         app.stop.cancel();
-        watching.abort();
+        watching.iter().for_each(tokio::task::JoinHandle::abort);
         served
     }
 }

@@ -61,7 +61,15 @@ impl Problem {
 
     /// A parameter of the query breaks a rule.
     pub(crate) fn bad_query(field: &str, message: impl Into<String>) -> Self {
-        Self { status: 400, title: "Bad Request".into(), code: "badQuery".into(), ..Self::invalid(field, message) }
+        Self::invalid(field, message).in_query()
+    }
+
+    /// What is wrong stands in the query, not in a body.
+    pub(crate) fn in_query(self) -> Self {
+        match self.status {
+            422 => Self { status: 400, title: "Bad Request".into(), code: "badQuery".into(), ..self },
+            _ => self,
+        }
     }
 
     pub(crate) fn not_found(what: impl Into<String>) -> Self {

@@ -4,11 +4,17 @@ mod audit;
 mod config;
 mod consumers;
 mod events;
+mod failures;
 mod health;
+mod instances;
 mod jobs;
 mod login;
+mod operations;
+mod stats;
+mod stream;
 mod subscriptions;
 mod tokens;
+mod traces;
 
 use std::sync::Arc;
 
@@ -22,6 +28,13 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::problem::Problem;
 use crate::{App, answer, auth, limits};
 
+/// What is shown on its own route and told as it changes.
+pub(crate) mod live {
+    pub(crate) use super::consumers::all as consumers;
+    pub(crate) use super::operations::newest as operations;
+    pub(crate) use super::stats::{Stats, stats};
+}
+
 #[derive(OpenApi)]
 #[openapi(components(schemas(Problem)))]
 struct Base;
@@ -33,10 +46,16 @@ fn all() -> OpenApiRouter<App> {
         .merge(config::routes())
         .merge(consumers::routes())
         .merge(events::routes())
+        .merge(failures::routes())
+        .merge(instances::routes())
         .merge(jobs::routes())
         .merge(login::routes())
+        .merge(operations::routes())
+        .merge(stats::routes())
+        .merge(stream::routes())
         .merge(subscriptions::routes())
         .merge(tokens::routes())
+        .merge(traces::routes())
 }
 
 /// What the handlers say of themselves.

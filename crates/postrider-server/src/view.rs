@@ -1,11 +1,9 @@
 //! Events as they are shown: what is known of them, and what became of them.
 
-use std::collections::BTreeMap;
-
 use postrider::entry::DeliveryStatus;
 use postrider::envelope::Encoding;
-use postrider::status::{Attempt, ConsumerState, EventStatus, Facts, consumer_state, status_of};
-use postrider::store::{Consumption, Delivery, DeliveryId, Found, Routing};
+use postrider::status::EventStatus;
+use postrider::store::{Consumption, Delivery, DeliveryId, Found};
 use postrider::subscription::RABBITMQ;
 use postrider::{Envelope, Initiator};
 use serde::Serialize;
@@ -81,37 +79,79 @@ impl From<EventStatus> for Status {
     }
 }
 
+/// Where a delivery stands.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "UPPERCASE")]
+#[schema(as = DeliveryStatus)]
+pub(crate) enum DeliveryStands {
+    New,
+    Processing,
+    Failed,
+    Dead,
+}
+
+impl From<DeliveryStatus> for DeliveryStands {
+    fn from(status: DeliveryStatus) -> Self {
+        match status {
+            DeliveryStatus::New => Self::New,
+            DeliveryStatus::Processing => Self::Processing,
+            DeliveryStatus::Failed => Self::Failed,
+            DeliveryStatus::Dead => Self::Dead,
+        }
+    }
+}
+
+/// An event in a list: where it stands, and by what it is found.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventSummary {
+    event_id: String,
+    topic: String,
+    status: Status,
+    /// How often it was redriven.
+    retry_count: u32,
+    expected_consumers: u32,
+    consumed_consumers: u32,
+    failed_consumers: u32,
+    /// What went wrong last, of what has not gone well since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_error: Option<String>,
+    created_at: At,
+    /// When it was first handed to a consumer, or confirmed by the broker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sent_at: Option<At>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_sent_at: Option<At>,
+    /// When anything last happened to it.
+    updated_at: At,
+    /// Since when it stands where it does.
+    status_at: At,
+    #[serde(flatten)]
+    about: About,
+}
+
 /// An event, its payload where the caller may see it, and everything that happened to it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventDetail {
-    event_id: String,
-    topic: String,
-    status: Status,
-    expected_consumers: usize,
-    consumed_consumers: usize,
-    failed_consumers: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_error: Option<String>,
-    created_at: At,
+    #[serde(flatten)]
+    summary: EventSummary,
     #[serde(flatten)]
     said: Said,
     /// Whether payload and metadata are left out, because the caller's role does not see them.
     masked: bool,
     consumptions: Vec<ConsumptionView>,
     deliveries: Vec<DeliveryView>,
+    /// What caused it, the nearest first, as far as it is still there.
+    parents: Vec<EventSummary>,
+    /// What it directly caused, in the order of time.
+    children: Vec<EventSummary>,
 }
 
-/// What an event says of itself beside its topic.
+/// By what an event is found, and who caused it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Said {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = AnyJson, required = false)]
-    payload: Option<AnyJson>,
-    payload_type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload_encoding: Option<String>,
+pub(crate) struct About {
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,8 +163,6 @@ pub(crate) struct Said {
     #[serde(skip_serializing_if = "Option::is_none")]
     expire_at: Option<At>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    deliver_at: Option<At>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tenant_id: Option<String>,
@@ -134,9 +172,23 @@ pub(crate) struct Said {
     aggregate_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     aggregate_id: Option<String>,
+}
+
+/// What an event carries, and how it is to be delivered.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Said {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = AnyJson, required = false)]
+    payload: Option<AnyJson>,
+    payload_type: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_encoding: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = AnyJson, required = false)]
     metadata: Option<AnyJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliver_at: Option<At>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,6 +204,8 @@ pub(crate) struct Said {
 pub(crate) struct EventView {
     event_id: String,
     topic: String,
+    #[serde(flatten)]
+    about: About,
     #[serde(flatten)]
     said: Said,
 }
@@ -195,7 +249,7 @@ pub(crate) struct DeliveryView {
     lane: String,
     consumer_id: Option<String>,
     shard: u8,
-    status: String,
+    status: DeliveryStands,
     /// Whether it waits behind a dead one of its key.
     held: bool,
     attempts: u32,
@@ -207,57 +261,47 @@ pub(crate) struct DeliveryView {
     last_error: Option<String>,
 }
 
-impl EventDetail {
-    /// The event as the store has it, at its own time.
-    pub(crate) fn of(found: Found, now: OffsetDateTime, with_payload: bool) -> Self {
-        let consumers = consumers(&found);
-        let count = |state| consumers.values().filter(|one| **one == state).count();
-        let mut waiting_errors = found.deliveries.iter().filter_map(|delivery| delivery.last_error.clone());
-        let errors = found.consumptions.iter().filter_map(|one| Some((one.created_at, one.error.clone()?)));
-        let last_error =
-            errors.max_by_key(|(at, _)| *at).map(|(_, error)| error).or_else(|| waiting_errors.next_back());
-        let max_attempts = found.envelope.max_attempts;
-        let facts = facts(&found, consumers.values().copied().collect(), now);
+impl From<&Found> for EventSummary {
+    fn from(record: &Found) -> Self {
+        let standing = record.standing();
         Self {
-            event_id: found.envelope.event_id.to_string(),
-            topic: found.envelope.topic.clone(),
-            status: status_of(&facts).into(),
-            expected_consumers: consumers.len(),
-            consumed_consumers: count(ConsumerState::Ok),
-            failed_consumers: count(ConsumerState::Failed),
-            last_error,
-            created_at: found.created_at.into(),
-            said: Said::of(found.envelope, with_payload),
-            masked: !with_payload,
-            consumptions: found.consumptions.into_iter().map(Into::into).collect(),
-            deliveries: found.deliveries.into_iter().map(|one| DeliveryView::of(one, max_attempts)).collect(),
+            event_id: record.envelope.event_id.to_string(),
+            topic: record.envelope.topic.clone(),
+            status: standing.status.into(),
+            retry_count: standing.redrives,
+            expected_consumers: standing.expected,
+            consumed_consumers: standing.consumed,
+            failed_consumers: standing.failed,
+            created_at: record.created_at.into(),
+            sent_at: standing.sent_at.map(Into::into),
+            last_sent_at: standing.last_sent_at.map(Into::into),
+            updated_at: standing.updated_at.into(),
+            status_at: record.status_at(&standing).into(),
+            last_error: standing.last_error,
+            about: About::of(&record.envelope),
         }
     }
 }
 
-/// Every expected consumer and how it stands: those with a lane of their own by delivery and attempts, the others by what
-/// they report.
-fn consumers(found: &Found) -> BTreeMap<String, ConsumerState> {
-    let mut attempts: BTreeMap<String, Vec<Attempt>> = BTreeMap::new();
-    for one in &found.consumptions {
-        let of_consumer = attempts.entry(one.consumer.clone()).or_default();
-        of_consumer.extend(one.success.map(|success| Attempt { success, will_retry: one.will_retry }));
+/// Events in a list.
+pub(crate) fn summaries(records: &[Found]) -> Vec<EventSummary> {
+    records.iter().map(Into::into).collect()
+}
+
+impl EventDetail {
+    /// The event with its relatives.
+    pub(crate) fn of(found: Found, parents: &[Found], children: &[Found], with_payload: bool) -> Self {
+        let max_attempts = found.envelope.max_attempts;
+        Self {
+            summary: EventSummary::from(&found),
+            said: Said::of(found.envelope, with_payload),
+            masked: !with_payload,
+            consumptions: found.consumptions.into_iter().map(Into::into).collect(),
+            deliveries: found.deliveries.into_iter().map(|one| DeliveryView::of(one, max_attempts)).collect(),
+            parents: summaries(parents),
+            children: summaries(children),
+        }
     }
-    let waits = |delivery: &&Delivery| consumer_of(delivery).is_some();
-    for delivery in found.deliveries.iter().filter(waits) {
-        attempts.entry(consumer_of(delivery).unwrap_or_default().into()).or_default();
-    }
-    let state = |(consumer, attempts): (String, Vec<Attempt>)| {
-        let delivery = found.deliveries.iter().find(|one| consumer_of(one) == Some(&consumer));
-        let state = match (consumer_state(&attempts), delivery.map(|one| one.status)) {
-            (ConsumerState::Ok, _) => ConsumerState::Ok,
-            (_, Some(DeliveryStatus::Dead)) => ConsumerState::Failed,
-            (ConsumerState::Failed, Some(_)) => ConsumerState::Retrying,
-            (state, _) => state,
-        };
-        (consumer, state)
-    };
-    attempts.into_iter().map(state).collect()
 }
 
 /// Whose delivery it is; None: the broker's, for all its consumers.
@@ -269,43 +313,35 @@ fn consumer_of(delivery: &Delivery) -> Option<&str> {
     }
 }
 
-fn facts(found: &Found, consumers: Vec<ConsumerState>, now: OffsetDateTime) -> Facts {
-    let mut of_broker = found.deliveries.iter().filter(|one| one.lane == RABBITMQ);
-    let is_dead = |one: &Delivery| one.status == DeliveryStatus::Dead;
-    let tried =
-        found.consumptions.iter().any(|one| one.attempt > 0) || found.deliveries.iter().any(|one| one.attempts > 0);
-    let expected = found.consumptions.iter().any(|one| one.attempt == 0);
-    Facts {
-        consumers,
-        expired: found.envelope.expire_at.is_some_and(|at| at <= now),
-        redriven: false,
-        broker_dead: of_broker.clone().any(is_dead),
-        sent: tried || (expected && found.routing == Routing::Routed && of_broker.next().is_none()),
+impl About {
+    fn of(envelope: &Envelope) -> Self {
+        let (aggregate_type, aggregate_id) = envelope.aggregate.clone().map(|a| (a.kind, a.id)).unzip();
+        let Initiator { service, operation, user_id, client_request_id } = envelope.initiator.clone();
+        Self {
+            trace_id: envelope.trace_id.clone(),
+            span_id: envelope.span_id.clone(),
+            parent_event_id: envelope.parent_event_id.as_ref().map(ToString::to_string),
+            initiator: InitiatorView { service, operation, user_id, client_request_id },
+            occurred_at: envelope.occurred_at.into(),
+            expire_at: envelope.expire_at.map(Into::into),
+            key: envelope.key.clone(),
+            tenant_id: envelope.tenant_id.clone(),
+            store_id: envelope.store_id.clone(),
+            aggregate_type,
+            aggregate_id,
+        }
     }
 }
 
 impl Said {
-    pub(crate) fn of(envelope: Envelope, with_payload: bool) -> Self {
+    fn of(envelope: Envelope, with_payload: bool) -> Self {
         let is_json = envelope.is_json();
-        let (aggregate_type, aggregate_id) = envelope.aggregate.map(|a| (a.kind, a.id)).unzip();
-        let Initiator { service, operation, user_id, client_request_id } = envelope.initiator;
         Self {
             payload: with_payload.then(|| AnyJson::of(&envelope.payload, is_json)),
             payload_type: envelope.payload_type,
             payload_encoding: (envelope.payload_encoding == Encoding::Base64).then(|| "base64".into()),
-            trace_id: envelope.trace_id,
-            span_id: envelope.span_id,
-            parent_event_id: envelope.parent_event_id.map(|id| id.to_string()),
-            initiator: InitiatorView { service, operation, user_id, client_request_id },
-            occurred_at: envelope.occurred_at.into(),
-            expire_at: envelope.expire_at.map(Into::into),
-            deliver_at: envelope.deliver_at.map(Into::into),
-            key: envelope.key,
-            tenant_id: envelope.tenant_id,
-            store_id: envelope.store_id,
-            aggregate_type,
-            aggregate_id,
             metadata: envelope.metadata.filter(|_| with_payload).map(|text| AnyJson::of(&text, true)),
+            deliver_at: envelope.deliver_at.map(Into::into),
             max_attempts: envelope.max_attempts,
             exchange: envelope.exchange,
             routing_key: envelope.routing_key,
@@ -316,7 +352,7 @@ impl Said {
 impl From<Envelope> for EventView {
     fn from(envelope: Envelope) -> Self {
         let (event_id, topic) = (envelope.event_id.to_string(), envelope.topic.clone());
-        Self { event_id, topic, said: Said::of(envelope, true) }
+        Self { event_id, topic, about: About::of(&envelope), said: Said::of(envelope, true) }
     }
 }
 
@@ -342,7 +378,7 @@ impl DeliveryView {
             consumer_id: consumer_of(&delivery).map(Into::into),
             lane: delivery.lane,
             shard: delivery.shard,
-            status: delivery.status.as_str().into(),
+            status: delivery.status.into(),
             held: delivery.held,
             attempts: delivery.attempts,
             max_attempts,

@@ -1,13 +1,15 @@
 //! The commands that talk to a server: what they print, and with which exit code they end.
 
 use std::process::Stdio;
+use std::time::Duration;
 
-use serde_json::Value;
+use reqwest::Method;
+use serde_json::{Value, json};
 
 use crate::process::{Database, Kind, Process};
 use crate::{postrider, stderr, stdout};
 
-/// `publish`, `listen` and `events show` tell the story of one event.
+/// `publish`, `listen`, `events show` and `events trace` tell the story of one event.
 #[tokio::test]
 async fn the_story_of_one_event_in_a_terminal() {
     let database = Database::make(Kind::Sqlite).await;
@@ -38,10 +40,97 @@ async fn the_story_of_one_event_in_a_terminal() {
     assert!(stdout(&shown).contains("CONSUMED") && stdout(&shown).contains("attempts"), "{}", stdout(&shown));
     let shown = server.run(&["events", "show", "order:7", "-o", "jsonl"]);
     assert_eq!(stdout(&shown).lines().count(), 1);
+    let child = ["publish", "order.paid", "--data", "{}", "--id", "child", "--parent", "order:7"];
+    assert!(server.run(&child).status.success());
+    for id in ["order:7", "child"] {
+        let traced = stdout(&server.run(&["events", "trace", id]));
+        let lines: Vec<_> = traced.lines().collect();
+        assert_eq!(lines.len(), 3, "{traced}");
+        assert!(lines[0].starts_with("trace ") && lines[1].starts_with("└─ order.paid CONSUMED "), "{traced}");
+        assert!(lines[1].ends_with(" 1/1 consumed order:7"), "{traced}");
+        assert!(
+            lines[2].starts_with("  └─ order.paid PENDING ") && lines[2].ends_with(" 0/1 consumed child"),
+            "{traced}"
+        );
+    }
     let removed = server.run(&["subscriptions", "remove", "order.paid", "points"]);
     assert!(removed.status.success());
     server.stop();
     database.drop().await;
+}
+
+/// D.8: dead letters are seen, counted and redriven, by a server that works on it; redrives that a rule forbids are told.
+async fn dead_letters(kind: Kind) {
+    let database = Database::make(kind).await;
+    let server = Process::start(&database, &["--set", "redrive.max-count=1"]);
+    assert!(server.run(&["subscriptions", "set", "order.paid", "points"]).status.success());
+    let events = (0..5).map(|n| json!({ "eventId": format!("e{n}"), "topic": "order.paid", "payload": n }));
+    let events = json!({ "events": events.collect::<Vec<_>>() });
+    server.admin(Method::POST, "/events/batch", events, 200).await;
+    let settle = async |success: bool, count: u32| {
+        let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": count }), 200).await;
+        let result = |one: &Value| json!({ "deliveryId": one["deliveryId"], "leaseToken": one["leaseToken"], "success": success, "willRetry": false, "errorMessage": "no" });
+        let results: Vec<_> = claimed["deliveries"].as_array().unwrap().iter().map(result).collect();
+        assert_eq!(results.len(), count as usize);
+        server.admin(Method::POST, "/consumers/points/settle", json!({ "results": results }), 200).await;
+    };
+    settle(false, 5).await;
+    let listed = server.run(&["dead", "list", "--consumer", "points"]);
+    assert_eq!(stdout(&listed).lines().count(), 6, "{}", stdout(&listed));
+    assert!(stdout(&listed).starts_with("eventId") && stdout(&listed).contains("e4"), "{}", stdout(&listed));
+    let counted = server.run(&["dead", "redrive", "--consumer", "points", "--dry-run", "-o", "json"]);
+    let counted: Value = serde_json::from_slice(&counted.stdout).unwrap();
+    assert_eq!(counted, json!({ "matching": 5, "exact": true }));
+
+    let redriven =
+        server.run(&["dead", "redrive", "--topic", "order.paid", "--rate", "1000", "--reason", "mended", "-o", "json"]);
+    assert!(redriven.status.success(), "{}", stderr(&redriven));
+    assert_eq!(stderr(&redriven), "5 redriven, 0 refused, 0 needed nothing\n");
+    let operation: Value = serde_json::from_slice(&redriven.stdout).unwrap();
+    assert_eq!((&operation["state"], &operation["reason"]), (&json!("DONE"), &json!("mended")));
+    let id = operation["operationId"].as_str().unwrap();
+    assert!(stdout(&server.run(&["operations", "list"])).contains(id));
+    assert!(stdout(&server.run(&["operations", "show", id])).contains("DONE"));
+    assert_eq!(server.run(&["operations", "pause", id]).status.code(), Some(6), "it has ended");
+    assert_eq!(server.run(&["operations", "cancel", "unknown"]).status.code(), Some(3));
+
+    // Twice is once too often: redrive.max-count.
+    settle(false, 5).await;
+    let refused = server.run(&["dead", "redrive"]);
+    assert_eq!(refused.status.code(), Some(4), "{}", stderr(&refused));
+    assert!(stderr(&refused).starts_with("0 redriven, 5 refused"), "{}", stderr(&refused));
+    let one = server.run(&["events", "redrive", "e0"]);
+    assert_eq!(one.status.code(), Some(6));
+    assert!(stderr(&one).contains("redrive.max-count"), "{}", stderr(&one));
+    assert_eq!(server.run(&["events", "redrive", "unknown"]).status.code(), Some(3));
+    assert_eq!(server.run(&["events", "expire", "e1", "unknown"]).status.code(), Some(4));
+    // Lists by status follow within a second, behind the roll-up.
+    let listed = async {
+        while stdout(&server.run(&["events", "list", "--status", "EXPIRED", "-o", "jsonl"])).lines().count() != 1 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), listed).await.expect("e1 is listed");
+    assert_eq!(server.run(&["events", "redrive"]).status.code(), Some(1), "everything there is, by a slip");
+    let viewer = server.token_of("viewer").await;
+    assert_eq!(server.run(&["dead", "redrive", "--token", &viewer]).status.code(), Some(6));
+    server.stop();
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn dead_letters_are_redriven_on_sqlite() {
+    dead_letters(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn dead_letters_are_redriven_on_postgres() {
+    dead_letters(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn dead_letters_are_redriven_on_mysql() {
+    dead_letters(Kind::MySql).await;
 }
 
 /// 3 not found, 6 not allowed, 1 otherwise.
@@ -114,9 +203,19 @@ async fn the_doctor_says_what_is_wrong_and_what_to_do() {
 
 #[test]
 fn every_command_has_help_with_examples_and_completions() {
-    for command in
-        ["serve", "migrate", "doctor", "publish", "listen", "events", "subscriptions", "tokens", "completions"]
-    {
+    for command in [
+        "serve",
+        "migrate",
+        "doctor",
+        "publish",
+        "listen",
+        "events",
+        "dead",
+        "operations",
+        "subscriptions",
+        "tokens",
+        "completions",
+    ] {
         let help = postrider(&[command, "--help"]);
         assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command}");
     }

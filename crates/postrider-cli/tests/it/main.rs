@@ -6,6 +6,7 @@ mod migrate;
 mod process;
 mod schemathesis;
 mod serve;
+mod story;
 mod webhooks;
 
 use std::process::{Command, Output};

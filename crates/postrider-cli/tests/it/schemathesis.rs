@@ -15,6 +15,8 @@ async fn keeps_its_promises(kind: Kind) {
     // Something to find, so that more than 404 is seen.
     server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({}), 200).await;
     server.admin(Method::POST, "/events", json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 }), 202).await;
+    let operation = json!({ "kind": "redrive", "filter": {}, "reason": "to be found" });
+    server.admin(Method::POST, "/operations", operation, 202).await;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/schemathesis");
     let output = Command::new(script)
         .args([&server.url, server.token(), "--max-examples", "25", "--seed", "7", "--generation-database", "none"])

@@ -142,6 +142,50 @@ async fn a_plain_insert_is_claimed_on_sqlite() {
     database.drop().await;
 }
 
+/// G.3: what is finished and older than `retention.finished-days` goes, into files first where `retention.archive-dir` names a
+/// folder; what somebody still waits for stays.
+#[tokio::test]
+async fn what_is_finished_and_old_is_archived_and_removed_on_sqlite() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    let token = server.token().to_owned();
+    server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({}), 200).await;
+    let event = |id: &str| json!({ "eventId": id, "topic": "order.paid", "payload": { "of": id } });
+    server.admin(Method::POST, "/events", event("done"), 202).await;
+    let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
+    let one = &claimed["deliveries"][0];
+    let result = json!({ "deliveryId": one["deliveryId"], "leaseToken": one["leaseToken"], "success": true });
+    server.admin(Method::POST, "/consumers/points/settle", json!({ "results": [result] }), 200).await;
+    server.admin(Method::POST, "/events", event("waits"), 202).await;
+    server.stop();
+    // Nobody holds a lease any more, and five days have passed.
+    let sql = "UPDATE postrider_event SET created_at = created_at - 432000000; DELETE FROM postrider_lease;";
+    let file = database.url.trim_start_matches("sqlite://").to_owned();
+    assert!(std::process::Command::new("sqlite3").args([&file, sql]).status().unwrap().success());
+
+    let folder = database.folder().join("archive");
+    let archive = format!("retention.archive-dir={}", folder.display());
+    let server = Process::start(&database, &["--set", "retention.finished-days=4", "--set", &archive]);
+    let gone = async {
+        let shown = async || {
+            let request = server.client.get(format!("{}/api/v1/events/done", server.url)).bearer_auth(&token);
+            request.send().await.unwrap().status().as_u16()
+        };
+        while shown().await != 404 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("the old event goes");
+    server.ask(&token, Method::GET, "/events/waits", Value::Null, 200).await;
+    let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let line = std::fs::read_to_string(&files[0]).unwrap();
+    let kept: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((files.len(), line.lines().count(), &kept["status"]), (1, 1, &json!("CONSUMED")), "{line}");
+    assert_eq!(kept["event"]["payload"]["of"], "done", "{line}");
+    server.stop();
+    database.drop().await;
+}
+
 /// S1, S22, A.17: what cannot be stops the start, with the key and where it stands.
 #[tokio::test]
 async fn a_wrong_configuration_stops_the_start() {

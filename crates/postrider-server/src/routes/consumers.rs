@@ -32,8 +32,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Consumer)]
-struct ConsumerView {
-    consumer_id: String,
+pub(crate) struct ConsumerView {
+    pub(crate) consumer_id: String,
     via: String,
     topics: Vec<String>,
     /// Whether any of its subscriptions is enabled.
@@ -41,6 +41,8 @@ struct ConsumerView {
     paused: bool,
     /// Deliveries that wait or are worked on; None where a broker or its own means bring them.
     lag: Option<u64>,
+    /// For how many seconds the oldest that is due has been waiting; None: nothing is.
+    oldest_age_seconds: Option<u64>,
     processing: Option<u64>,
     retrying: Option<u64>,
     dead: Option<u64>,
@@ -56,6 +58,11 @@ struct Consumers {
 /// The consumers, by name, with what waits for each
 #[utoipa::path(get, path = "/api/v1/consumers", tag = "consumers", responses((status = 200, description = "The consumers.", body = Consumers)))]
 async fn list(State(app): State<App>) -> Result<Json<Consumers>, Problem> {
+    Ok(Json(Consumers { consumers: all(&app).await? }))
+}
+
+/// Every consumer that is subscribed to anything, by name.
+pub(crate) async fn all(app: &App) -> postrider::Result<Vec<ConsumerView>> {
     let (counts, paused) = (app.store.counts().await?, app.store.paused().await?);
     let mut consumers: BTreeMap<String, ConsumerView> = BTreeMap::new();
     for stored in app.store.subscriptions(None).await? {
@@ -66,6 +73,7 @@ async fn list(State(app): State<App>) -> Result<Json<Consumers>, Problem> {
             enabled: false,
             paused: paused.contains(&said.consumer),
             lag: None,
+            oldest_age_seconds: None,
             processing: None,
             retrying: None,
             dead: None,
@@ -82,7 +90,14 @@ async fn list(State(app): State<App>) -> Result<Json<Consumers>, Problem> {
                 (Some(processing), Some(failed), Some(dead), Some(held));
         }
     }
-    Ok(Json(Consumers { consumers: consumers.into_values().collect() }))
+    let mut consumers: Vec<ConsumerView> = consumers.into_values().collect();
+    let lanes: Vec<&str> =
+        consumers.iter().filter(|one| one.lag.is_some()).map(|one| one.consumer_id.as_str()).collect();
+    let ages: Vec<_> = app.store.oldest_due(&lanes).await?;
+    for (one, age) in consumers.iter_mut().filter(|one| one.lag.is_some()).zip(ages) {
+        one.oldest_age_seconds = age.map(|age| age.as_secs());
+    }
+    Ok(consumers)
 }
 
 /// How a consumer gets its events.

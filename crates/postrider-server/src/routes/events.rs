@@ -1,11 +1,14 @@
-//! Events: published, looked at, and reported on.
+//! Events: published, looked at, and reported on. Lists and what people do to events have files of their own.
+
+mod list;
+mod mend;
 
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use postrider::store::{Appended, Found, NewEvent, Report};
-use postrider::{Enqueued, EventId, Initiator};
+use postrider::{Enqueued, EventId, Initiator, lineage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -22,8 +25,10 @@ use crate::{App, limits};
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(publish))
+        .merge(list::routes())
         .routes(routes!(publish_batch))
         .routes(routes!(show))
+        .merge(mend::routes())
         .routes(routes!(report))
 }
 
@@ -183,18 +188,23 @@ async fn written(app: &App, batch: &[NewEvent]) -> Result<Vec<Published>, Proble
     Ok(enqueued.iter().zip(batch).map(|(one, new)| Published::of(one, &new.envelope.topic)).collect())
 }
 
-/// One event, with every attempt and everything that still waits
+/// One event, with every attempt, everything that still waits, what caused it and what it caused
 ///
 /// Payload and metadata are shown to operators and admins.
 #[utoipa::path(get, path = "/api/v1/events/{eventId}", tag = "events", params(("eventId" = String, Path, description = "Its id.")),
     responses((status = 200, description = "The event.", body = EventDetail)))]
 async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<EventDetail>, Problem> {
     let found = find(&app, &id).await?;
-    Ok(Json(EventDetail::of(found, app.store.now().await?, caller.sees_payloads())))
+    let parents = lineage::parents(&*app.store, &found).await?;
+    let children = lineage::children(&*app.store, &id).await?;
+    Ok(Json(EventDetail::of(found, &parents, &children, caller.sees_payloads())))
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("there is no such event: it was never stored, or is older than the retention")
 }
 
 async fn find(app: &App, id: &str) -> Result<Found, Problem> {
-    let unknown = || Problem::not_found("there is no such event: it was never stored, or is older than the retention");
     // What cannot be an id is nobody's, and no store is asked.
     let id = EventId::new(id).map_err(|_| unknown())?;
     app.store.find(id.as_str()).await?.ok_or_else(unknown)

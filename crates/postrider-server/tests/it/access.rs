@@ -10,7 +10,7 @@ use crate::desk::{Desk, read};
 /// A call that is refused for nothing but its caller.
 fn call(desk: &Desk, entry: &Entry) -> RequestBuilder {
     let path = entry.path.replace("{topic}", "matrix").replace("{consumerId}", "walker").replace("{eventId}", "e");
-    let path = path.replace("{tokenId}", "t");
+    let path = path.replace("{tokenId}", "t").replace("{traceId}", "t").replace("{operationId}", "o");
     let request = desk.client.request(entry.method.clone(), format!("{}{path}", desk.url));
     if entry.method == Method::GET { request } else { request.json(&json!({})) }
 }

@@ -39,6 +39,8 @@ pub struct Record {
     pub kept: Kept,
     /// The status that lists go by; None: the roll-up has not seen it.
     pub listed: Option<EventStatus>,
+    /// When the roll-up first saw that status.
+    pub listed_at: Option<OffsetDateTime>,
     /// What still waits, by lane and target.
     pub deliveries: Vec<Delivery>,
     /// Every attempt, by consumer and number.
@@ -131,6 +133,12 @@ impl Record {
             updated_at: attempts.chain(by_hand).fold(self.created_at, OffsetDateTime::max),
             last_error: self.last_error(),
         }
+    }
+
+    /// Since when it stands where it does: as the roll-up saw it, or else since anything last happened to it.
+    pub fn status_at(&self, standing: &Standing) -> OffsetDateTime {
+        let seen = self.listed_at.filter(|_| self.listed == Some(standing.status));
+        seen.unwrap_or(standing.updated_at)
     }
 
     /// When it was handed over: to a consumer, whatever came of it, or to the broker, which confirmed.

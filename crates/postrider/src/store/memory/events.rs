@@ -211,6 +211,7 @@ impl State {
             expired: event.envelope.expire_at.is_some_and(|at| at <= now),
             kept: row.map(|row| row.kept).unwrap_or_default(),
             listed: row.and_then(|row| row.standing.as_ref()).map(|standing| standing.status),
+            listed_at: row.and_then(|row| row.status_at),
             deliveries,
             consumptions: attempts.map(|(_, row)| row.consumption.clone()).collect(),
         })

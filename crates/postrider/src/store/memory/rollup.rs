@@ -38,7 +38,11 @@ impl State {
             (1..counted.len()).for_each(|column| row[column] += counted[column]);
         }
         for (record, standing) in records.iter().zip(standings) {
-            self.statuses.entry(record.sequence).or_default().standing = Some(standing);
+            let row = self.statuses.entry(record.sequence).or_default();
+            if record.listed != Some(standing.status) {
+                row.status_at = Some(now);
+            }
+            row.standing = Some(standing);
         }
         Folded { events: dirty.len() as u64, more }
     }

@@ -175,6 +175,7 @@ pub(super) struct StatusRow {
     pub(super) kept: Kept,
     /// None: only what people did is known so far.
     pub(super) standing: Option<Standing>,
+    pub(super) status_at: Option<OffsetDateTime>,
 }
 
 #[derive(Clone)]
@@ -256,6 +257,7 @@ impl State {
         for row in self.statuses.values_mut() {
             row.kept.redriven_at = row.kept.redriven_at.map(|at| at - by);
             row.kept.expired_at = row.kept.expired_at.map(|at| at - by);
+            row.status_at = row.status_at.map(|at| at - by);
         }
         self.jobs.values_mut().for_each(|row| row.age(by));
         self.tokens.iter_mut().for_each(|row| row.age(by));

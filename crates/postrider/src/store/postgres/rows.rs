@@ -194,6 +194,7 @@ pub(super) fn records(events: &[PgRow], deliveries: &[PgRow], consumptions: &[Pg
             envelope: envelope(row, 2)?,
             expired: get(row, 24)?,
             listed: get::<Option<&str>>(row, 25)?.map(str::parse).transpose()?,
+            listed_at: get(row, 29)?,
             kept: Kept {
                 redrives: get::<Option<i32>>(row, 26)?.unwrap_or_default().unsigned_abs(),
                 redriven_at: get(row, 27)?,

@@ -228,6 +228,7 @@ pub(super) fn records(
             created_at: time(get(row, 4)?),
             expired: get(row, 5)?,
             listed: get::<Option<&str>>(row, 6)?.map(str::parse).transpose()?,
+            listed_at: maybe_time(row, 10)?,
             kept: Kept {
                 redrives: get::<Option<u32>>(row, 7)?.unwrap_or_default(),
                 redriven_at: maybe_time(row, 8)?,

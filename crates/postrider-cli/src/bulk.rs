@@ -1,0 +1,222 @@
+//! Bulk work from the command line: which events, what would match, and how far it has come.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::client::{Remote, escaped, rows};
+use crate::{Context, End, output, tell};
+
+/// How often to look how far an operation has come.
+const LOOK: Duration = Duration::from_millis(300);
+/// How long an operation may lie untouched before it is told that nobody works.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The width of the bar.
+const BAR: usize = 30;
+/// The columns of a list of events.
+pub(crate) const COLUMNS: [&str; 7] =
+    ["eventId", "topic", "status", "consumedConsumers", "expectedConsumers", "createdAt", "lastError"];
+
+/// Which events; what is not said matches all.
+#[derive(Args, Default)]
+pub(crate) struct Which {
+    /// Of this topic
+    #[arg(long)]
+    topic: Option<String>,
+    /// That stand here: PENDING, SENT, CONSUMED, PARTIAL, FAILED, RETRYING or EXPIRED
+    #[arg(long)]
+    status: Option<String>,
+    /// With a delivery that stands here: NEW, PROCESSING, FAILED or DEAD
+    #[arg(long, value_name = "STATUS")]
+    delivery_status: Option<String>,
+    /// Written by this service
+    #[arg(long)]
+    service: Option<String>,
+    /// Of this trace
+    #[arg(long, value_name = "ID")]
+    trace: Option<String>,
+    /// Of aggregates of this type
+    #[arg(long, value_name = "TYPE")]
+    aggregate_type: Option<String>,
+    /// Of the aggregate with this id
+    #[arg(long, value_name = "ID", requires = "aggregate_type")]
+    aggregate_id: Option<String>,
+    /// With this key
+    #[arg(long)]
+    key: Option<String>,
+    /// Expected of this consumer
+    #[arg(long, value_name = "NAME")]
+    consumer: Option<String>,
+    /// Of this tenant
+    #[arg(long, value_name = "ID")]
+    tenant: Option<String>,
+    /// Stored at this time or later, as 2026-02-28T10:05:00Z
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Stored before this time
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+}
+
+impl Which {
+    /// Those with a dead letter.
+    pub(crate) fn dead(mut self) -> Self {
+        self.delivery_status = Some("DEAD".into());
+        self
+    }
+
+    /// The filter as the API takes it.
+    pub(crate) fn filter(&self) -> Map<String, Value> {
+        let said = [
+            ("topic", &self.topic),
+            ("status", &self.status),
+            ("deliveryStatus", &self.delivery_status),
+            ("service", &self.service),
+            ("traceId", &self.trace),
+            ("aggregateType", &self.aggregate_type),
+            ("aggregateId", &self.aggregate_id),
+            ("key", &self.key),
+            ("consumerId", &self.consumer),
+            ("tenantId", &self.tenant),
+            ("from", &self.from),
+            ("to", &self.to),
+        ];
+        let said = said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
+        said.collect()
+    }
+
+    /// The consumer that is named.
+    pub(crate) fn consumer(&self) -> Option<&str> {
+        self.consumer.as_deref()
+    }
+
+    /// Whether anything is said beside the consumer.
+    pub(crate) fn says_more_than_consumer(&self) -> bool {
+        self.filter().keys().any(|name| name != "consumerId")
+    }
+
+    /// Prints what matches, the newest first, page by page until there are so many.
+    pub(crate) async fn list(&self, remote: &Remote, context: &Context, limit: usize) -> Result<(), End> {
+        let said = self.filter();
+        let pairs = said.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default())));
+        let query: String = pairs.collect();
+        let (mut events, mut cursor) = (Vec::new(), String::new());
+        while events.len() < limit {
+            let most = (limit - events.len()).min(500);
+            let page = remote.get(&format!("/events?limit={most}{query}{cursor}")).await?;
+            events.extend(rows(&page, "events"));
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={}", escaped(next)),
+                None => break,
+            }
+        }
+        output::list(context.output, &events, &COLUMNS);
+        Ok(())
+    }
+}
+
+/// How a bulk redrive goes.
+#[derive(Args)]
+pub(crate) struct How {
+    /// Only count what matches
+    #[arg(long)]
+    dry_run: bool,
+    /// How many a second at most
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<u32>,
+    /// Why, for those who ask later
+    #[arg(long, default_value = "from the command line")]
+    reason: String,
+    /// Do not wait for its end
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl How {
+    /// Why.
+    pub(crate) fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Whether it only counts.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.dry_run
+    }
+
+    /// Redrives everything that matches, and shows how far it has come.
+    pub(crate) async fn redrive(self, which: &Which, remote: &Remote, context: &Context) -> Result<(), End> {
+        let mut wanted = json!({
+            "kind": "redrive", "filter": which.filter(), "dryRun": self.dry_run, "reason": self.reason,
+        });
+        if let Some(consumer) = &which.consumer {
+            wanted["consumerId"] = consumer.as_str().into();
+        }
+        if let Some(rate) = self.rate {
+            wanted["ratePerSecond"] = rate.into();
+        }
+        let answer = remote.post("/operations", &wanted).await?;
+        match answer["operationId"].as_str() {
+            Some(id) if !self.no_wait => follow(id, remote, context).await,
+            _ => {
+                output::one(context.output, &answer);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Shows how far an operation has come, until it ends or is paused.
+async fn follow(id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
+    let (mut bar, mut touched) = (Bar::default(), Instant::now());
+    loop {
+        let operation = remote.get(&format!("/operations/{}", escaped(id))).await?;
+        let number = |field: &str| operation[field].as_u64().unwrap_or_default();
+        let (done, failed, skipped) = (number("done"), number("failed"), number("skipped"));
+        bar.show(done + failed + skipped, number("total"));
+        if operation["state"] == "RUNNING" {
+            if operation["owner"].is_string() {
+                touched = Instant::now();
+            } else if touched.elapsed() > PATIENCE {
+                let detail =
+                    "nobody works on it, and it will go on when somebody does: start a `postrider serve` that relays";
+                return Err(End::Wrong(format!("operation {id}: {detail}")));
+            }
+            tokio::time::sleep(LOOK).await;
+            continue;
+        }
+        bar.end();
+        tell(format!("{done} redriven, {failed} refused, {skipped} needed nothing"));
+        output::one(context.output, &operation);
+        return match operation["state"].as_str() {
+            Some("DONE") if failed == 0 => Ok(()),
+            _ => Err(End::Partly),
+        };
+    }
+}
+
+/// A bar on a terminal; nothing elsewhere, where it would only fill a log.
+#[derive(Default)]
+struct Bar {
+    shown: bool,
+}
+
+impl Bar {
+    #[expect(clippy::print_stderr, reason = "progress is for people")]
+    fn show(&mut self, done: u64, total: u64) {
+        if std::io::stderr().is_terminal() {
+            // What came after it was counted may make it more than all.
+            let total = total.max(done).max(1);
+            let full = usize::try_from(done * BAR as u64 / total).unwrap_or(BAR);
+            eprint!("\r[{}{}] {done}/{total}", "#".repeat(full), "-".repeat(BAR - full));
+            self.shown = true;
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            tell("");
+        }
+    }
+}

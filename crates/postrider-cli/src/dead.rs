@@ -1,0 +1,49 @@
+//! `postrider dead`: dead letters, seen and sent again.
+
+use clap::{Args, Subcommand};
+
+use crate::bulk::{How, Which};
+use crate::client::Remote;
+use crate::{Context, End};
+
+/// See and redrive dead letters: events that a consumer has given up
+#[derive(Args)]
+#[command(after_help = "Examples:
+  postrider dead list
+  postrider dead list --consumer points --topic order.paid
+  postrider dead redrive --consumer points --dry-run
+  postrider dead redrive --consumer points --rate 50 --reason 'the wallet is mended'")]
+pub(crate) struct Dead {
+    #[command(subcommand)]
+    action: Action,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Events with a dead letter, the newest first
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// So many at most
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
+    /// Redrive them
+    Redrive {
+        #[command(flatten)]
+        which: Which,
+        #[command(flatten)]
+        how: How,
+    },
+}
+
+impl Dead {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
+        match self.action {
+            Action::List { which, limit } => which.dead().list(&self.remote, context, limit).await,
+            Action::Redrive { which, how } => how.redrive(&which.dead(), &self.remote, context).await,
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Which events: the same words in the query of a list and in the body of a bulk operation.
+
+use postrider::store::Filter;
+use postrider::{EventId, limits};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::input::{self, Id, Time};
+use crate::problem::Problem;
+use crate::view::{At, DeliveryStands, Status};
+
+/// What is not said matches everything.
+#[derive(Default, Deserialize, ToSchema, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Filter)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FilterIn {
+    /// Of this topic.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    #[param(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    topic: Option<String>,
+    /// That stand here.
+    #[schema(value_type = Option<Status>)]
+    #[param(value_type = Option<Status>)]
+    status: Option<String>,
+    /// With a delivery that stands here.
+    #[schema(value_type = Option<DeliveryStands>)]
+    #[param(value_type = Option<DeliveryStands>)]
+    delivery_status: Option<String>,
+    /// Written by this service.
+    service: Option<String>,
+    /// Of this trace.
+    trace_id: Option<String>,
+    /// Caused by this event.
+    parent_event_id: Option<Id>,
+    /// Of aggregates of this type.
+    aggregate_type: Option<String>,
+    /// Of the aggregate with this id; its type has to be said too.
+    aggregate_id: Option<Id>,
+    /// With this key.
+    key: Option<Id>,
+    /// Expected of this consumer.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    #[param(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    consumer_id: Option<String>,
+    /// Of this tenant.
+    tenant_id: Option<Id>,
+    /// Stored at this time or later.
+    from: Option<Time>,
+    /// Stored before this time.
+    to: Option<Time>,
+}
+
+impl FilterIn {
+    /// The filter as the library takes it. No text reaches a store that it could not keep.
+    pub(crate) fn into_filter(self) -> Result<Filter, Problem> {
+        let id = |id: Option<Id>| id.map(|id| id.0);
+        let filter = Filter {
+            topic: name("topic", self.topic)?,
+            status: self.status.map(|text| text.parse()).transpose()?,
+            delivery_status: self.delivery_status.map(|text| text.parse()).transpose()?,
+            service: text("service", self.service, limits::INITIATOR_BYTES)?,
+            trace_id: text("traceId", self.trace_id, limits::LABEL_CHARS)?,
+            parent_event_id: event_id("parentEventId", id(self.parent_event_id))?,
+            aggregate_type: text("aggregateType", self.aggregate_type, limits::LABEL_CHARS)?,
+            aggregate_id: text("aggregateId", id(self.aggregate_id), limits::LABEL_CHARS)?,
+            key: text("key", id(self.key), limits::KEY_CHARS)?,
+            consumer: name("consumerId", self.consumer_id)?,
+            tenant_id: text("tenantId", id(self.tenant_id), limits::LABEL_CHARS)?,
+            from: self.from.map(|at| at.0),
+            to: self.to.map(|at| at.0),
+        };
+        filter.check()?;
+        Ok(filter)
+    }
+}
+
+fn name(field: &str, name: Option<String>) -> Result<Option<String>, Problem> {
+    match name.as_deref().is_none_or(input::is_name) {
+        true => Ok(name),
+        false => Err(Problem::invalid(field, "must be 1 to 128 of A-Z a-z 0-9 . _ -")),
+    }
+}
+
+fn event_id(field: &str, id: Option<String>) -> Result<Option<String>, Problem> {
+    match id.as_deref().map(EventId::new) {
+        Some(Err(_)) => Err(Problem::invalid(field, "can be no event's id")),
+        _ => Ok(id),
+    }
+}
+
+fn text(field: &str, text: Option<String>, most: usize) -> Result<Option<String>, Problem> {
+    if let Some(text) = &text {
+        input::short(field, text, most)?;
+    }
+    Ok(text)
+}
+
+/// A filter as it is shown.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = StoredFilter)]
+pub(crate) struct FilterView {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delivery_status: Option<DeliveryStands>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_event_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aggregate_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aggregate_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consumer_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<At>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<At>,
+}
+
+impl From<Filter> for FilterView {
+    fn from(filter: Filter) -> Self {
+        let at = |at: Option<OffsetDateTime>| at.map(Into::into);
+        Self {
+            topic: filter.topic,
+            status: filter.status.map(Into::into),
+            delivery_status: filter.delivery_status.map(Into::into),
+            service: filter.service,
+            trace_id: filter.trace_id,
+            parent_event_id: filter.parent_event_id,
+            aggregate_type: filter.aggregate_type,
+            aggregate_id: filter.aggregate_id,
+            key: filter.key,
+            consumer_id: filter.consumer,
+            tenant_id: filter.tenant_id,
+            from: at(filter.from),
+            to: at(filter.to),
+        }
+    }
+}

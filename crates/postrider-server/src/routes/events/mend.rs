@@ -1,0 +1,110 @@
+//! What people do to events: send them again, or let them be.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use postrider::EventId;
+use postrider::limits::INITIATOR_BYTES;
+use postrider::redrive::Refusal;
+use postrider::store::Found;
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::unknown;
+use crate::App;
+use crate::auth::Detail;
+use crate::input::{self, Body, Path};
+use crate::problem::Problem;
+use crate::view::EventSummary;
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(redrive)).routes(routes!(expire))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewRedrive)]
+struct RedriveIn {
+    /// One consumer's part of it only; also of one that was not there when the event was written.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    consumer_id: Option<String>,
+    /// Why, for the audit.
+    reason: Option<String>,
+}
+
+/// Send an event again, to every consumer that is not done, or to one
+#[utoipa::path(post, path = "/api/v1/events/{eventId}/redrive", tag = "events",
+    params(("eventId" = String, Path, description = "Its id.")), request_body = RedriveIn,
+    responses(
+        (status = 202, description = "Due now.", body = EventSummary),
+        (status = 409, description = "The rule that forbids it is the code: `consumed`, `expired`, `redriveLimit`, `redriveHorizon`, `notSent`, `sentRecently`, `inProgress`, `unknownConsumer` or `external`.", body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn redrive(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Body(wanted): Body<RedriveIn>,
+) -> Result<Response, Problem> {
+    let consumer = wanted.consumer_id.as_deref();
+    if consumer.is_some_and(|consumer| !input::is_name(consumer)) {
+        return Err(Problem::invalid("consumerId", "must be 1 to 128 of A-Z a-z 0-9 . _ -"));
+    }
+    let why = reason(wanted.reason.as_deref())?;
+    let id = EventId::new(&*id).map_err(|_| unknown())?;
+    let redriven = app.store.redrive_event(id.as_str(), consumer, &app.options.redrive).await?;
+    let response = answer(redriven, &[consumer.map(|consumer| format!("consumer={consumer}")), why])?;
+    app.waiting.look();
+    Ok(response)
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewExpiry)]
+struct ExpireIn {
+    /// Why, for the audit.
+    reason: Option<String>,
+}
+
+/// Expire an event by hand: nothing of it is delivered any more
+#[utoipa::path(post, path = "/api/v1/events/{eventId}/expire", tag = "events",
+    params(("eventId" = String, Path, description = "Its id.")), request_body = ExpireIn,
+    responses(
+        (status = 202, description = "Expired.", body = EventSummary),
+        (status = 409, description = "`consumed`: its effect has happened.", body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn expire(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Body(wanted): Body<ExpireIn>,
+) -> Result<Response, Problem> {
+    let why = reason(wanted.reason.as_deref())?;
+    let id = EventId::new(&*id).map_err(|_| unknown())?;
+    answer(app.store.expire(id.as_str()).await?, &[why])
+}
+
+/// A reason as the audit keeps it.
+fn reason(reason: Option<&str>) -> Result<Option<String>, Problem> {
+    if let Some(reason) = reason {
+        input::short("reason", reason, INITIATOR_BYTES / 4)?;
+    }
+    Ok(reason.map(|reason| format!("reason={reason}")))
+}
+
+fn answer(done: Result<Found, Refusal>, details: &[Option<String>]) -> Result<Response, Problem> {
+    let found = done.map_err(refused)?;
+    let mut response = (StatusCode::ACCEPTED, Json(EventSummary::from(&found))).into_response();
+    let details: Vec<_> = details.iter().flatten().map(String::as_str).collect();
+    if !details.is_empty() {
+        response.extensions_mut().insert(Detail(details.join(" ")));
+    }
+    Ok(response)
+}
+
+fn refused(refusal: Refusal) -> Problem {
+    match refusal {
+        Refusal::UnknownEvent => unknown(),
+        refusal => Problem::conflict(refusal.code(), refusal.to_string()),
+    }
+}

@@ -1,0 +1,58 @@
+//! What happens, as it happens, for whoever has a page open.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::sync::broadcast::error::RecvError;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::App;
+use crate::problem::Problem;
+
+/// Pages that may watch one server at once: each holds a connection.
+const STREAMS: usize = 200;
+/// How long one stream lasts. A browser comes back by itself, and is asked again who it is.
+const LASTS: Duration = Duration::from_secs(10 * 60);
+/// How often a silent stream says that it lives: sooner than proxies give up.
+const ALIVE: Duration = Duration::from_secs(15);
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(follow))
+}
+
+/// What happens, as server-sent events
+///
+/// `event`: a new event (a summary). `status`: an event stands elsewhere (a summary). `consumer`: what waits for a consumer has
+/// changed. `operation`: a bulk operation came further. `stats`: the figures of the last minutes, every second. A stream ends
+/// after ten minutes; whoever comes back asks for what it has missed.
+#[utoipa::path(get, path = "/api/v1/stream", tag = "operations",
+    responses((status = 200, description = "Server-sent events, until one side ends it.", body = String, content_type = "text/event-stream")))]
+async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Problem> {
+    if app.live.receiver_count() >= STREAMS {
+        let detail = format!("{STREAMS} streams are open: close one, or ask for /stats now and then");
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "tooManyStreams", detail));
+    }
+    let heard = app.live.subscribe();
+    app.look.notify_one();
+    let told = stream::unfold(heard, async |mut heard| {
+        loop {
+            match heard.recv().await {
+                Ok(told) => return Some((Ok(Event::default().event(told.kind).data(&*told.json)), heard)),
+                // Whoever reads too slowly misses some: the next figures are right again.
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    });
+    let stop = app.stop.clone();
+    let end = async move {
+        let _ = tokio::time::timeout(LASTS, stop.cancelled()).await;
+    };
+    let told = Box::pin(told).take_until(Box::pin(end));
+    Ok(Sse::new(told).keep_alive(KeepAlive::new().interval(ALIVE)))
+}
