@@ -458,22 +458,25 @@ async fn a_blocked_rabbitmq_is_told_and_waited_for() {
     enqueue(1).await;
     assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1));
     broker.raise_memory_alarm().await;
-    // The broker tells those who publish.
-    enqueue(2).await;
+    let mut last = 1;
     let blocked = async {
+        // The broker tells those who publish, once it has looked at its memory.
         while rabbitmq.state() != BrokerState::Blocked {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            last += 1;
+            enqueue(last).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
     timeout(PATIENCE, blocked).await.expect("the state is shown");
-    enqueue(3).await;
+    last += 1;
+    enqueue(last).await;
     broker.clear_memory_alarm().await;
-    let mut orders = [0; 2];
-    for order in &mut orders {
-        *order = timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
+    let mut orders = Vec::new();
+    for _ in 2..=last {
+        orders.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
     }
     orders.sort_unstable();
-    assert_eq!(orders, [2, 3]);
+    assert!(orders.into_iter().eq(2..=last));
     database.until("SELECT count(*) FROM postrider_delivery", 0).await;
     assert_eq!(database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await, 0);
     relay.abort();

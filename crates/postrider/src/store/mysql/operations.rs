@@ -52,7 +52,11 @@ pub(super) async fn claim_operation(
     let mut tx = store.work.begin().await.map_err(meaning)?;
     let lock = sqlx::query_scalar(sql!("claim_operation_lock"));
     let id: Option<String> = lock.fetch_optional(&mut *tx).await.map_err(meaning)?;
-    let Some(id) = id else { return Ok(None) };
+    let Some(id) = id else {
+        // Waited for, here and below: whoever claims next skips what is still locked.
+        tx.rollback().await.map_err(meaning)?;
+        return Ok(None);
+    };
     let token = Token::fresh();
     let query = sqlx::query(sql!("claim_operation")).bind(token.0).bind(owner).bind(millis(lease)).bind(&id);
     query.execute(&mut *tx).await.map_err(meaning)?;
@@ -67,6 +71,7 @@ pub(super) async fn advance_operation(store: &MySqlStore, advance: &Advance<'_>)
     let mut tx = store.work.begin().await.map_err(meaning)?;
     let lock = sqlx::query(sql!("advance_operation_lock")).bind(advance.id).bind(advance.token.0);
     if lock.fetch_optional(&mut *tx).await.map_err(meaning)?.is_none() {
+        tx.rollback().await.map_err(meaning)?;
         return Ok(None);
     }
     let request = &known.request;
