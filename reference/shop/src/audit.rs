@@ -1,8 +1,8 @@
 //! The auditor: adds up the ledger and compares it with every balance, every lock, every coupon and every order. It shares
 //! no code with what it judges, and knows the rules of the shop in its own words.
 //!
-//! An order that events are still on their way for is not judged yet; it is counted as in flight. An event that was given
-//! up is a discrepancy by itself.
+//! An order that events are still on their way for is not judged yet; it is counted as in flight. An event that the shop has
+//! given up is a discrepancy by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -157,9 +157,13 @@ impl Books {
         for mut row in S::rows(tx, sql, &[]).await? {
             books.in_flight.insert(row.text()?);
         }
-        // By event, and only of those that still wait: the view is slow to list by status.
+        // By event, and only of those that still wait: the view is slow to list by status. What others have given up, who
+        // hear of orders too, is theirs to mend.
         let sql = "SELECT event_id FROM postrider_outbox WHERE status = 'DEAD' AND event_id IN
-            (SELECT e.event_id FROM postrider_delivery d JOIN postrider_event e ON e.seq = d.event_seq)";
+            (SELECT e.event_id FROM postrider_delivery d JOIN postrider_event e ON e.seq = d.event_seq
+            JOIN postrider_consumption c ON c.event_seq = d.event_seq AND c.consumer = d.lane
+            WHERE NOT c.success AND NOT c.will_retry AND d.lane IN ('coupon', 'wallet', 'points', 'payment', 'refund',
+            'inventory', 'member-service', 'message-service', 'activity'))";
         for mut row in S::rows(tx, sql, &[]).await? {
             books.dead.push(row.text()?);
         }

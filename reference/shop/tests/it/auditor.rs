@@ -1,12 +1,19 @@
 //! An auditor that finds nothing is only worth something if it finds what was planted.
 
+use postrider::testing::drain;
+use postrider::{Consumer, Failure, Inbox, Received};
 use postrider_shop::audit::audit;
+use postrider_shop::consumers;
+use postrider_shop::events::Paid;
+use postrider_shop::orders::Wanted;
 
 use crate::fixture::{Fixture, Tested, over_every_store};
 
 over_every_store! {
     /// A.9: each change of the books by hand is found
     what_is_planted_is_found,
+    /// A.9: what the shop has given up is found, what others have given up is theirs
+    what_was_given_up_is_found_where_it_is_the_shops,
 }
 
 async fn what_is_planted_is_found<S: Tested>(shop: Fixture<S>) {
@@ -58,4 +65,38 @@ async fn what_is_planted_is_found<S: Tested>(shop: Fixture<S>) {
         shop.execute(mend, 0).await;
         shop.books_balance().await;
     }
+}
+
+/// Hears of payments, is no part of the shop, and never gets anywhere.
+struct Stranger;
+
+impl<S: Tested> Consumer<S> for Stranger {
+    const NAME: &'static str = "stranger";
+    type Event = Paid;
+
+    async fn handle(&self, _: &mut S::Conn, _: Received<Paid>) -> Result<(), Failure> {
+        Err(Failure::reject("not today"))
+    }
+}
+
+async fn what_was_given_up_is_found_where_it_is_the_shops<S: Tested>(shop: Fixture<S>) {
+    let strangers = || Inbox::new(shop.shop.store.clone()).consumer(Stranger);
+    drain(&shop.shop.store, strangers()).await;
+    let order = shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.pay(&order).await;
+    let left = drain(&shop.shop.store, strangers()).await;
+    assert!(!left.is_empty(), "the stranger has given it up");
+    drain(&shop.shop.store, consumers::inbox(&shop.shop)).await;
+    shop.books_balance().await;
+
+    // A person writes that an order is paid, and it is not: the shop's consumers give that up.
+    let unpaid = shop.check_out(Wanted { coupon_id: None, ..Fixture::<S>::wanted() }).await;
+    drain(&shop.shop.store, consumers::inbox(&shop.shop)).await;
+    const INSERT: &str = "INSERT INTO postrider_event (event_id, topic, payload) VALUES ('by-hand', 'order.paid', $1)";
+    shop.forget(INSERT, &format!(r#"{{"orderId": "{unpaid}"}}"#)).await;
+    let hasty = shop.but(|settings| settings.retry.max_attempts = 1).await;
+    drain(&shop.shop.store, consumers::inbox(&hasty.shop)).await;
+    let found = audit(&shop.shop).await.unwrap();
+    assert!(found.discrepancies.iter().any(|found| found.what == "event" && found.id == "by-hand"), "{found:?}");
 }
