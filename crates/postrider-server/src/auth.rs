@@ -83,6 +83,14 @@ pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request
     }
 }
 
+/// What the routes of others share with ours: a browser changes nothing on behalf of another site.
+pub(crate) async fn own_pages(request: Request, next: Next) -> Response {
+    match same_origin(request.method(), request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
 /// In a task of its own: a caller who hangs up must not keep what was done from being written down.
 async fn audited(
     app: App,

@@ -107,6 +107,7 @@ pub(crate) type App = Arc<Shared>;
 /// The API on a store.
 pub struct Server {
     app: App,
+    more: axum::Router,
 }
 
 impl Server {
@@ -126,7 +127,15 @@ impl Server {
                 options,
                 store,
             }),
+            more: axum::Router::new(),
         }
+    }
+
+    /// Answers these paths too, on the same listener and outside of `/api/v1`. Who may call them is theirs to say; that no
+    /// other site's page changes anything through them is seen to here. They bring no fallback of their own.
+    pub fn routes(mut self, more: axum::Router) -> Self {
+        self.more = self.more.merge(more);
+        self
     }
 
     /// Serves until `shutdown` is ready. Then no connection is taken, consumers that wait for events are sent home, and
@@ -138,7 +147,7 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
         let app = self.app;
-        let router = routes::router(&app).into_make_service_with_connect_info::<listen::Peer>();
+        let router = routes::router(&app, self.more).into_make_service_with_connect_info::<listen::Peer>();
         let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
         let stop = app.stop.clone();
         let shutdown = async move {

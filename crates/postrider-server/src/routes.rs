@@ -63,12 +63,13 @@ pub(crate) fn openapi() -> utoipa::openapi::OpenApi {
     all().split_for_parts().1
 }
 
-/// The routes behind their guard.
-pub(crate) fn router(app: &App) -> Router {
+/// The routes behind their guard, and those of others behind as much of it as they share.
+pub(crate) fn router(app: &App, more: Router) -> Router {
     let (router, _) = all().split_for_parts();
     router
         .route_layer(from_fn_with_state(Arc::clone(app), auth::guard))
         .method_not_allowed_fallback(async |path: MatchedPath| auth::not_allowed(path.as_str()))
+        .merge(more.layer(from_fn(auth::own_pages)).with_state(()))
         .fallback(async |uri: Uri| {
             Problem::not_found(format!("{} is not here: /openapi.json lists what is", uri.path()))
         })
