@@ -21,6 +21,11 @@ run_tests = if cargo nextest --version >/dev/null 2>&1; \
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s%s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+.PHONY: demo
+demo: ## see it work: a shop under traffic on SQLite; DEMO='--rate 20' adds to its command line; no servers
+	$(call heading,Demo)
+	@cargo run --profile demo -p postrider-cli -- demo $(DEMO)
+
 .PHONY: check
 check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and SQLite; no servers
 	$(call heading,Tests without servers)

@@ -130,11 +130,21 @@ pub(crate) struct Config(BTreeMap<&'static str, (String, Origin)>);
 impl Config {
     /// Reads everything; `named` are flags that have a name of their own.
     pub(crate) fn load(flags: &Flags, named: &[(&'static str, Option<&str>)]) -> Result<Self, ConfigError> {
+        Self::load_over(&[], flags, named)
+    }
+
+    /// The same, for a command with other defaults.
+    pub(crate) fn load_over(
+        defaults: &[(&str, &str)],
+        flags: &Flags,
+        named: &[(&'static str, Option<&str>)],
+    ) -> Result<Self, ConfigError> {
         let file = match &flags.config {
             Some(path) => Some(path.clone()),
             None => Path::new(FILE).exists().then(|| PathBuf::from(FILE)),
         };
-        let mut said: Vec<(String, String, Origin)> = Vec::new();
+        let defaults = defaults.iter().map(|(key, value)| ((*key).into(), (*value).into(), Origin::Default));
+        let mut said: Vec<(String, String, Origin)> = defaults.collect();
         if let Some(path) = file {
             let text = std::fs::read_to_string(&path)
                 .map_err(|e| ConfigError(format!("{} cannot be read: {e}", path.display())))?;

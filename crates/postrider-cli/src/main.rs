@@ -7,12 +7,14 @@ mod client;
 mod completions;
 mod config;
 mod dead;
+mod demo;
 mod doctor;
 mod events;
 mod listen;
 mod migrate;
 mod operations;
 mod output;
+mod process;
 mod publish;
 mod serve;
 mod subscriptions;
@@ -33,6 +35,7 @@ use crate::output::Format;
     version,
     arg_required_else_help = true,
     after_help = "Examples:
+  postrider demo                                     a shop under traffic: see it work, nothing needed
   postrider serve                                    the API and a relay on the default SQLite file
   postrider publish order.paid --data '{\"orderId\": 7}'
   postrider listen order.paid --consumer points
@@ -55,6 +58,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Serve(serve::Serve),
+    Demo(demo::Demo),
     Migrate(migrate::Migrate),
     Doctor(doctor::Doctor),
     Publish(publish::Publish),
@@ -126,6 +130,7 @@ async fn main() -> ExitCode {
     let context = Context { flags: cli.flags, output: cli.output };
     let ended = match cli.command {
         Command::Serve(command) => command.run(&context).await,
+        Command::Demo(command) => command.run(&context).await,
         Command::Migrate(command) => command.run(&context).await,
         Command::Doctor(command) => command.run(&context).await,
         Command::Publish(command) => command.run(&context).await,

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod commands;
+mod demo;
 mod migrate;
 mod process;
 mod schemathesis;

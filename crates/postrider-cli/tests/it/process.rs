@@ -1,7 +1,7 @@
 //! `postrider serve` as a process, on a database of its own.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use reqwest::{Client, Method};
@@ -76,26 +76,31 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(database: &Database, more: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0", "--store", &database.url], more].concat();
+        Self::spawn(&arguments, &database.folder, "listening on ").0
+    }
+
+    /// Runs it in a folder until it prints the line that begins like this; what it printed until then comes back too.
+    pub(crate) fn spawn(arguments: &[&str], folder: &Path, last: &str) -> (Self, Vec<String>) {
         let mut child = Command::new(env!("CARGO_BIN_EXE_postrider"))
-            .args(["serve", "--listen", "127.0.0.1:0", "--store", &database.url])
-            .args(more)
-            .current_dir(&database.folder)
+            .args(arguments)
+            .current_dir(folder)
             .stdout(Stdio::piped())
-            .stderr(std::fs::File::options().create(true).append(true).open(database.folder.join("log")).unwrap())
+            .stderr(std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap())
             .spawn()
             .unwrap();
-        let mut token = None;
+        let mut lines = Vec::new();
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
-            let line = line.unwrap();
-            if let Some(secret) = line.strip_prefix("admin token: ") {
-                token = Some(secret.to_owned());
+            lines.push(line.unwrap());
+            if !lines.last().unwrap().starts_with(last) {
+                continue;
             }
-            if let Some(url) = line.strip_prefix("listening on ") {
-                return Self { child, url: url.into(), token, client: Client::new() };
-            }
+            let find = |prefix: &str| lines.iter().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
+            let (url, token) = (find("listening on ").unwrap(), find("admin token: "));
+            return (Self { child, url, token, client: Client::new() }, lines);
         }
         let _ = child.wait();
-        let log = std::fs::read_to_string(database.folder.join("log")).unwrap_or_default();
+        let log = std::fs::read_to_string(folder.join("log")).unwrap_or_default();
         panic!("the server did not start: {log}");
     }
 
@@ -136,8 +141,17 @@ impl Process {
     }
 
     /// Told to stop, it ends by itself, and well.
-    pub(crate) fn stop(mut self) {
-        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+    pub(crate) fn stop(self) {
+        self.end("-TERM");
+    }
+
+    /// The same, as Ctrl-C does it.
+    pub(crate) fn interrupt(self) {
+        self.end("-INT");
+    }
+
+    fn end(mut self, signal: &str) {
+        let told = Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap();
         assert!(told.success());
         let ended = self.child.wait().unwrap();
         assert_eq!(ended.code(), Some(0));
