@@ -112,9 +112,6 @@ impl Demo {
         let store = SqliteStore::connect(&url).await?;
         let bus: Arc<dyn Store> = Arc::new(store.clone());
         bus.migrate().await?;
-        let admin = first_token(&*bus).await?;
-        let caller = Caller::new(&door.url, own_token(&*bus).await?)?;
-
         let told = self.data_dir.join(TOLD);
         let is_first = !told.exists();
         if is_first {
@@ -128,6 +125,9 @@ impl Demo {
         let server = Server::new(Arc::clone(&bus), plan.options(&config, &door, metrics));
         // What none of them has, the server says itself.
         let routes = shop.reset_fallback().merge(inventory.reset_fallback());
+        // Not before everything is open: a token that is made and not printed is lost.
+        let admin = first_token(&*bus).await?;
+        let caller = Caller::new(&door.url, own_token(&*bus).await?)?;
         say(self.welcome(&door.url, &url, admin.as_deref()));
         parts.serve(server.routes(routes), door);
 

@@ -152,7 +152,12 @@ impl Door {
         };
         let encrypted = tls.is_some() || config.flag("behind-proxy");
         check_listen(address, encrypted).map_err(|e| config.refuse("listen", e))?;
-        let listener = TcpListener::bind(address).await.map_err(|e| config.refuse("listen", e))?;
+        let listener = TcpListener::bind(address).await.map_err(|e| {
+            config.refuse(
+                "listen",
+                format!("{address}: {e}: --listen takes another address, and port 0 any that is free"),
+            )
+        })?;
         let bound = listener.local_addr().map_err(|e| config.refuse("listen", e))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         Ok(Self { listener, tls, encrypted, url: format!("{scheme}://{bound}") })

@@ -78,7 +78,7 @@ impl Customer<'_> {
         self.caller.post(&format!("/shop/orders/{}/{step}", order.id), body).await
     }
 
-    /// Pays, and the provider says so this many times at once. True: it went well.
+    /// Pays, and the provider says what came of it, this many times at once.
     pub(super) async fn pay(&self, order: &Order, success: bool, times: usize) -> Result<(), String> {
         let payment = self.step(order, "payments", Value::Null).await?;
         let said = json!({ "paymentId": payment["paymentId"], "success": success });
