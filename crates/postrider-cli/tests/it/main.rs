@@ -4,6 +4,8 @@
 mod commands;
 mod migrate;
 mod process;
+mod redrive;
+mod roles;
 mod schemathesis;
 mod serve;
 mod story;
