@@ -9,6 +9,8 @@ mod roles;
 mod schemathesis;
 mod serve;
 mod story;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod webhooks;
 
 use std::process::{Command, Output};
