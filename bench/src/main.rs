@@ -2,7 +2,8 @@
 //! counts is the ratio of neighbours: absolute rates differ from machine to machine and from minute to minute.
 //!
 //! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and exits with 1 if a median is below
-//! its target; `--smoke` is a quick run at half the targets, part of `make test`.
+//! its target; `--smoke` is a quick run at half the targets and without limits
+//! in milliseconds, part of `make test`.
 
 mod bare_mysql;
 mod bare_postgres;

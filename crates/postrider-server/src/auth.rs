@@ -8,13 +8,13 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use postrider::store::access::{NewAudit, Role, StoredToken};
+use postrider::store::access::{self as tokens, NewAudit, Role, StoredToken};
 
 use crate::access::{self, Entry};
 use crate::answer::RequestId;
 use crate::listen::Peer;
 use crate::problem::Problem;
-use crate::{App, limits, secret};
+use crate::{App, limits};
 
 /// The cookie that carries a session.
 pub(crate) const COOKIE: &str = "postrider_session";
@@ -131,11 +131,11 @@ pub(crate) async fn write_down(app: &App, record: &NewAudit<'_>) {
 async fn caller(app: &App, headers: &HeaderMap, address: &str) -> Result<Caller, Problem> {
     let found = match (bearer(headers), cookie(headers)) {
         (Some(token), _) => {
-            let token = app.store.find_token(&secret::hash(token)).await?;
+            let token = app.store.find_token(&tokens::hash(token)).await?;
             token.map(|token| Caller::of(token, None))
         }
         (None, Some(session)) => {
-            let session = secret::hash(session);
+            let session = tokens::hash(session);
             let token = app.store.find_session(&session, limits::SESSION_IDLE).await?;
             token.map(|token| Caller::of(token, Some(session)))
         }
@@ -153,8 +153,7 @@ pub(crate) fn wrong(app: &App, address: &str) -> Problem {
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    tokens::bearer(headers.get(header::AUTHORIZATION)?.to_str().ok()?)
 }
 
 fn cookie(headers: &HeaderMap) -> Option<&str> {

@@ -3,8 +3,7 @@
 use base64::prelude::*;
 use postrider::Error;
 use postrider::Store;
-use postrider::store::access::{NewToken, Role, StoredToken};
-use sha2::{Digest, Sha256};
+use postrider::store::access::{NewToken, Role, StoredToken, hash};
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 /// Bytes of chance in a secret: nobody guesses 256 bits, so a plain hash is enough to keep.
@@ -18,16 +17,6 @@ pub(crate) fn fresh(prefix: &str) -> postrider::Result<String> {
     let random = aws_lc_rs::default_provider().secure_random;
     random.fill(&mut bytes).map_err(|_| Error::Unsupported("this machine gives no random numbers".into()))?;
     Ok(format!("{prefix}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes)))
-}
-
-/// What is kept of a secret.
-pub(crate) fn hash(secret: &str) -> String {
-    Sha256::digest(secret).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
 }
 
 /// Makes a token: the secret, which is seen this once, and what is stored of it.

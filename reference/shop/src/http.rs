@@ -1,5 +1,6 @@
 //! The shop over HTTP. Each route reads its request, calls one function of the shop, and shows what came of it.
 
+mod operator;
 mod problem;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::orders::{self, By, Order, Wanted};
 use crate::payments::{self, Payment};
 use crate::refunds::{self, Refund};
 use crate::shop::{Caller, Shop};
+use operator::Operator;
 use problem::Problem;
 
 /// Bytes of a request: the longest order is a tenth of it.
@@ -50,7 +52,7 @@ impl<S: Clone> Clone for App<S> {
 type Answer<T> = Result<T, Problem>;
 type Body<T> = Result<Json<T>, JsonRejection>;
 
-/// All routes of a shop. Who may call which is for whoever serves them to say: `/shop/jobs` is for operators.
+/// All routes of a shop. Jobs are for operators; all else is for whoever reaches it, as the shop of a demonstration.
 pub fn routes<S: Database>(shop: Shop<S>, jobs: Arc<Jobs>) -> Router {
     Router::new()
         .route("/shop/accounts", post(open_account::<S>))
@@ -265,20 +267,31 @@ async fn show_audit<S: Database>(State(app): State<App<S>>) -> Answer<Json<Audit
     Ok(Json(audit(&app.shop).await?))
 }
 
-async fn run_job<S: Database>(State(app): State<App<S>>, Path(job): Path<String>) -> Answer<Json<Value>> {
+async fn run_job<S: Database>(
+    State(app): State<App<S>>,
+    operator: Operator,
+    Path(job): Path<String>,
+) -> Answer<Json<Value>> {
     let name = match job.as_str() {
         "reaper" => jobs::REAPER,
         "consistency" => jobs::CONSISTENCY,
         "order-timeout" => jobs::ORDER_TIMEOUT,
         _ => return Err(Problem::not_found("job", &job)),
     };
-    match app.jobs.run_now(name).await? {
-        RunNow::Ended(JobOutcome::Done(words)) => Ok(Json(serde_json::from_str(&words).unwrap_or(Value::Null))),
+    let (outcome, answer) = match app.jobs.run_now(name).await? {
+        RunNow::Ended(JobOutcome::Done(words)) => {
+            ("200", Ok(Json(serde_json::from_str(&words).unwrap_or(Value::Null))))
+        }
         RunNow::Ended(JobOutcome::Failed(error)) => {
             tracing::error!(job = name, error, "a job failed");
-            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "jobFailed", "the service's log says why"))
+            let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "jobFailed", "the service's log says why");
+            ("500", Err(problem))
         }
-        RunNow::Busy => Err(Problem::new(StatusCode::CONFLICT, "busy", "it is running already: try again later")),
-        RunNow::Lost => Err(Problem::new(StatusCode::CONFLICT, "lost", "it was stopped: try again later")),
-    }
+        RunNow::Busy => {
+            ("409", Err(Problem::new(StatusCode::CONFLICT, "busy", "it is running already: try again later")))
+        }
+        RunNow::Lost => ("409", Err(Problem::new(StatusCode::CONFLICT, "lost", "it was stopped: try again later"))),
+    };
+    operator.write_down(&app.shop.store, name, outcome).await;
+    answer
 }

@@ -34,11 +34,16 @@ Examples:
     curl http://127.0.0.1:7090/shop/accounts/ada
     curl http://127.0.0.1:7090/shop/audit
 
+  The jobs, without waiting for their hour:
+    postrider tokens create me --role operator --store sqlite://shop.db
+    curl -X POST -H 'Authorization: Bearer TOKEN' http://127.0.0.1:7090/shop/jobs/reaper/run
+
   With stock in the inventory service, and a merchant who has to accept:
     shop --store postgres://app@localhost/shop --inventory http://127.0.0.1:7091 --merchant-accept
 
 Settings in brackets can also be in postrider.toml, or in the environment (POSTRIDER_ASSET__LOCK_TIMEOUT_MINUTES).
-Nobody is asked who they are: keep it behind something that does.
+Whoever runs a job by hand needs an operator's token of the shop's own store. Nobody else is asked who they are: keep it
+behind something that does.
 URLs may hold passwords: in the environment fewer people see them than on the command line.
 RUST_LOG chooses what is logged, on stderr.";
 

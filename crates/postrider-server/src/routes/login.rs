@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use postrider::store::access::{NewAudit, NewSession};
+use postrider::store::access::{NewAudit, NewSession, hash};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -43,10 +43,10 @@ async fn login(State(app): State<App>, request: Request) -> Result<Response, Pro
     let address = auth::address(&request);
     let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
     let Body(Login { token }) = Body::from_request(request, &app).await?;
-    let token = app.store.find_token(&secret::hash(&token)).await?.ok_or_else(|| auth::wrong(&app, &address))?;
+    let token = app.store.find_token(&hash(&token)).await?.ok_or_else(|| auth::wrong(&app, &address))?;
     // A session of its own for each login: one that somebody has planted before is worth nothing.
     let session = secret::fresh("")?;
-    let new = NewSession { hash: &secret::hash(&session), token_id: &token.token_id, lasts: limits::SESSION_LASTS };
+    let new = NewSession { hash: &hash(&session), token_id: &token.token_id, lasts: limits::SESSION_LASTS };
     app.store.create_session(&new).await?;
     let record = NewAudit {
         actor: &token.name,

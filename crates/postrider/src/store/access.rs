@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::error::{Error, Result};
@@ -43,6 +44,22 @@ pub trait Access: Send + Sync + 'static {
 
     /// Up to `limit` records, newest first: those before the record with the number `before`, or the newest.
     async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>>;
+}
+
+/// What is kept of a secret. It must be one that nobody can guess: this hash is quick.
+pub fn hash(secret: &str) -> String {
+    Sha256::digest(secret).iter().fold(String::with_capacity(64), |mut hex, byte| {
+        use std::fmt::Write as _;
+        // Writing to a string cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// The token of a caller who sends `Authorization: Bearer …`, from that header.
+pub fn bearer(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// What a token may do; a server says which role may call what.

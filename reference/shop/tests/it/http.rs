@@ -1,5 +1,7 @@
 //! The shop as a process, asked over HTTP.
 
+use postrider::store::access::{NewToken, Role, hash};
+use postrider_shop::jobs::{CONSISTENCY, ORDER_TIMEOUT, REAPER};
 use reqwest::Method;
 use serde_json::json;
 
@@ -13,6 +15,8 @@ over_every_store! {
     an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_needed,
     /// A.8: also what cannot be read
     what_is_wrong_is_answered_with_what_to_do,
+    /// A.12, A.13: by hand, for whoever may.
+    jobs_are_run_by_operators_alone,
     /// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
     one_order_can_be_followed_through_the_logs,
 }
@@ -112,7 +116,6 @@ async fn what_is_wrong_is_answered_with_what_to_do<S: Tested>(Fixture { url, .. 
         ("/shop/orders/none/checkout", json!({}), 404, "notFound"),
         ("/shop/payments/callback", json!({"paymentId": "none", "success": true}), 404, "notFound"),
         ("/shop/refunds/callback", json!({"refundId": "none", "success": true}), 404, "notFound"),
-        ("/shop/jobs/none/run", json!({}), 404, "notFound"),
         ("/shop/nothing", json!({}), 404, "notFound"),
     ] {
         let (found, problem) = shop.post(path, body.clone()).await;
@@ -123,13 +126,39 @@ async fn what_is_wrong_is_answered_with_what_to_do<S: Tested>(Fixture { url, .. 
     assert_eq!(status, 422);
     let (status, canceled) = shop.post(&format!("{path}/cancel"), json!({"by": "USER"})).await;
     assert_eq!((status, &canceled["status"]), (200, &json!("CANCELED")));
+    shop.stop().await;
+}
+
+async fn jobs_are_run_by_operators_alone<S: Tested>(Fixture { url, shop, .. }: Fixture<S>) {
+    let (store, shop) = (shop.store, Process::start(&url, &[]).await);
+    for role in Role::ALL {
+        let (name, hash) = (role.as_str(), hash(role.as_str()));
+        store.create_token(&NewToken { token_id: name, name, role, hash: &hash }).await.unwrap();
+    }
+    let run = async |token, job| shop.ask_as(token, Method::POST, &format!("/shop/jobs/{job}/run"), None).await;
+    for (token, status, code) in [
+        (None, 401, "unauthorized"),
+        (Some("nobody"), 401, "unauthorized"),
+        (Some("viewer"), 403, "forbidden"),
+        (Some("publisher"), 403, "forbidden"),
+        (Some("consumer"), 403, "forbidden"),
+        (Some("admin"), 404, "notFound"),
+    ] {
+        let (found, problem) = run(token, "none").await;
+        assert_eq!((found, problem["code"].as_str()), (status, Some(code)), "{token:?}");
+    }
     for (job, did) in [
         ("reaper", json!({"locksReleased": 0, "ordersCanceled": 0})),
         ("consistency", json!({"missing": 0, "repaired": 0})),
         ("order-timeout", json!({"ordersCanceled": 0})),
     ] {
-        assert_eq!(shop.ask(Method::POST, &format!("/shop/jobs/{job}/run"), None).await, (200, did));
+        assert_eq!(run(Some("operator"), job).await, (200, did));
     }
+    let records = store.audit(None, 10).await.unwrap();
+    let said: Vec<_> =
+        records.iter().map(|one| (one.actor.as_str(), one.target.as_deref(), one.outcome.as_str())).collect();
+    let by_hand = |job| ("operator", Some(job), "200");
+    assert_eq!(said, [ORDER_TIMEOUT, CONSISTENCY, REAPER].map(by_hand));
     shop.stop().await;
 }
 

@@ -87,8 +87,22 @@ impl Process {
 
     /// Status and body of the answer to a request.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
+        self.ask_as(None, method, path, body).await
+    }
+
+    /// The same, with a token.
+    pub(crate) async fn ask_as(
+        &self,
+        token: Option<&str>,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> (u16, Value) {
         let mut request =
             self.client.request(method, format!("{}{path}", self.base)).header("x-request-id", "request-7");
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
         if let Some(body) = body {
             request = request.json(&body);
         }
