@@ -16,6 +16,7 @@ mod output;
 mod publish;
 mod serve;
 mod subscriptions;
+mod telemetry;
 mod tokens;
 
 use std::process::ExitCode;

@@ -19,13 +19,11 @@ use postrider_server::{Options, Server, Tls, check_listen, first_token};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
+use crate::telemetry::Telemetry;
 use crate::{Context, End, say};
 
-/// What the log shows unless RUST_LOG says otherwise.
-const LOG: &str = "info,sqlx=warn";
 /// Where the histogram of delivery times has its steps, in seconds.
 const STEPS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
 /// How often the exporter tidies up.
@@ -95,8 +93,7 @@ impl Serve {
         if self.role != Role::Relay && self.store.len() > 1 {
             return Err(End::Wrong("only --role relay takes several --store".into()));
         }
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG));
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+        let telemetry = Telemetry::begin(&config)?;
         let metrics = install_metrics()?;
 
         let stop = CancellationToken::new();
@@ -126,6 +123,7 @@ impl Serve {
         while let Some(ended) = working.join_next().await {
             failure = failure.or(flat(ended).err());
         }
+        telemetry.end().await;
         failure.map_or(Ok(()), Err)
     }
 
