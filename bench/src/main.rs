@@ -11,6 +11,7 @@ mod bare_sqlite;
 mod broker;
 mod drain;
 mod engine;
+mod http;
 mod ordered;
 mod producer;
 mod report;
@@ -43,6 +44,9 @@ struct Args {
     drain: Option<String>,
     #[arg(long, hide = true)]
     events: Option<usize>,
+    /// Serve this store over HTTP until killed: what a run starts as a process of its own
+    #[arg(long, hide = true)]
+    serve: Option<String>,
 }
 
 /// How large a run is.
@@ -60,6 +64,11 @@ struct Size {
     memory: usize,
     /// Idle latencies measured, with transactions that commit at once and with ones that stay open.
     latencies: (usize, usize),
+    /// Seconds of publishing over HTTP.
+    http_seconds: usize,
+    /// Events stored while lists are asked for, and how often each list is.
+    listed: usize,
+    looks: usize,
     rounds: usize,
 }
 
@@ -70,6 +79,9 @@ const FULL: Size = Size {
     transactions: 20_000,
     memory: 1_000_000,
     latencies: (500, 100),
+    http_seconds: 20,
+    listed: 1_000_000,
+    looks: 300,
     rounds: 5,
 };
 const SMOKE: Size = Size {
@@ -79,6 +91,9 @@ const SMOKE: Size = Size {
     transactions: 3_000,
     memory: 20_000,
     latencies: (50, 10),
+    http_seconds: 5,
+    listed: 20_000,
+    looks: 50,
     rounds: 3,
 };
 
@@ -99,6 +114,10 @@ async fn main() -> ExitCode {
 async fn run(args: Args) -> Outcome<bool> {
     if let (Some(url), Some(events)) = (&args.drain, args.events) {
         engine::drain_and_tell(url, events).await?;
+        return Ok(true);
+    }
+    if let Some(url) = &args.serve {
+        http::serve(url).await?;
         return Ok(true);
     }
     let mut size = if args.smoke { SMOKE } else { FULL };
@@ -159,6 +178,12 @@ async fn run(args: Args) -> Outcome<bool> {
     if wanted("postgres: resident memory") {
         let name = format!("postgres: resident memory, {} events", size.memory);
         report.limit(name, "MiB", engine::resident_memory(&scratch, size.memory).await?, 64.0);
+    }
+    if wanted("http: publishes") {
+        http::publishes(&scratch, size, &mut report).await?;
+    }
+    if wanted("http: lists") {
+        http::lists(&scratch, size, &mut report).await?;
     }
     scratch.remove().await?;
     report.finish()

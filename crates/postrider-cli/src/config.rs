@@ -65,6 +65,10 @@ const KEYS: &[Key] = &[
     Key("limits.payload-bytes", "1048576", Kind::Number(1, 1_048_576)),
     Key("limits.requests-per-second", "1000", Kind::Number(1, 1_000_000)),
     Key("limits.wait-seconds", "55", Kind::Number(0, 55)),
+    Key("otel.endpoint", "", Kind::Url),
+    Key("otel.headers", "", Kind::Secret),
+    Key("otel.service-name", "postrider", Kind::Text),
+    Key("otel.sample-share", "1", Kind::Share),
     Key("webhook.secret", "", Kind::Secret),
     Key("webhook.previous-secret", "", Kind::Secret),
     Key("webhook.timeout-seconds", "15", Kind::Number(1, 60)),
@@ -313,13 +317,24 @@ fn from_file(path: &Path, text: &str) -> Result<Vec<(String, String, Origin)>, C
     Ok(said.into_iter().map(|(key, value)| (key, value, Origin::File(path.into()))).collect())
 }
 
+/// What OpenTelemetry calls some of our keys, for every program alike. Ours have the last word.
+const STANDARD: [(&str, &str); 3] = [
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "otel.endpoint"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "otel.headers"),
+    ("OTEL_SERVICE_NAME", "otel.service-name"),
+];
+
 /// `POSTRIDER_OUTBOX__BATCH_SIZE` is `outbox.batch-size`. Others of ours (`POSTRIDER_TOKEN`, …) are no keys, unless they have
 /// a section, which only keys have.
 fn from_environment(
     variables: impl Iterator<Item = (String, String)>,
 ) -> Result<Vec<(String, String, Origin)>, ConfigError> {
-    let mut said = Vec::new();
+    let (mut standard, mut said) = (Vec::new(), Vec::new());
     for (name, value) in variables {
+        if let Some((_, key)) = STANDARD.iter().find(|(known, _)| *known == name) {
+            standard.push(((*key).to_owned(), value, Origin::Environment(name)));
+            continue;
+        }
         let Some(rest) = name.strip_prefix("POSTRIDER_") else {
             continue;
         };
@@ -331,7 +346,7 @@ fn from_environment(
             false => {}
         }
     }
-    Ok(said)
+    Ok([standard, said].concat())
 }
 
 #[cfg(test)]
@@ -403,6 +418,9 @@ mod tests {
         assert!(refused("outbox = ").starts_with("/etc/postrider.toml is no TOML"));
         let refused = environment(&[("POSTRIDER_OUTBOX__BATCHES", "1")]).expect_err("it is refused").0;
         assert!(refused.contains("outbox.batches in the environment (POSTRIDER_OUTBOX__BATCHES)"), "{refused}");
+        let standard = [("POSTRIDER_OTEL__ENDPOINT", "http://ours"), ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://all")];
+        let config = environment(&standard).and_then(Config::of).expect("both are known");
+        assert_eq!(config.text("otel.endpoint"), Some("http://ours"));
         assert!(environment(&[("POSTRIDER_TOKEN", "x"), ("POSTRIDER_TEST_MYSQL", "x")]).is_ok());
     }
 
@@ -413,6 +431,8 @@ mod tests {
             ("webhook.secret", "canary"),
             ("store", "postgres://app:canary@host/db"),
             ("broker", "amqp://u:canary@h/"),
+            ("otel.endpoint", "https://u:canary@h/"),
+            ("otel.headers", "authorization=canary"),
         ];
         let said = said.map(|(key, value)| (key.to_owned(), value.to_owned(), Origin::Flag)).to_vec();
         let shown = format!("{:?}", Config::of(said)?.settings());

@@ -26,7 +26,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::demo::caller::Caller;
-use crate::process::{self, Door, Parts, Plan};
+use crate::process::{Door, Parts, Plan};
+use crate::telemetry::Telemetry;
 use crate::{Context, End, say, tell};
 
 /// What the log shows unless RUST_LOG says otherwise. What fails on purpose is left out: the API tells of it, and a line each
@@ -105,7 +106,7 @@ impl Demo {
         let config = Config::load_over(&DEFAULTS, &context.flags, &named)?;
         let plan = Plan::of(&config, "demo", Shards::ALL)?;
         let _alone = self.lock()?;
-        process::log(LOG);
+        let telemetry = Telemetry::begin(&config, LOG)?;
         let mut parts = Parts::new()?;
         let metrics = parts.metrics()?;
         let door = Door::open(&config).await?;
@@ -142,6 +143,7 @@ impl Demo {
         };
         let ended = parts.until_told(last_orders).await;
         revoke_own(&*bus).await?;
+        telemetry.end().await;
         ended
     }
 

@@ -18,6 +18,7 @@ mod process;
 mod publish;
 mod serve;
 mod subscriptions;
+mod telemetry;
 mod tokens;
 
 use std::process::ExitCode;

@@ -19,7 +19,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
 
 use crate::End;
 use crate::config::Config;
@@ -30,12 +29,6 @@ const STEPS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 12
 const SAME: Duration = Duration::from_secs(1);
 /// How often the exporter tidies up.
 const UPKEEP: Duration = Duration::from_secs(5);
-
-/// Logs to stderr what RUST_LOG says, or else this.
-pub(crate) fn log(otherwise: &str) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(otherwise));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
-}
 
 /// Everything that follows from the configuration.
 pub(crate) struct Plan {

@@ -6,7 +6,8 @@ use postrider::store::connect;
 use postrider_server::{Server, first_token};
 
 use crate::config::Config;
-use crate::process::{self, Door, Parts, Plan};
+use crate::process::{Door, Parts, Plan};
+use crate::telemetry::Telemetry;
 use crate::{Context, End, say};
 
 /// What the log shows unless RUST_LOG says otherwise.
@@ -66,7 +67,7 @@ impl Serve {
         if self.role != Role::Relay && self.store.len() > 1 {
             return Err(End::Wrong("only --role relay takes several --store".into()));
         }
-        process::log(LOG);
+        let telemetry = Telemetry::begin(&config, LOG)?;
         let mut parts = Parts::new()?;
         let metrics = parts.metrics()?;
         let mut urls: Vec<String> = self.store.clone();
@@ -90,6 +91,8 @@ impl Serve {
                 parts.serve(Server::new(store, options), door);
             }
         }
-        parts.until_told(std::future::ready(())).await
+        let ended = parts.until_told(std::future::ready(())).await;
+        telemetry.end().await;
+        ended
     }
 }

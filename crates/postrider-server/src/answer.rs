@@ -1,9 +1,13 @@
 //! What every answer has: the id of its request, and what a browser must not do with it.
 
-use axum::extract::Request;
+use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use postrider::envelope::trace::TraceContext;
+use postrider::observe::SPANS;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::limits;
 
@@ -30,7 +34,9 @@ pub(crate) async fn dress(mut request: Request, next: Next) -> Response {
     let id = named(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let value = HeaderValue::from_str(&id);
     request.extensions_mut().insert(RequestId(id));
-    let mut response = next.run(request).await;
+    let span = span(&request);
+    let mut response = next.run(request).instrument(span.clone()).await;
+    span.record("status", response.status().as_u16());
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -38,6 +44,22 @@ pub(crate) async fn dress(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// The request for those who trace, under the caller's own span if it names one. Its path is that of the route: one without
+/// ids.
+fn span(request: &Request) -> Span {
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let caused_by = request.headers().get("traceparent").and_then(|value| TraceContext::parse(value.to_str().ok()?));
+    tracing::info_span!(
+        target: SPANS,
+        "request",
+        trace_id = caused_by.as_ref().map(|context| context.trace_id.as_str()),
+        parent_span_id = caused_by.as_ref().map(|context| context.span_id.as_str()),
+        method = request.method().as_str(),
+        route,
+        status = Empty,
+    )
 }
 
 /// The caller's own id, if it can be kept.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
+use crate::observe;
 use crate::outbox::{self, IntoDraft};
 use crate::store::{Enqueued, NewEvent, Store, Unheard};
 
@@ -45,7 +46,10 @@ impl Bus {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let enqueued = self.store.publish(batch, Unheard::Skip).await?;
+        let spans = observe::publishing(batch);
+        let enqueued = self.store.publish(batch, Unheard::Skip).await;
+        observe::published(&spans, &enqueued);
+        let enqueued = enqueued?;
         outbox::tell(self.store.wake(), batch, &enqueued);
         Ok(enqueued)
     }

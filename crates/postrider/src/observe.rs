@@ -7,8 +7,14 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 
+use tracing::Span;
+use tracing::field::Empty;
+
 use crate::clock::{Clock, SystemClock};
 use crate::envelope::Envelope;
+use crate::error::Result;
+use crate::store::{Enqueued, NewEvent};
+use crate::transport::Delivered;
 
 /// Events written by this process, duplicates not counted.
 pub const EVENTS_CREATED: &str = "postrider_outbox_events_created_total";
@@ -45,12 +51,84 @@ pub const BROKER_BLOCKED: &str = "postrider_broker_blocked";
 /// Alerts that could not be passed on.
 pub const ALERTS_FAILED: &str = "postrider_alerts_failed_total";
 
+/// The target of spans that are there to be exported: `publish` and `deliver` here, `request` in the server. Each names the
+/// event's trace (`trace_id`) and the span that caused it (`parent_span_id`), and never what an event says.
+pub const SPANS: &str = "postrider::spans";
+
 /// What a log line about an enqueued event says.
 pub(crate) const ENQUEUED: &str = "Outbox enqueued";
 /// What a log line about an event that reached its lane's end says.
 pub(crate) const PUBLISHED: &str = "Outbox published";
 /// What a log line about an effect says; a duplicate has none.
 pub(crate) const CONSUMED_LINE: &str = "Consumed";
+
+/// The writing of events, one span each: they may belong to different traces. Empty where nobody wants any.
+pub(crate) fn publishing(batch: &[NewEvent]) -> Vec<Span> {
+    if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
+        return Vec::new();
+    }
+    let span = |NewEvent { envelope, .. }: &NewEvent| {
+        tracing::info_span!(
+            target: SPANS,
+            "publish",
+            trace_id = envelope.trace_id.as_deref(),
+            parent_span_id = envelope.span_id.as_deref(),
+            event_id = envelope.event_id.as_str(),
+            topic = envelope.topic,
+            outcome = Empty,
+        )
+    };
+    batch.iter().map(span).collect()
+}
+
+/// How the writing ended.
+pub(crate) fn published(spans: &[Span], enqueued: &Result<Vec<Enqueued>>) {
+    for (n, span) in spans.iter().enumerate() {
+        let outcome = match enqueued.as_ref().map(|enqueued| enqueued.get(n)) {
+            Ok(Some(Enqueued::Accepted(_))) => "accepted",
+            Ok(Some(Enqueued::Duplicate(_))) => "duplicate",
+            Ok(Some(Enqueued::Unheard(_))) => "unheard",
+            Ok(Some(Enqueued::Skipped(_))) => "skipped",
+            Ok(None) | Err(_) => "failed",
+        };
+        span.record("outcome", outcome);
+    }
+}
+
+/// One attempt to deliver; handed out to a consumer that pulls, it ends at once.
+pub fn delivering(consumer: &str, attempt: u32, envelope: &Envelope) -> Span {
+    tracing::info_span!(
+        target: SPANS,
+        // A relay has many in hand; none of them caused the other.
+        parent: None,
+        "deliver",
+        trace_id = envelope.trace_id.as_deref(),
+        parent_span_id = envelope.span_id.as_deref(),
+        event_id = envelope.event_id.as_str(),
+        topic = envelope.topic,
+        consumer,
+        attempt,
+        outcome = Empty,
+        code = Empty,
+    )
+}
+
+/// How the attempt ended.
+pub(crate) fn delivered(span: &Span, delivered: &Delivered) {
+    let outcome = match delivered {
+        Delivered::Completed | Delivered::Done => "done",
+        Delivered::Duplicate => "duplicate",
+        Delivered::NotTried => "notTried",
+        Delivered::LeaseLost => "leaseLost",
+        Delivered::Failed(failure) => {
+            if let Some(code) = &failure.cause().code {
+                span.record("code", code.as_str());
+            }
+            "failed"
+        }
+    };
+    span.record("outcome", outcome);
+}
 
 pub(crate) fn created(events: usize) {
     counter!(EVENTS_CREATED).increment(events as u64);

@@ -77,7 +77,10 @@ impl<S: Enlist> Outbox<S> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let enqueued = self.store.enqueue(conn, &batch, self.unheard).await?;
+        let spans = observe::publishing(&batch);
+        let enqueued = self.store.enqueue(conn, &batch, self.unheard).await;
+        observe::published(&spans, &enqueued);
+        let enqueued = enqueued?;
         tell(self.store.wake(), &batch, &enqueued);
         Ok(enqueued)
     }

@@ -5,9 +5,13 @@ mod commands;
 mod demo;
 mod migrate;
 mod process;
+mod redrive;
+mod roles;
 mod schemathesis;
 mod serve;
 mod story;
+#[cfg(feature = "otel")]
+mod telemetry;
 mod webhooks;
 
 use std::process::{Command, Output};

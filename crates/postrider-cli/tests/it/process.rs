@@ -164,6 +164,36 @@ impl Process {
     }
 }
 
+/// A relay alone, which nobody can ask anything.
+pub(crate) struct RelayProcess(Child);
+
+impl RelayProcess {
+    /// On these stores; its log is in the folder of the first.
+    pub(crate) fn start(databases: &[&Database], log: &str, more: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(["serve", "--role", "relay"]).args(more).current_dir(databases[0].folder());
+        for database in databases {
+            command.args(["--store", &database.url]);
+        }
+        let log = std::fs::File::create(databases[0].folder().join(log)).unwrap();
+        Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+
+    /// Told to stop, it ends by itself, and well.
+    pub(crate) fn stop(mut self) {
+        let told = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(told.success());
+        assert_eq!(self.0.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for RelayProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Process {
     /// Where a test has failed, nothing is left running.
     fn drop(&mut self) {

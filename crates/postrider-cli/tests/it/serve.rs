@@ -204,6 +204,8 @@ async fn a_wrong_configuration_stops_the_start() {
         ("listen = '0.0.0.0:0'", &[], "listen in {file}: 0.0.0.0:0 can be reached from outside"),
         ("", &["--listen", "[::]:0"], "listen in the command line: [::]:0 can be reached from outside"),
         ("", &["--set", "tls.cert=x"], "tls.key in the defaults: is needed beside tls.cert"),
+        ("", &["--set", "otel.endpoint=nowhere"], "otel.endpoint in the command line: must be a URL such as"),
+        ("[otel]\nendpoint = 'http://h'\nheaders = 'x'", &[], "otel.headers in {file}: must be NAME=VALUE"),
         ("", &["--set", "outbox.backoff-jitter=2"], "outbox.backoff-jitter in the command line must be a share"),
     ] {
         let refused = start(toml, arguments);

@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 
 use crate::process::{Database, Kind, Process};
 
-const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
 /// One call, read to its end and answered.
-async fn receive(listener: &TcpListener, answer: &str) -> (Vec<(String, String)>, Vec<u8>) {
+pub(crate) async fn receive(listener: &TcpListener, answer: &str) -> (Vec<(String, String)>, Vec<u8>) {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut bytes = Vec::new();
     loop {
@@ -36,7 +36,7 @@ async fn receive(listener: &TcpListener, answer: &str) -> (Vec<(String, String)>
     }
 }
 
-fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
+pub(crate) fn header<'a>(headers: &'a [(String, String)], name: &str) -> &'a str {
     &headers.iter().find(|(known, _)| known == name).unwrap_or_else(|| panic!("{name} is missing: {headers:?}")).1
 }
 

@@ -646,10 +646,15 @@ async fn deliver_chunk(
         false => {
             // Consumers are guarded each by itself; this is for transports.
             let count = parcels.len();
+            let spans: Vec<_> = parcels
+                .iter()
+                .map(|parcel| observe::delivering(&lane.name, parcel.attempt, &parcel.envelope))
+                .collect();
             let delivering = AssertUnwindSafe(transport.deliver(lane, parcels)).catch_unwind();
             let delivered = delivering.await.unwrap_or_else(|_| {
                 vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); count]
             });
+            spans.iter().zip(&delivered).for_each(|(span, delivered)| observe::delivered(span, delivered));
             refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
             delivered
         }

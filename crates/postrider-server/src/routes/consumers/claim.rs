@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::State;
 use postrider::Via;
 use postrider::entry::{self, Verdict};
+use postrider::observe;
 use postrider::store::{Buried, Claim, DeliveryId, History, Lease, Token};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -163,6 +164,7 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
             _ if is_in(&broken) => back.push(claimed.id),
             Verdict::Deliver => {
                 begun.extend(key);
+                observe::delivering(lane, claimed.attempt, &claimed.envelope).record("outcome", "handedOut");
                 handed.push(ClaimedView {
                     delivery_id: delivery_id(claimed.id),
                     lease_token: LeaseToken { token: lease.token, attempt: claimed.attempt, max_attempts }.to_string(),

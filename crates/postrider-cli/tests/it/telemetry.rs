@@ -1,0 +1,154 @@
+//! Spans for a collector: a listener of ours that reads what a collector would, and collectors that are no use.
+
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Said;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
+use prost::Message as _;
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+
+use crate::process::{Database, Kind, Process};
+use crate::webhooks::{SECRET, header, receive};
+
+/// Spans as they come, until `enough` says so.
+async fn collect(listener: &TcpListener, spans: &mut Vec<Span>, enough: impl Fn(&[Span]) -> bool) {
+    let collecting = async {
+        while !enough(spans) {
+            let (headers, body) = receive(listener, "200 OK").await;
+            assert_eq!(header(&headers, "content-type"), "application/x-protobuf");
+            assert_eq!(header(&headers, "authorization"), "Bearer canary-token");
+            let request = ExportTraceServiceRequest::decode(&body[..]).unwrap();
+            for resource in request.resource_spans {
+                let attributes = resource.resource.unwrap().attributes;
+                assert!(attributes.iter().any(|one| one.key == "service.name"), "{attributes:?}");
+                spans.extend(resource.scope_spans.into_iter().flat_map(|scoped| scoped.spans));
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), collecting).await.expect("the spans arrive");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn said(span: &Span, name: &str) -> Option<Said> {
+    span.attributes.iter().find(|one| one.key == name).and_then(|one| one.value.clone()?.value)
+}
+
+fn text(text: &str) -> Option<Said> {
+    Some(Said::StringValue(text.into()))
+}
+
+/// D.10, G.6, S21: what the collector shows of an event is in the event's own trace: its writing, and each attempt to deliver it. It says
+/// where and when, never what.
+#[tokio::test]
+async fn the_trace_of_an_event_arrives_at_the_collector() {
+    let database = Database::make(Kind::Sqlite).await;
+    let (collector, hook) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let endpoint = format!("otel.endpoint=http://{}", collector.local_addr().unwrap());
+    let secret = format!("webhook.secret=whsec_{SECRET}");
+    let server = Process::start(
+        &database,
+        &[
+            "--set",
+            &endpoint,
+            "--set",
+            "otel.headers=Authorization=Bearer canary-token",
+            "--set",
+            &secret,
+            "--set",
+            "webhook.allow-hosts=127.0.0.1",
+        ],
+    );
+    let called = json!({ "endpoint": format!("http://{}/", hook.local_addr().unwrap()) });
+    server.admin(Method::PUT, "/subscriptions/order.paid/mailer", called, 200).await;
+    server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({ "via": "pull" }), 200).await;
+    let event = json!({ "eventId": "order:7", "topic": "order.paid", "payload": "canary-payload", "key": "canary-key", "metadata": { "m": "canary-metadata" } });
+    server.admin(Method::POST, "/events", event, 202).await;
+    receive(&hook, "500 Oops").await;
+    receive(&hook, "204 No Content").await;
+    server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
+    let shown = server.admin(Method::GET, "/events/order:7", Value::Null, 200).await;
+
+    let mut spans = Vec::new();
+    let of = |spans: &[Span], name: &str| spans.iter().filter(|span| span.name == name).cloned().collect::<Vec<_>>();
+    let requested = |spans: &[Span], route: &str| {
+        of(spans, "request").into_iter().find(|span| said(span, "http.route") == text(route))
+    };
+    collect(&collector, &mut spans, |spans| {
+        of(spans, "deliver").len() == 3 && requested(spans, "/api/v1/events/{eventId}").is_some()
+    })
+    .await;
+    let publish = &of(&spans, "publish")[0];
+    for span in [&of(&spans, "deliver")[..], std::slice::from_ref(publish)].concat() {
+        assert_eq!(hex(&span.trace_id), shown["traceId"].as_str().unwrap(), "the trace is the event's own");
+        assert_eq!(hex(&span.parent_span_id), shown["spanId"].as_str().unwrap(), "caused by what wrote it");
+        assert_eq!(said(&span, "messaging.message.id"), text("order:7"));
+        assert_eq!(said(&span, "messaging.destination.name"), text("order.paid"));
+        assert!(0 < span.start_time_unix_nano && span.start_time_unix_nano <= span.end_time_unix_nano);
+    }
+    let attempts: Vec<_> = of(&spans, "deliver")
+        .iter()
+        .filter(|span| said(span, "messaging.consumer.group.name") == text("mailer"))
+        .map(|span| {
+            let is_error = span.status.as_ref().is_some_and(|status| status.code == i32::from(StatusCode::Error));
+            (said(span, "postrider.attempt"), said(span, "postrider.outcome"), is_error)
+        })
+        .collect();
+    let attempt = |n| Some(Said::IntValue(n));
+    assert_eq!(attempts, [(attempt(1), text("failed"), true), (attempt(2), text("done"), false)]);
+    assert_eq!((publish.kind, said(publish, "postrider.outcome")), (SpanKind::Producer.into(), text("accepted")));
+    let request = requested(&spans, "/api/v1/events").unwrap();
+    assert_eq!(publish.links[0].span_id, request.span_id, "the request that published it is linked");
+    assert_eq!(said(&request, "http.response.status_code"), Some(Said::IntValue(202)));
+    let everything = format!("{spans:?}");
+    assert!(!everything.contains("canary") && !everything.contains(server.token()), "{everything}");
+
+    // A caller who is in a trace already: its request and its event are in that one.
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let request = server.client.post(format!("{}/api/v1/events", server.url)).bearer_auth(server.token());
+    let request = request.header("traceparent", traceparent).json(&json!({ "topic": "order.paid", "payload": 1 }));
+    assert_eq!(request.send().await.unwrap().status().as_u16(), 202);
+    let theirs = |span: &Span| traceparent.contains(&hex(&span.trace_id));
+    collect(&collector, &mut spans, |spans| {
+        ["request", "publish"].iter().all(|name| of(spans, name).iter().any(theirs))
+    })
+    .await;
+    let request = of(&spans, "request").into_iter().find(theirs).unwrap();
+    assert_eq!(hex(&request.parent_span_id), "00f067aa0ba902b7");
+    server.kill();
+    database.drop().await;
+}
+
+/// G.6: a collector that is away, or that takes a connection and never answers, slows nothing and stops nothing.
+#[tokio::test]
+async fn a_collector_that_is_no_use_is_in_nobodys_way() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    for endpoint in [silent.local_addr().unwrap(), gone] {
+        let database = Database::make(Kind::Sqlite).await;
+        let server = Process::start(&database, &["--set", &format!("otel.endpoint=http://{endpoint}")]);
+        server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({}), 200).await;
+        let began = Instant::now();
+        for n in 0..10 {
+            let events: Vec<_> = (0..1_000).map(|_| json!({ "topic": "order.paid", "payload": n })).collect();
+            server.admin(Method::POST, "/events/batch", json!({ "events": events }), 200).await;
+        }
+        let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 500 }), 200).await;
+        assert_eq!(claimed["deliveries"].as_array().unwrap().len(), 500);
+        // More spans than may wait, and a collector that is given ten seconds for an answer.
+        server.stop();
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        let log = std::fs::read_to_string(database.folder().join("log")).unwrap();
+        assert!(log.matches("takes no spans").count() <= 1, "said once: {log}");
+        assert!(endpoint != gone || log.contains("takes no spans"), "{log}");
+        database.drop().await;
+    }
+}
