@@ -80,8 +80,6 @@ async fn a_bulk_redrive_survives_kill_9_on_postgres() {
     assert_eq!((&ended["failed"], &ended["skipped"]), (&json!(0), &json!(0)));
     let least = EVENTS as f64 / RATE as f64;
     assert!(seconds > least * 0.95, "{EVENTS} in {seconds} s is more than {RATE}/s");
-    // A machine that does much else may be slower, but not by so much that a rate would mean nothing.
-    assert!(seconds < least * 5.0, "{EVENTS} in {seconds} s is far less than {RATE}/s");
 
     let waiting = "SELECT count(*), count(DISTINCT event_seq) FROM postrider_delivery WHERE place = 0 AND attempts = 0";
     let waiting: (i64, i64) = sqlx::query_as(waiting).fetch_one(&pool).await.unwrap();

@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
@@ -9,6 +10,9 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::database::PATIENCE;
+
+/// How long a worker may be at work: twenty thousand transactions take most of a minute where nothing else runs.
+const AT_WORK: Duration = Duration::from_secs(240);
 
 pub(crate) struct Worker {
     child: Child,
@@ -74,7 +78,7 @@ impl Worker {
 
     /// Waits for its end. What it said until then that nobody has read comes with it.
     pub(crate) async fn ended(mut self) -> (ExitStatus, Vec<String>) {
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("the worker ends").unwrap();
+        let status = timeout(AT_WORK, self.child.wait()).await.expect("the worker ends").unwrap();
         let mut said = Vec::new();
         while let Some(line) = self.lines.recv().await {
             said.push(line);
