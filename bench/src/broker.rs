@@ -1,7 +1,5 @@
 //! The relay to RabbitMQ beside a bare publisher: the same message, the same queue, as many unconfirmed at a time.
 
-use std::time::Instant;
-
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lapin::options::{
@@ -14,14 +12,18 @@ use postrider::store::History;
 use postrider::transport::rabbitmq::TOGETHER;
 use postrider::transport::rabbitmq::topology::EXCHANGE;
 use postrider::{LaneOptions, RabbitMq, Relay, Store, Subscription, Via};
+use tokio::sync::Mutex;
 
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, TOPIC, fill};
+use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size};
 
 /// Channels, and messages unconfirmed on each.
 const CHANNELS: usize = 4;
 const WINDOW: usize = 100;
+/// Of each side in a round.
+const TURNS: usize = 4;
 
 /// A queue of the benchmark's own.
 struct Queue {
@@ -63,15 +65,14 @@ impl Queue {
     }
 }
 
-/// Publishes from memory as fast as the broker confirms; the rate per second.
-async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicProperties) -> Outcome<f64> {
+/// Publishes from memory as fast as the broker confirms.
+async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicProperties) -> Outcome<Turn> {
     let mut channels = Vec::new();
     for _ in 0..CHANNELS {
         let channel = queue.connection.create_channel().await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         channels.push(channel);
     }
-    let started = Instant::now();
     let publishing = channels.iter().map(|channel| async move {
         let one = || async {
             let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
@@ -91,8 +92,7 @@ async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicPrope
             }
         }
     });
-    futures_util::future::try_join_all(publishing).await?;
-    Ok(events as f64 / started.elapsed().as_secs_f64())
+    Turn::time(async { futures_util::future::try_join_all(publishing).await.map(|_| events) }).await
 }
 
 pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
@@ -110,20 +110,27 @@ pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outco
         history: History::Omit,
         ..LaneOptions::default()
     };
-    let events = size.pending;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        fill(&store, events, 0).await?;
-        let publisher = rabbitmq.publisher().options(options.clone()).subscribed_only();
-        let started = Instant::now();
-        Relay::new(store.clone(), publisher).drain().await?;
-        let ours_per_second = events as f64 / started.elapsed().as_secs_f64();
-        assert!(store.counts().await?.is_empty(), "every event was sent");
-        let (body, properties) = queue.message().await?;
-        assert_eq!(queue.purge().await? as usize, events - 1);
-        let other_per_second = bare(&queue, events, &body, &properties).await?;
-        queue.purge().await?;
-        rounds.push(Round { ours_per_second, other_per_second });
+        let message = Mutex::new(None);
+        let ours = async |events| {
+            fill(&store, events, 0).await?;
+            let publisher = rabbitmq.publisher().options(options.clone()).subscribed_only();
+            let turn = Turn::time(async { Relay::new(store.clone(), publisher).drain().await.map(|_| events) }).await?;
+            assert!(store.counts().await?.is_empty(), "every event was sent");
+            *message.lock().await = Some(queue.message().await?);
+            assert_eq!(queue.purge().await? as usize, events - 1);
+            Ok(turn)
+        };
+        let bare = async |events| {
+            // Ours goes first in a round.
+            let message = message.lock().await;
+            let (body, properties) = message.as_ref().ok_or("nothing was published")?;
+            let turn = bare(&queue, events, body, properties).await?;
+            queue.purge().await?;
+            Ok(turn)
+        };
+        rounds.push(in_turns(size.pending, TURNS, ours, bare).await?);
     }
     queue.remove().await?;
     Ok(rounds)

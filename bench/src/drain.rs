@@ -1,46 +1,57 @@
 //! Draining a backlog: claim 500, settle 500, until nothing is left.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicIsize, Ordering};
 
 use futures_util::future::try_join_all;
 use postrider::Store;
 use postrider::store::{Claim, History};
+use tokio::task::JoinHandle;
 
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, fill, fill_finished};
+use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size, bare_mysql, bare_postgres, bare_sqlite};
 
 pub(crate) const BATCH: u32 = 500;
 /// On two cores a third worker adds nothing.
 pub(crate) const WORKERS: usize = 2;
+/// Of each side in a round.
+pub(crate) const TURNS: usize = 10;
 
-/// Drains with `workers`; the rate per second. Every event's payload is looked at, as a consumer would.
-pub(crate) async fn drain(store: Arc<dyn Store>, workers: usize, expected: usize, history: History) -> Outcome<f64> {
-    let started = Instant::now();
+/// Drains so many with `workers`, or what there is. Every event's payload is looked at, as a consumer would.
+pub(crate) async fn drain(store: Arc<dyn Store>, workers: usize, goal: usize, history: History) -> Outcome<Turn> {
+    let left = Arc::new(AtomicIsize::new(goal as isize));
     let tasks = (0..workers).map(|n| {
-        let store = Arc::clone(&store);
+        let (store, left) = (Arc::clone(&store), Arc::clone(&left));
         tokio::spawn(async move {
             let claim = Claim { owner: format!("bench-{n}"), ..Claim::new(LANE, BATCH) };
             let (mut drained, mut bytes) = (0_usize, 0_usize);
-            loop {
+            while left.fetch_sub(BATCH as isize, Ordering::AcqRel) > 0 {
                 let lease = store.claim(&claim).await?;
                 if lease.deliveries.is_empty() {
-                    return Ok::<_, postrider::Error>((drained, bytes));
+                    break;
                 }
                 bytes += lease.deliveries.iter().map(|delivery| delivery.envelope.payload.len()).sum::<usize>();
                 drained += store.settle(lease.token, &lease.ids(), history).await?.len();
             }
+            assert!(drained == 0 || bytes > 0);
+            Ok::<_, postrider::Error>(drained)
         })
     });
+    Turn::time(sum(tasks)).await
+}
+
+/// What workers have done together.
+pub(crate) async fn sum<E>(tasks: impl Iterator<Item = JoinHandle<Result<usize, E>>>) -> Outcome<usize>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
     let mut drained = 0;
     for worker in try_join_all(tasks).await? {
-        let (settled, bytes) = worker?;
-        assert!(settled == 0 || bytes > 0);
-        drained += settled;
+        drained += worker?;
     }
-    assert_eq!(drained, expected, "every delivery is settled once");
-    Ok(expected as f64 / started.elapsed().as_secs_f64())
+    Ok(drained)
 }
 
 pub(crate) async fn postgres_beside_bare(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
@@ -56,11 +67,10 @@ async fn postgres_beside(scratch: &Scratch, size: Size, name: &str, history: His
     let bare = bare_postgres::Bare::new(&scratch.postgres(&format!("{name}_bare")).await?).await?;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        // Each side drains right after its own fill: whoever came second would find its pages evicted.
         fill(&*store, size.pending, 0).await?;
-        let ours_per_second = drain(store.clone(), WORKERS, size.pending, history).await?;
         bare.fill(size.pending).await?;
-        rounds.push(Round { ours_per_second, other_per_second: bare.drain(WORKERS, size.pending).await? });
+        let ours = async |goal| drain(store.clone(), WORKERS, goal, history).await;
+        rounds.push(in_turns(size.pending, TURNS, ours, async |goal| bare.drain(WORKERS, goal).await).await?);
     }
     Ok(rounds)
 }
@@ -71,9 +81,9 @@ pub(crate) async fn sqlite_beside_bare(scratch: &Scratch, size: Size) -> Outcome
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
         fill(&*store, size.pending, 0).await?;
-        let ours_per_second = drain(store.clone(), WORKERS, size.pending, History::Omit).await?;
         bare.fill(size.pending).await?;
-        rounds.push(Round { ours_per_second, other_per_second: bare.drain(size.pending).await? });
+        let ours = async |goal| drain(store.clone(), WORKERS, goal, History::Omit).await;
+        rounds.push(in_turns(size.pending, TURNS, ours, async |goal| bare.drain(goal).await).await?);
     }
     Ok(rounds)
 }
@@ -84,9 +94,9 @@ pub(crate) async fn mysql_beside_bare(scratch: &Scratch, size: Size) -> Outcome<
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
         fill(&*store, size.pending, 0).await?;
-        let ours_per_second = drain(store.clone(), WORKERS, size.pending, History::Omit).await?;
         bare.fill(size.pending).await?;
-        rounds.push(Round { ours_per_second, other_per_second: bare.drain(WORKERS, size.pending).await? });
+        let ours = async |goal| drain(store.clone(), WORKERS, goal, History::Omit).await;
+        rounds.push(in_turns(size.pending, TURNS, ours, async |goal| bare.drain(WORKERS, goal).await).await?);
     }
     Ok(rounds)
 }
@@ -110,10 +120,10 @@ async fn many_finished<S: postrider::Enlist>(few: S, many: S, size: Size) -> Out
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
         fill(&*many, size.pending, 0).await?;
-        let ours_per_second = drain(many.clone(), WORKERS, size.pending, History::Omit).await?;
         fill(&*few, size.pending, 0).await?;
-        let other_per_second = drain(few.clone(), WORKERS, size.pending, History::Omit).await?;
-        rounds.push(Round { ours_per_second, other_per_second });
+        let ours = async |goal| drain(many.clone(), WORKERS, goal, History::Omit).await;
+        let other = async |goal| drain(few.clone(), WORKERS, goal, History::Omit).await;
+        rounds.push(in_turns(size.pending, TURNS, ours, other).await?);
     }
     Ok(rounds)
 }
@@ -125,14 +135,14 @@ pub(crate) async fn postgres_started_empty(scratch: &Scratch, size: Size) -> Out
         let empty = Arc::new(scratch.postgres_store(&format!("empty_{round}")).await?);
         // A generic plan is chosen after five executions on a session.
         for _ in 0..20 {
-            drain(empty.clone(), WORKERS, 0, History::Omit).await?;
+            drain(empty.clone(), WORKERS, 1, History::Omit).await?;
         }
         fill(&*empty, size.pending, 0).await?;
-        let ours_per_second = drain(empty, WORKERS, size.pending, History::Omit).await?;
-        let full = scratch.postgres_store(&format!("full_{round}")).await?;
-        fill(&full, size.pending, 0).await?;
-        let other_per_second = drain(Arc::new(full), WORKERS, size.pending, History::Omit).await?;
-        rounds.push(Round { ours_per_second, other_per_second });
+        let full = Arc::new(scratch.postgres_store(&format!("full_{round}")).await?);
+        fill(&*full, size.pending, 0).await?;
+        let ours = async |goal| drain(empty.clone(), WORKERS, goal, History::Omit).await;
+        let other = async |goal| drain(full.clone(), WORKERS, goal, History::Omit).await;
+        rounds.push(in_turns(size.pending, TURNS, ours, other).await?);
     }
     Ok(rounds)
 }

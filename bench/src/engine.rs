@@ -17,10 +17,13 @@ use tokio::sync::{Notify, mpsc};
 use crate::drain::{BATCH, WORKERS};
 use crate::report::{Latencies, Round};
 use crate::setup::{LANE, Scratch, TOPIC, fill, payload};
+use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size, bare_postgres};
 
 /// Transactions at the same time, on both sides.
 pub(crate) const TRANSACTIONS: usize = 4;
+/// Of each side in a round. A turn of ours has a relay's start and end in it: few and long.
+const TURNS: usize = 2;
 /// Accounts whose balances are updated: enough that transactions seldom wait for each other's row.
 pub(crate) const ACCOUNTS: i64 = 1_000;
 
@@ -128,15 +131,15 @@ fn options(concurrency: usize, history: History) -> LaneOptions {
     LaneOptions { batch: BATCH, concurrency, history, ..LaneOptions::default() }
 }
 
-/// Runs a relay until the goal is reached and everything is written down; the rate per second.
-async fn relay(store: &PostgresStore, inbox: Inbox<PostgresStore>, goal: &Goal, events: usize) -> Outcome<f64> {
+/// Runs a relay until the goal is reached and everything is written down, from its start to its end.
+async fn relay(store: &PostgresStore, inbox: Inbox<PostgresStore>, goal: &Goal, events: usize) -> Outcome<Turn> {
     let reached = Arc::clone(&goal.reached);
-    let started = Instant::now();
-    Relay::new(store.clone(), inbox).run(async move { reached.notified().await }).await?;
-    let rate = events as f64 / started.elapsed().as_secs_f64();
+    let run =
+        async { Relay::new(store.clone(), inbox).run(async move { reached.notified().await }).await.map(|()| events) };
+    let turn = Turn::time(run).await?;
     let left = postrider::Store::counts(store).await?;
     assert!(left.is_empty(), "every delivery is settled: {left:?}");
-    Ok(rate)
+    Ok(turn)
 }
 
 pub(crate) async fn postgres_no_op(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
@@ -152,12 +155,17 @@ async fn no_op(scratch: &Scratch, size: Size, name: &str, history: History) -> O
     let bare = bare_postgres::Bare::new(&scratch.postgres(&format!("{name}_bare")).await?).await?;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        fill(&store, size.pending, 0).await?;
-        let goal = Goal::new(size.pending);
-        let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, history));
-        let ours_per_second = relay(&store, inbox, &goal, size.pending).await?;
-        bare.fill(size.pending).await?;
-        rounds.push(Round { ours_per_second, other_per_second: bare.drain(WORKERS, size.pending).await? });
+        let ours = async |events| {
+            fill(&store, events, 0).await?;
+            let goal = Goal::new(events);
+            let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, history));
+            relay(&store, inbox, &goal, events).await
+        };
+        let bare = async |events| {
+            bare.fill(events).await?;
+            bare.drain(WORKERS, events).await
+        };
+        rounds.push(in_turns(size.pending, TURNS, ours, bare).await?);
     }
     Ok(rounds)
 }
@@ -169,9 +177,11 @@ pub(crate) async fn postgres_exactly_once(scratch: &Scratch, size: Size) -> Outc
     bare.run(BALANCES).await?;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        let ours_per_second = pay(&store, size.transactions).await?;
-        bare.fill(size.transactions).await?;
-        rounds.push(Round { ours_per_second, other_per_second: bare.pay(TRANSACTIONS, size.transactions).await? });
+        let bare = async |events| {
+            bare.fill(events).await?;
+            bare.pay(TRANSACTIONS).await
+        };
+        rounds.push(in_turns(size.transactions, TURNS, async |events| pay(&store, events).await, bare).await?);
     }
     Ok(rounds)
 }
@@ -181,12 +191,15 @@ pub(crate) async fn postgres_batches(scratch: &Scratch, size: Size) -> Outcome<V
     let store = with_balances(scratch, "batches").await?;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        fill(&store, size.transactions, 0).await?;
-        let goal = Goal::new(size.transactions);
-        let batches = PaysInBatches(goal.clone(), AtomicUsize::default());
-        let inbox = Inbox::new(store.clone()).batch(batches).options(LANE, options(TRANSACTIONS, History::Keep));
-        let ours_per_second = relay(&store, inbox, &goal, size.transactions).await?;
-        rounds.push(Round { ours_per_second, other_per_second: pay(&store, size.transactions).await? });
+        let in_batches = async |events| {
+            fill(&store, events, 0).await?;
+            let goal = Goal::new(events);
+            let batches = PaysInBatches(goal.clone(), AtomicUsize::default());
+            let inbox = Inbox::new(store.clone()).batch(batches).options(LANE, options(TRANSACTIONS, History::Keep));
+            relay(&store, inbox, &goal, events).await
+        };
+        let single = async |events| pay(&store, events).await;
+        rounds.push(in_turns(size.transactions, TURNS, in_batches, single).await?);
     }
     Ok(rounds)
 }
@@ -199,7 +212,7 @@ async fn with_balances(scratch: &Scratch, name: &str) -> Outcome<PostgresStore> 
     Ok(store)
 }
 
-async fn pay(store: &PostgresStore, events: usize) -> Outcome<f64> {
+async fn pay(store: &PostgresStore, events: usize) -> Outcome<Turn> {
     fill(store, events, 0).await?;
     let goal = Goal::new(events);
     let pays = Pays(goal.clone(), AtomicUsize::default());

@@ -16,6 +16,7 @@ mod ordered;
 mod producer;
 mod report;
 mod setup;
+mod turns;
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -2,16 +2,16 @@
 //! is judged by what the claimers write down, not by what the store says.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
 
-use futures_util::future::try_join_all;
 use postrider::Store;
 use postrider::store::{Claim, DeadHead, History};
 
-use crate::drain::{BATCH, drain};
+use crate::drain::{BATCH, TURNS, drain, sum};
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, fill};
+use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size};
 
 const CLAIMERS: usize = 4;
@@ -25,16 +25,16 @@ pub(crate) async fn postgres_hot_key(scratch: &Scratch, size: Size) -> Outcome<V
 }
 
 async fn beside_unkeyed(scratch: &Scratch, size: Size, name: &str, events: usize, keys: usize) -> Outcome<Vec<Round>> {
-    let store = Arc::new(scratch.postgres_store(name).await?);
+    let keyed = Arc::new(scratch.postgres_store(name).await?);
+    let unkeyed = Arc::new(scratch.postgres_store(&format!("{name}_unkeyed")).await?);
+    let log = Log::default();
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        fill(&*store, events, keys).await?;
-        let ours_per_second = drain_in_order(store.clone(), events).await?;
-        fill(&*store, events, 0).await?;
-        rounds.push(Round {
-            ours_per_second,
-            other_per_second: drain(store.clone(), CLAIMERS, events, History::Omit).await?,
-        });
+        fill(&*keyed, events, keys).await?;
+        fill(&*unkeyed, events, 0).await?;
+        let ours = async |goal| drain_in_order(keyed.clone(), &log, goal).await;
+        let other = async |goal| drain(unkeyed.clone(), CLAIMERS, goal, History::Omit).await;
+        rounds.push(in_turns(events, TURNS, ours, other).await?);
     }
     Ok(rounds)
 }
@@ -42,15 +42,15 @@ async fn beside_unkeyed(scratch: &Scratch, size: Size, name: &str, events: usize
 /// What each key's consumer has seen last.
 type Log = Arc<Mutex<HashMap<String, i64>>>;
 
-async fn drain_in_order(store: Arc<dyn Store>, expected: usize) -> Outcome<f64> {
-    let log = Log::default();
-    let left = Arc::new(std::sync::atomic::AtomicUsize::new(expected));
-    let started = Instant::now();
+/// Drains at least so many.
+async fn drain_in_order(store: Arc<dyn Store>, log: &Log, goal: usize) -> Outcome<Turn> {
+    let drained = Arc::new(AtomicUsize::new(0));
     let tasks = (0..CLAIMERS).map(|n| {
-        let (store, log, left) = (Arc::clone(&store), Arc::clone(&log), Arc::clone(&left));
+        let (store, log, drained) = (Arc::clone(&store), Arc::clone(log), Arc::clone(&drained));
         tokio::spawn(async move {
             let claim = Claim { owner: format!("bench-{n}"), ..Claim::new(LANE, BATCH) };
-            while left.load(std::sync::atomic::Ordering::Acquire) > 0 {
+            let mut mine = 0;
+            while drained.load(Ordering::Acquire) < goal {
                 let lease = store.claim_keyed(&claim, DeadHead::Hold).await?;
                 if lease.deliveries.is_empty() {
                     // Everything that is due belongs to keys that others are working on.
@@ -67,13 +67,11 @@ async fn drain_in_order(store: Arc<dyn Store>, expected: usize) -> Outcome<f64> 
                 }
                 let settled = store.settle(lease.token, &lease.ids(), History::Omit).await?;
                 assert_eq!(settled.len(), lease.deliveries.len(), "a whole run is settled at once");
-                left.fetch_sub(settled.len(), std::sync::atomic::Ordering::AcqRel);
+                mine += settled.len();
+                drained.fetch_add(settled.len(), Ordering::AcqRel);
             }
-            Ok::<_, postrider::Error>(())
+            Ok::<_, postrider::Error>(mine)
         })
     });
-    for claimer in try_join_all(tasks).await? {
-        claimer?;
-    }
-    Ok(expected as f64 / started.elapsed().as_secs_f64())
+    Turn::time(sum(tasks)).await
 }

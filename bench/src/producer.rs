@@ -2,7 +2,6 @@
 //! that a classic outbox table takes. Eight connections, as fast as they can.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use postrider::store::postgres::PostgresStore;
@@ -11,8 +10,10 @@ use sqlx::PgConnection;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use uuid::Uuid;
 
+use crate::drain::TURNS;
 use crate::report::Round;
 use crate::setup::{Scratch, TOPIC, payload};
+use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size};
 
 const CONNECTIONS: usize = 8;
@@ -57,10 +58,9 @@ pub(crate) async fn postgres_beside_classic(scratch: &Scratch, size: Size) -> Ou
     let insert = Arc::new(Way::Insert(payload()));
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        rounds.push(Round {
-            ours_per_second: transactions(&ours, size.transactions, &enqueue).await?,
-            other_per_second: transactions(&classic, size.transactions, &insert).await?,
-        });
+        let ours = async |count| transactions(&ours, count, &enqueue).await;
+        let classic = async |count| transactions(&classic, count, &insert).await;
+        rounds.push(in_turns(size.transactions, TURNS, ours, classic).await?);
     }
     Ok(rounds)
 }
@@ -105,23 +105,20 @@ impl Way {
     }
 }
 
-/// Runs business transactions on every connection; transactions per second.
-async fn transactions(pool: &PgPool, count: usize, way: &Arc<Way>) -> Outcome<f64> {
-    let started = Instant::now();
+/// Runs business transactions on every connection, at least so many.
+async fn transactions(pool: &PgPool, goal: usize, way: &Arc<Way>) -> Outcome<Turn> {
+    let each = goal.div_ceil(CONNECTIONS);
     let tasks = (0..CONNECTIONS).map(|_| {
         let (pool, way) = (pool.clone(), Arc::clone(way));
         tokio::spawn(async move {
-            for _ in 0..count / CONNECTIONS {
+            for _ in 0..each {
                 let mut tx = pool.begin().await?;
                 sqlx::query(BUSINESS).execute(&mut *tx).await?;
                 way.write(&mut tx).await?;
                 tx.commit().await?;
             }
-            Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+            Outcome::Ok(each)
         })
     });
-    for connection in try_join_all(tasks).await? {
-        connection?;
-    }
-    Ok((count / CONNECTIONS * CONNECTIONS) as f64 / started.elapsed().as_secs_f64())
+    Turn::time(async { try_join_all(tasks).await?.into_iter().sum() }).await
 }

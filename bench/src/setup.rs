@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use postrider::store::History;
 use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
@@ -12,6 +13,7 @@ use sqlx::postgres::{PgPool, PgPoolOptions};
 use uuid::Uuid;
 
 use crate::Outcome;
+use crate::drain::drain;
 
 pub(crate) const LANE: &str = "bench";
 pub(crate) const TOPIC: &str = "bench.event";
@@ -143,7 +145,8 @@ pub(crate) async fn fill_finished<S: Enlist>(store: &S, events: usize) -> Outcom
     while left > 0 {
         let batch = left.min(50_000);
         fill(store, batch, 0).await?;
-        crate::drain::drain(Arc::new(store.clone()), 1, batch, postrider::store::History::Omit).await?;
+        let drained = drain(Arc::new(store.clone()), 1, batch, History::Omit).await?.events;
+        assert_eq!(drained, batch);
         left -= batch;
     }
     Ok(())

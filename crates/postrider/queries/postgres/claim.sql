@@ -1,8 +1,8 @@
 -- Leases the oldest due deliveries without a key. $1 lane, $2 shards (NULL: all), $3 limit, $4 token, $5 owner, $6 lease in ms.
+-- Their events come after it, by claim_fetch.sql: they never change, and those that lie side by side are read in one go.
 UPDATE postrider_delivery d
 -- (SELECT …): reckoned once, not for each row.
 SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'), attempts = d.attempts + 1
-FROM postrider_event e
 -- ARRAY(…) runs the locked select once, before the update: joined, a nested loop could run it again and lock more
 -- rows than the limit. The row's own address spares an index look-up; a row that moved meanwhile was changed by
 -- somebody else and is left to the next claim.
@@ -16,11 +16,4 @@ WHERE d.ctid = ANY (ARRAY(
     ORDER BY c.lane, c.place, c.due_at, c.id
     LIMIT $3
     FOR UPDATE SKIP LOCKED))
-  -- Not a plain =, which would offer the way from all events to their deliveries: on an empty table that looks as good.
-  AND e.seq = ANY (ARRAY[d.event_seq])
--- What most events fill, and whether there is more, which claim_more.sql reads: each column costs, also where it is empty.
-RETURNING d.id, d.attempts, e.seq, e.event_id, e.topic, e.event_key, e.payload, e.trace_id, e.span_id,
-    e.aggregate_type, e.aggregate_id, e.tenant_id, e.initiator, e.occurred_at,
-    d.target <> '' OR e.payload_type <> 'application/json' OR e.payload_encoding IS NOT NULL OR e.parent_event_id IS NOT NULL
-        OR e.store_id IS NOT NULL OR e.metadata IS NOT NULL OR e.expire_at IS NOT NULL OR e.deliver_at IS NOT NULL
-        OR e.max_attempts IS NOT NULL OR e.exchange IS NOT NULL OR e.routing_key IS NOT NULL
+RETURNING d.event_seq, d.id, d.attempts, d.target

@@ -81,17 +81,12 @@ WITH freed AS (
     UPDATE postrider_delivery d
     SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'),
         attempts = d.attempts + 1, place = 1
-    FROM postrider_event e
-    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole)) AND e.seq = ANY (ARRAY[d.event_seq])
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
     -- As claim.sql.
-    RETURNING d.id, d.attempts, e.seq, e.event_id, e.topic, e.event_key, e.payload, e.trace_id, e.span_id,
-        e.aggregate_type, e.aggregate_id, e.tenant_id, e.initiator, e.occurred_at,
-        d.target <> '' OR e.payload_type <> 'application/json' OR e.payload_encoding IS NOT NULL OR e.parent_event_id IS NOT NULL
-            OR e.store_id IS NOT NULL OR e.metadata IS NOT NULL OR e.expire_at IS NOT NULL OR e.deliver_at IS NOT NULL
-            OR e.max_attempts IS NOT NULL OR e.exchange IS NOT NULL OR e.routing_key IS NOT NULL AS says_more
+    RETURNING d.event_seq, d.id, d.attempts, d.target
 )
 SELECT * FROM leased
 UNION ALL
 -- One empty row: nothing was leased, but something is out of the way now.
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL
 WHERE EXISTS (SELECT 1 FROM parked) AND NOT EXISTS (SELECT 1 FROM leased)

@@ -203,9 +203,6 @@ impl Store for PostgresStore {
             .fetch_all(&self.work)
             .await
             .map_err(own)?;
-        if rows.is_empty() {
-            self.drop_orphans(&claim.lane, 0).await?;
-        }
         self.lease(token, &rows).await
     }
 
@@ -227,9 +224,6 @@ impl Store for PostgresStore {
                 .fetch_all(&self.work)
                 .await
                 .map_err(own)?;
-            if rows.is_empty() {
-                self.drop_orphans(&claim.lane, 1).await?;
-            }
             // What had to be parked was in front of what can be had: look again, now that it is out of the way.
             if !rows::only_parked(&rows)? {
                 return self.lease(token, &rows).await;
@@ -301,6 +295,7 @@ impl Store for PostgresStore {
             .await
             .map_err(own)?;
         let Some(made) = made else {
+            tx.rollback().await.map_err(own)?;
             return Ok(Redriven::InProgress);
         };
         if let Some(key) = key {
@@ -589,21 +584,31 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Rows of `claim.sql` or `claim_keyed.sql`, completed where they say more than most.
+    /// Rows of `claim.sql` or `claim_keyed.sql`, with their events.
     async fn lease(&self, token: Token, rows: &[PgRow]) -> Result<Lease> {
-        let (mut lease, say_more) = rows::lease(token, rows)?;
+        let leased = rows::leased(rows)?;
+        let (Some(first), Some(last)) = (leased.first(), leased.last()) else {
+            return Ok(Lease { token, deliveries: Vec::new() });
+        };
+        let (first, last) = (first.id.sequence, last.id.sequence);
+        // Few enough others lie between them.
+        let fetch = if last - first < (leased.len() + leased.len() / 8) as i64 {
+            sqlx::query(sql!("claim_fetch_stretch")).bind(first).bind(last)
+        } else {
+            sqlx::query(sql!("claim_fetch")).bind(leased.iter().map(|leased| leased.id.sequence).collect::<Vec<_>>())
+        };
+        let events = fetch.fetch_all(&self.work).await.map_err(own)?;
+        let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
+        let mut lease = Lease { token, deliveries };
+        if !orphans.is_empty() {
+            let query = sqlx::query(sql!("drop_orphans")).bind(orphans).bind(token.0);
+            query.execute(&self.work).await.map_err(own)?;
+        }
         if !say_more.is_empty() {
-            let query = sqlx::query(sql!("claim_more")).bind(sequences(&say_more)).bind(token.0);
-            rows::more(&mut lease, &say_more, &query.fetch_all(&self.work).await.map_err(own)?)?;
+            let query = sqlx::query(sql!("claim_more")).bind(say_more);
+            rows::more(&mut lease, &query.fetch_all(&self.work).await.map_err(own)?)?;
         }
         Ok(lease)
-    }
-
-    /// Clears the way of a claim that found nothing.
-    async fn drop_orphans(&self, lane: &str, place: i16) -> Result<()> {
-        let query = sqlx::query(sql!("drop_orphans")).bind(lane).bind(place);
-        query.execute(&self.work).await.map_err(own)?;
-        Ok(())
     }
 
     /// A connection of its own to listen on, outside the pools: it is never given back.

@@ -11,7 +11,6 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 const CLAIM: &str = include_str!("../../queries/postgres/claim.sql");
 const CLAIM_KEYED: &str = include_str!("../../queries/postgres/claim_keyed.sql");
 const ROUTE_LOCK: &str = include_str!("../../queries/postgres/route_lock.sql");
-const CLAIM_MORE: &str = include_str!("../../queries/postgres/claim_more.sql");
 const SESSION: &str = include_str!("../../queries/postgres/session.sql");
 const SETTLE: &str = include_str!("../../queries/postgres/settle.sql");
 const SETTLE_KEEP: &str = include_str!("../../queries/postgres/settle_keep.sql");
@@ -234,7 +233,9 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
         let statements = [
             ("claim", claim, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000".into()),
             ("claim_keyed", &keyed, CLAIM_KEYED, "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16".into()),
-            ("claim_more", "bigint[], bigint", CLAIM_MORE, format!("{first}, 1")),
+            ("claim_fetch", "bigint[]", sql!("claim_fetch"), first.clone()),
+            ("claim_fetch_stretch", "bigint, bigint", sql!("claim_fetch_stretch"), "100001, 100500".into()),
+            ("claim_more", "bigint[]", sql!("claim_more"), first.clone()),
             ("settle", settle, SETTLE, format!("{first}, {first}, 1")),
             ("settle_keep", settle, SETTLE_KEEP, format!("{second}, {second}, 1")),
         ];

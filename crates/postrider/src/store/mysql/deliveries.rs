@@ -458,6 +458,7 @@ pub(super) async fn redrive(store: &MySqlStore, event_id: &str, lane: &str, targ
         let query = sqlx::query_as(sql!("redrive_delivery")).bind(seq).bind(lane).bind(target);
         let known: Option<(i64, bool)> = query.fetch_optional(&mut *tx).await.map_err(meaning)?;
         if let Some((_, true)) = known {
+            tx.rollback().await.map_err(meaning)?;
             return Ok(Redriven::InProgress);
         }
         if let Some((id, false)) = known {

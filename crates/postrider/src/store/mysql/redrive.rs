@@ -25,6 +25,8 @@ pub(super) async fn redrive_event(
     let ask = Ask { consumer, rules, subscriptions: &subscriptions };
     let answers = redrive_many(&mut tx, &[seq], &ask).await?;
     if let Some((_, Err(refusal))) = answers.into_iter().next() {
+        // Now, not when the session is looked at next: a claim would pass over what is locked.
+        tx.rollback().await.map_err(meaning)?;
         return Ok(Err(refusal));
     }
     let record = rollup::records(&mut tx, &[seq]).await?.pop();
@@ -69,10 +71,10 @@ pub(super) async fn expire(store: &MySqlStore, event_id: &str) -> Result<std::re
         sqlx::query_scalar(sql!("find_seq")).bind(event_id).fetch_optional(&mut *tx).await.map_err(meaning)?;
     let Some(seq) = seq else { return Ok(Err(Refusal::UnknownEvent)) };
     let Some(record) = locked(&mut tx, &[seq]).await?.pop() else { return Ok(Err(Refusal::UnknownEvent)) };
-    match record.standing().status {
-        EventStatus::Consumed => return Ok(Err(Refusal::Consumed)),
-        EventStatus::Expired => return Ok(Ok(record)),
-        _ => {}
+    let status = record.standing().status;
+    if matches!(status, EventStatus::Consumed | EventStatus::Expired) {
+        tx.rollback().await.map_err(meaning)?;
+        return Ok(if status == EventStatus::Expired { Ok(record) } else { Err(Refusal::Consumed) });
     }
     for sql in [sql!("expire"), sql!("expire_deliveries"), sql!("expire_routing")] {
         sqlx::query(sql).bind(seq).execute(&mut *tx).await.map_err(meaning)?;

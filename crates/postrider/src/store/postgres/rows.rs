@@ -1,6 +1,6 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
@@ -11,7 +11,7 @@ use crate::envelope::{Encoding, Envelope, Initiator, trim};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::status::Kept;
-use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Token};
+use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease};
 use crate::subscription::{StoredSubscription, Subscription};
 
 fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
@@ -46,33 +46,58 @@ fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
     })
 }
 
-/// Rows of `claim.sql` or `claim_keyed.sql`, and which of them say more.
-pub(super) fn lease(token: Token, rows: &[PgRow]) -> Result<(Lease, Vec<DeliveryId>)> {
-    let (mut deliveries, mut say_more) = (Vec::with_capacity(rows.len()), Vec::new());
+/// A delivery as a claim has leased it.
+pub(super) struct Leased {
+    pub(super) id: DeliveryId,
+    attempt: u32,
+    target: String,
+}
+
+/// Rows of `claim.sql` or `claim_keyed.sql`, in the order of their events.
+pub(super) fn leased(rows: &[PgRow]) -> Result<Vec<Leased>> {
+    let leased = rows.iter().map(|row| {
+        let attempt = u32::from(get::<i16>(row, 2)?.unsigned_abs());
+        Ok(Leased { id: delivery_id(row)?, attempt, target: get(row, 3)? })
+    });
+    let mut leased = leased.collect::<Result<Vec<_>>>()?;
+    leased.sort_unstable_by_key(|leased| leased.id);
+    Ok(leased)
+}
+
+/// What was leased, with its events: rows of `claim_fetch.sql` or `claim_fetch_stretch.sql`, others among them. Also the
+/// seqs of those that say more, and of those whose event is gone.
+pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Claimed>, Vec<i64>, Vec<i64>)> {
+    let events = events.iter().map(|row| Ok((get::<i64>(row, 0)?, row)));
+    let mut events = events.collect::<Result<Vec<_>>>()?;
+    events.sort_unstable_by_key(|(sequence, _)| *sequence);
+    let mut events = events.into_iter().peekable();
+    let (mut claimed, mut say_more, mut orphans) = (Vec::with_capacity(leased.len()), Vec::new(), Vec::new());
     // Events that lie side by side mostly come from one service.
     let mut initiators = ("", Initiator::default());
-    for row in rows {
-        let id = DeliveryId { sequence: get(row, 2)?, number: get(row, 0)? };
-        let event_id = EventId::stored(get(row, 3)?);
-        let mut envelope = Envelope::new(event_id, get::<String>(row, 4)?, get::<String>(row, 6)?, get(row, 13)?);
-        envelope.key = get(row, 5)?;
-        envelope.trace_id = get(row, 7)?;
-        envelope.span_id = get(row, 8)?;
-        envelope.aggregate = aggregate(row, 9)?;
-        envelope.tenant_id = get(row, 11)?;
-        let json: &str = get(row, 12)?;
+    for Leased { id, attempt, target } in leased {
+        while events.next_if(|(sequence, _)| *sequence < id.sequence).is_some() {}
+        let Some((_, row)) = events.peek().filter(|(sequence, _)| *sequence == id.sequence) else {
+            orphans.push(id.sequence);
+            continue;
+        };
+        let event_id = EventId::stored(get(row, 1)?);
+        let mut envelope = Envelope::new(event_id, get::<String>(row, 2)?, get::<String>(row, 4)?, get(row, 11)?);
+        envelope.key = get(row, 3)?;
+        envelope.trace_id = get(row, 5)?;
+        envelope.span_id = get(row, 6)?;
+        envelope.aggregate = aggregate(row, 7)?;
+        envelope.tenant_id = get(row, 9)?;
+        let json: &str = get(row, 10)?;
         if json != initiators.0 {
             initiators = (json, initiator(json));
         }
         envelope.initiator.clone_from(&initiators.1);
-        if get(row, 14)? {
-            say_more.push(id);
+        if get(row, 12)? {
+            say_more.push(id.sequence);
         }
-        let attempt = u32::from(get::<i16>(row, 1)?.unsigned_abs());
-        deliveries.push(Claimed { id, target: String::new(), attempt, expired: false, envelope });
+        claimed.push(Claimed { id, target, attempt, expired: false, envelope });
     }
-    deliveries.sort_unstable_by_key(|delivery| delivery.id);
-    Ok((Lease { token, deliveries }, say_more))
+    Ok((claimed, say_more, orphans))
 }
 
 /// Whether `claim_keyed.sql` leased nothing and parked something: its one row is empty then.
@@ -80,29 +105,27 @@ pub(super) fn only_parked(rows: &[PgRow]) -> Result<bool> {
     Ok(matches!(rows, [row] if get::<Option<i64>>(row, 0)?.is_none()))
 }
 
-/// Completes those of a lease that say more with the rows of `claim_more.sql`. What has no row was lost meanwhile.
-pub(super) fn more(lease: &mut Lease, say_more: &[DeliveryId], rows: &[PgRow]) -> Result<()> {
-    let mut incomplete: HashSet<DeliveryId> = say_more.iter().copied().collect();
+/// Completes those of a lease that say more with the rows of `claim_more.sql`.
+pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
     for row in rows {
-        let id = delivery_id(row)?;
-        let Ok(at) = lease.deliveries.binary_search_by_key(&id, |delivery| delivery.id) else { continue };
-        incomplete.remove(&id);
-        let claimed = &mut lease.deliveries[at];
-        claimed.target = get(row, 2)?;
-        claimed.expired = get(row, 13)?;
-        let envelope = &mut claimed.envelope;
-        envelope.payload_type = get(row, 3)?;
-        envelope.payload_encoding = encoding(row, 4)?;
-        envelope.parent_event_id = get::<Option<String>>(row, 5)?.map(EventId::stored);
-        envelope.store_id = get(row, 6)?;
-        envelope.metadata = get::<Option<String>>(row, 7)?.map(Into::into);
-        envelope.expire_at = time(row, 8)?;
-        envelope.deliver_at = time(row, 9)?;
-        envelope.max_attempts = max_attempts(row, 10)?;
-        envelope.exchange = get(row, 11)?;
-        envelope.routing_key = get(row, 12)?;
+        let sequence: i64 = get(row, 0)?;
+        // Two of a lease may have one event: for two consumers of a broker.
+        let from = lease.deliveries.partition_point(|claimed| claimed.id.sequence < sequence);
+        for claimed in lease.deliveries[from..].iter_mut().take_while(|claimed| claimed.id.sequence == sequence) {
+            claimed.expired = get(row, 11)?;
+            let envelope = &mut claimed.envelope;
+            envelope.payload_type = get(row, 1)?;
+            envelope.payload_encoding = encoding(row, 2)?;
+            envelope.parent_event_id = get::<Option<String>>(row, 3)?.map(EventId::stored);
+            envelope.store_id = get(row, 4)?;
+            envelope.metadata = get::<Option<String>>(row, 5)?.map(Into::into);
+            envelope.expire_at = time(row, 6)?;
+            envelope.deliver_at = time(row, 7)?;
+            envelope.max_attempts = max_attempts(row, 8)?;
+            envelope.exchange = get(row, 9)?;
+            envelope.routing_key = get(row, 10)?;
+        }
     }
-    lease.deliveries.retain(|delivery| !incomplete.contains(&delivery.id));
     Ok(())
 }
 

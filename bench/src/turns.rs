@@ -1,0 +1,71 @@
+//! A machine has fast and slow seconds. Two sides that go in short turns have their share of both, so that a tenth between
+//! them can be seen.
+
+use std::time::{Duration, Instant};
+
+use crate::Outcome;
+use crate::report::Round;
+
+/// What one turn has done, and the time it took.
+pub(crate) struct Turn {
+    pub(crate) events: usize,
+    pub(crate) took: Duration,
+}
+
+impl Turn {
+    /// Times work that says how many events it was.
+    pub(crate) async fn time<E>(work: impl Future<Output = Result<usize, E>>) -> Result<Self, E> {
+        let started = Instant::now();
+        let events = work.await?;
+        Ok(Self { events, took: started.elapsed() })
+    }
+}
+
+/// One side of a round so far.
+#[derive(Default)]
+struct Sum {
+    events: usize,
+    took: Duration,
+}
+
+impl Sum {
+    async fn turn(&mut self, goal: usize, side: &mut impl AsyncFnMut(usize) -> Outcome<Turn>) -> Outcome<()> {
+        let turn = side(goal).await?;
+        if turn.events == 0 {
+            return Err(format!("nothing was left after {} events, {goal} more were to come", self.events).into());
+        }
+        self.events += turn.events;
+        self.took += turn.took;
+        Ok(())
+    }
+
+    fn per_second(&self) -> f64 {
+        self.events as f64 / self.took.as_secs_f64()
+    }
+}
+
+/// A round of so many events on each side, in turns of about the same size. A side is told how many events its turn
+/// should have, and may overshoot.
+pub(crate) async fn in_turns(
+    events: usize,
+    turns: usize,
+    mut ours: impl AsyncFnMut(usize) -> Outcome<Turn>,
+    mut other: impl AsyncFnMut(usize) -> Outcome<Turn>,
+) -> Outcome<Round> {
+    let (mut first, mut second) = (Sum::default(), Sum::default());
+    let goal = |sum: &Sum| (events / turns).min(events - sum.events.min(events));
+    let mut turn = 0;
+    while first.events < events || second.events < events {
+        // Who goes first finds what the other has left behind: each in turn.
+        for ours_now in [turn % 2 == 0, turn % 2 == 1] {
+            let goal = goal(if ours_now { &first } else { &second });
+            match (ours_now, goal) {
+                (_, 0) => {}
+                (true, goal) => first.turn(goal, &mut ours).await?,
+                (false, goal) => second.turn(goal, &mut other).await?,
+            }
+        }
+        turn += 1;
+    }
+    Ok(Round { ours_per_second: first.per_second(), other_per_second: second.per_second() })
+}
