@@ -14,6 +14,7 @@ use postrider::transport::rabbitmq::topology::EXCHANGE;
 use postrider::{LaneOptions, RabbitMq, Relay, Store, Subscription, Via};
 use tokio::sync::Mutex;
 
+use crate::engine::TURNS;
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, TOPIC, fill};
 use crate::turns::{Turn, in_turns};
@@ -22,8 +23,6 @@ use crate::{Outcome, Size};
 /// Channels, and messages unconfirmed on each.
 const CHANNELS: usize = 4;
 const WINDOW: usize = 100;
-/// Of each side in a round.
-const TURNS: usize = 4;
 
 /// A queue of the benchmark's own.
 struct Queue {

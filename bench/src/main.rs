@@ -25,6 +25,10 @@ use clap::Parser;
 
 use report::{Figure, Report};
 
+// As `postrider` has it; the bare loops have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Ours beside bare hand-written loops, as ratios within one run.
 #[derive(Parser)]
 #[command(

@@ -29,6 +29,9 @@ use postrider::Error;
 use crate::config::{ConfigError, Flags};
 use crate::output::Format;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Events that ride in your transaction.
 #[derive(Parser)]
 #[command(

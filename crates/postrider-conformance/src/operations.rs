@@ -177,9 +177,13 @@ pub async fn workers_that_die_redrive_nothing_twice<H: Harness>(h: H) {
         let _ = worker.await;
         age(&h, HOUR).await;
     }
-    workers(&h).drain().await.unwrap();
+    // What a dead worker sent last may arrive after that, and hold the operation for a while.
+    while state(&h, "op").await.state != OperationState::Done {
+        age(&h, HOUR).await;
+        workers(&h).drain().await.unwrap();
+    }
     let done = state(&h, "op").await;
-    assert_eq!((done.state, done.done, done.skipped), (OperationState::Done, 1_000, 0), "{done:?}");
+    assert_eq!((done.done, done.skipped), (1_000, 0), "{done:?}");
     assert_eq!(redrives(&h).await, vec![1; 1_000]);
 }
 
