@@ -183,6 +183,24 @@ pub async fn few_among_many_are_found_page_by_page<H: Harness>(h: H) {
     assert!(pages(&h, unindexed, 5).await.iter().all(Vec::is_empty));
 }
 
+/// D.13: a page is full as long as there is enough that matches all of a filter, not only what leads.
+pub async fn pages_of_two_filters_are_full<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let many =
+        (0..60).map(|n| draft(format!("e{n:02}")).tenant(["acme", "other"][n % 2]).key(["k0", "k1", "k2"][n % 3]));
+    enqueue(&h, many).await;
+    fold_all(&h).await;
+    let both = Filter { tenant_id: some("acme"), key: some("k0"), ..Filter::default() };
+    let pending = Filter { status: Some(EventStatus::Pending), ..both.clone() };
+    let waiting = Filter { delivery_status: Some(DeliveryStatus::New), ..both.clone() };
+    let all: Vec<String> = (0..60).rev().filter(|n| n % 6 == 0).map(|n| format!("e{n:02}")).collect();
+    for filter in [both, pending, waiting] {
+        let pages = pages(&h, filter, 5).await;
+        assert_eq!(pages.concat(), all);
+        assert!(pages.iter().take(2).all(|page| page.len() == 5), "{pages:?}");
+    }
+}
+
 /// CONTRACT: waiting events are listed at once, also one whose number is lower than those that the roll-up has seen.
 pub async fn an_event_that_commits_late_is_listed_at_once<H: Harness>(h: H) {
     if !h.features().concurrent_transactions {
