@@ -343,6 +343,8 @@ macro_rules! suite {
                 statuses_and_deliveries_are_listed_as_they_stand
                 times_bound_a_list
                 few_among_many_are_found_page_by_page
+                pages_of_two_filters_are_full
+                an_event_that_commits_late_is_listed_at_once
                 what_cannot_be_asked_is_refused
                 odd_values_are_compared_byte_for_byte
             }

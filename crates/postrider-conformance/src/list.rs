@@ -5,7 +5,7 @@ use std::time::Duration;
 use postrider::entry::DeliveryStatus;
 use postrider::status::EventStatus;
 use postrider::store::{Cursor, Filter, History, List, Report};
-use postrider::{Aggregate, Draft, Enqueued, Outbox, Store, Via};
+use postrider::{Aggregate, Draft, Enlist, Enqueued, Outbox, Store, Via};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -45,7 +45,6 @@ fn some(text: &str) -> Option<String> {
 }
 
 async fn write<H: Harness>(h: &H, service: &str, drafts: impl IntoIterator<Item = Draft>) -> Vec<Enqueued> {
-    use postrider::Enlist;
     let outbox = Outbox::new(h.store().clone()).service(service);
     let mut tx = h.store().begin().await.unwrap();
     let enqueued = outbox.enqueue_many(&mut *tx, drafts.into_iter().collect::<Vec<_>>()).await.unwrap();
@@ -107,6 +106,9 @@ pub async fn every_filter_finds_its_events<H: Harness>(h: H) {
         always(&h, &Filter { delivery_status: Some(DeliveryStatus::Dead), ..none() }, &[]).await;
         let mixed = Filter { topic: some(TOPIC), service: some("shop"), tenant_id: some("acme"), ..none() };
         always(&h, &mixed, &["b"]).await;
+        let waiting = Filter { delivery_status: Some(DeliveryStatus::New), consumer: some(LANE), ..mixed.clone() };
+        always(&h, &Filter { status: Some(EventStatus::Pending), ..waiting.clone() }, &["b"]).await;
+        always(&h, &Filter { consumer: some("truck"), ..waiting }, &[]).await;
         always(&h, &Filter { trace_id: some("t2"), ..mixed }, &[]).await;
     }
 }
@@ -179,6 +181,44 @@ pub async fn few_among_many_are_found_page_by_page<H: Harness>(h: H) {
     // Nothing leads but time: two pages, of which the first is empty.
     let unindexed = Filter { delivery_status: Some(DeliveryStatus::Dead), ..Filter::default() };
     assert!(pages(&h, unindexed, 5).await.iter().all(Vec::is_empty));
+}
+
+/// D.13: a page is full as long as there is enough that matches all of a filter, not only what leads.
+pub async fn pages_of_two_filters_are_full<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let many =
+        (0..60).map(|n| draft(format!("e{n:02}")).tenant(["acme", "other"][n % 2]).key(["k0", "k1", "k2"][n % 3]));
+    enqueue(&h, many).await;
+    fold_all(&h).await;
+    let both = Filter { tenant_id: some("acme"), key: some("k0"), ..Filter::default() };
+    let pending = Filter { status: Some(EventStatus::Pending), ..both.clone() };
+    let waiting = Filter { delivery_status: Some(DeliveryStatus::New), ..both.clone() };
+    let all: Vec<String> = (0..60).rev().filter(|n| n % 6 == 0).map(|n| format!("e{n:02}")).collect();
+    for filter in [both, pending, waiting] {
+        let pages = pages(&h, filter, 5).await;
+        assert_eq!(pages.concat(), all);
+        assert!(pages.iter().take(2).all(|page| page.len() == 5), "{pages:?}");
+    }
+}
+
+/// CONTRACT: waiting events are listed at once, also one whose number is lower than those that the roll-up has seen.
+pub async fn an_event_that_commits_late_is_listed_at_once<H: Harness>(h: H) {
+    if !h.features().concurrent_transactions {
+        return skipped("one writer at a time: numbers are committed in order");
+    }
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(3)).await;
+    let mut tx = h.store().begin().await.unwrap();
+    let outbox = Outbox::new(h.store().clone());
+    outbox.enqueue(&mut *tx, draft("late").tenant("acme")).await.unwrap();
+    enqueue_one(&h, draft("quick").tenant("acme")).await;
+    fold_all(&h).await;
+    let acme = Filter { tenant_id: some("acme"), ..Filter::default() };
+    always(&h, &acme, &["quick"]).await;
+    h.store().commit(tx).await.unwrap();
+    for filter in [acme.clone(), Filter { status: Some(EventStatus::Pending), topic: some(TOPIC), ..acme }] {
+        always(&h, &filter, &["quick", "late"]).await;
+    }
 }
 
 /// A page has a limit, and a cursor is one of ours.

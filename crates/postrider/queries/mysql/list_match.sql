@@ -1,8 +1,7 @@
--- Which events match. ? filter as JSON, ? event seqs as JSON. What the roll-up has not seen has no service yet, and is PENDING.
+-- Which events match by their own rows. ? filter as JSON, ? event seqs as JSON.
 SELECT e.seq
 FROM JSON_TABLE(?, '$' COLUMNS (
-    topic VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.topic', status VARCHAR(8) CHARACTER SET utf8mb4 PATH '$.status',
-    delivery_status VARCHAR(10) CHARACTER SET utf8mb4 PATH '$.delivery_status', service VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.service',
+    topic VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.topic',
     trace_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.trace_id', parent_event_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$.parent_event_id',
     aggregate_type VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.aggregate_type', aggregate_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.aggregate_id',
     event_key VARCHAR(256) CHARACTER SET utf8mb4 PATH '$.event_key', consumer VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.consumer',
@@ -10,10 +9,7 @@ FROM JSON_TABLE(?, '$' COLUMNS (
     to_ms BIGINT PATH '$.to_ms')) f
 STRAIGHT_JOIN JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_event e FORCE INDEX (PRIMARY) ON e.seq = i.seq
-LEFT JOIN postrider_status s ON s.event_seq = e.seq
 WHERE (f.topic IS NULL OR e.topic = f.topic)
-  AND (f.status IS NULL OR coalesce(s.status, 'PENDING') = f.status)
-  AND (f.service IS NULL OR s.status IS NULL OR s.service = f.service)
   AND (f.trace_id IS NULL OR e.trace_id = f.trace_id)
   AND (f.parent_event_id IS NULL OR e.parent_event_id = f.parent_event_id)
   AND (f.aggregate_type IS NULL OR e.aggregate_type = f.aggregate_type)
@@ -25,8 +21,3 @@ WHERE (f.topic IS NULL OR e.topic = f.topic)
   AND (f.consumer IS NULL
        OR EXISTS (SELECT 1 FROM postrider_consumption c WHERE c.event_seq = e.seq AND c.consumer = f.consumer)
        OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND f.consumer IN (d.lane, d.target)))
-  AND (f.delivery_status IS NULL
-       OR EXISTS (SELECT 1 FROM postrider_delivery d
-                  WHERE d.event_seq = e.seq AND (f.consumer IS NULL OR f.consumer IN (d.lane, d.target))
-                    AND f.delivery_status = CASE WHEN d.place = 3 THEN 'DEAD' WHEN d.token IS NOT NULL THEN 'PROCESSING'
-                                                 WHEN d.attempts > 0 THEN 'FAILED' ELSE 'NEW' END))

@@ -1,14 +1,11 @@
--- Which events match. $1 event seqs, $2 filter as JSON. What the roll-up has not seen has no service yet, and is PENDING.
+-- Which events match by their own rows. $1 event seqs, $2 filter as JSON.
 SELECT e.seq
 FROM json_to_record($2::json) AS f (
-    topic text, status text, delivery_status text, service text, trace_id text, parent_event_id text, aggregate_type text,
-    aggregate_id text, event_key text, consumer text, tenant_id text, from_ms bigint, to_ms bigint)
+    topic text, trace_id text, parent_event_id text, aggregate_type text, aggregate_id text, event_key text, consumer text,
+    tenant_id text, from_ms bigint, to_ms bigint)
 CROSS JOIN postrider_event e
-LEFT JOIN postrider_status s ON s.event_seq = e.seq
 WHERE e.seq = ANY ($1)
   AND (f.topic IS NULL OR e.topic = f.topic)
-  AND (f.status IS NULL OR coalesce(s.status, 'PENDING') = f.status)
-  AND (f.service IS NULL OR s.status IS NULL OR s.service = f.service)
   AND (f.trace_id IS NULL OR e.trace_id = f.trace_id)
   AND (f.parent_event_id IS NULL OR e.parent_event_id = f.parent_event_id)
   AND (f.aggregate_type IS NULL OR e.aggregate_type = f.aggregate_type)
@@ -20,8 +17,3 @@ WHERE e.seq = ANY ($1)
   AND (f.consumer IS NULL
        OR EXISTS (SELECT 1 FROM postrider_consumption c WHERE c.event_seq = e.seq AND c.consumer = f.consumer)
        OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND f.consumer IN (d.lane, d.target)))
-  AND (f.delivery_status IS NULL
-       OR EXISTS (SELECT 1 FROM postrider_delivery d
-                  WHERE d.event_seq = e.seq AND (f.consumer IS NULL OR f.consumer IN (d.lane, d.target))
-                    AND f.delivery_status = CASE WHEN d.place = 3 THEN 'DEAD' WHEN d.token IS NOT NULL THEN 'PROCESSING'
-                                                 WHEN d.attempts > 0 THEN 'FAILED' ELSE 'NEW' END))

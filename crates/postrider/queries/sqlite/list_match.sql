@@ -1,18 +1,14 @@
--- Which events match. ?1 event seqs as JSON, ?2 filter as JSON. What the roll-up has not seen has no service yet, and is PENDING.
+-- Which events match by their own rows. ?1 event seqs as JSON, ?2 filter as JSON.
 SELECT e.seq
-FROM (SELECT json_extract(?2, '$.topic') AS topic, json_extract(?2, '$.status') AS status,
-           json_extract(?2, '$.delivery_status') AS delivery_status, json_extract(?2, '$.service') AS service,
-           json_extract(?2, '$.trace_id') AS trace_id, json_extract(?2, '$.parent_event_id') AS parent_event_id,
+FROM (SELECT json_extract(?2, '$.topic') AS topic, json_extract(?2, '$.trace_id') AS trace_id,
+           json_extract(?2, '$.parent_event_id') AS parent_event_id,
            json_extract(?2, '$.aggregate_type') AS aggregate_type, json_extract(?2, '$.aggregate_id') AS aggregate_id,
            json_extract(?2, '$.event_key') AS event_key, json_extract(?2, '$.consumer') AS consumer,
            json_extract(?2, '$.tenant_id') AS tenant_id, json_extract(?2, '$.from_ms') AS from_ms,
            json_extract(?2, '$.to_ms') AS to_ms) f
 CROSS JOIN json_each(?1) i
 CROSS JOIN postrider_event e ON e.seq = i.value
-LEFT JOIN postrider_status s ON s.event_seq = e.seq
 WHERE (f.topic IS NULL OR e.topic = f.topic)
-  AND (f.status IS NULL OR coalesce(s.status, 'PENDING') = f.status)
-  AND (f.service IS NULL OR s.status IS NULL OR s.service = f.service)
   AND (f.trace_id IS NULL OR e.trace_id = f.trace_id)
   AND (f.parent_event_id IS NULL OR e.parent_event_id = f.parent_event_id)
   AND (f.aggregate_type IS NULL OR e.aggregate_type = f.aggregate_type)
@@ -24,8 +20,3 @@ WHERE (f.topic IS NULL OR e.topic = f.topic)
   AND (f.consumer IS NULL
        OR EXISTS (SELECT 1 FROM postrider_consumption c WHERE c.event_seq = e.seq AND c.consumer = f.consumer)
        OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND f.consumer IN (d.lane, d.target)))
-  AND (f.delivery_status IS NULL
-       OR EXISTS (SELECT 1 FROM postrider_delivery d
-                  WHERE d.event_seq = e.seq AND (f.consumer IS NULL OR f.consumer IN (d.lane, d.target))
-                    AND f.delivery_status = CASE WHEN d.dead THEN 'DEAD' WHEN d.token IS NOT NULL THEN 'PROCESSING'
-                                                 WHEN d.attempts > 0 THEN 'FAILED' ELSE 'NEW' END))

@@ -142,15 +142,15 @@ mod scan {
 
     use super::*;
     use crate::store::batch::unix_ms;
-    use crate::store::rollup::{LOOK_BACK, Lookup};
+    use crate::store::rollup::Lookup;
 
     /// How far the order of numbers and that of times may differ: a number is drawn when an event is written, its time is
     /// that of its transaction's beginning.
     const SLACK: time::Duration = time::Duration::minutes(5);
-    /// Events that the first look takes, at least: most filters match many.
+    /// Events that the first look takes, at least: most filters match many. As many of each index tell which is the rarest.
     const FIRST_LOOK: i64 = 200;
 
-    /// The index that leads.
+    /// An index that events are found by.
     #[derive(Debug, Clone, Copy)]
     pub(in crate::store) enum Lead {
         /// Events with this hash.
@@ -169,7 +169,18 @@ mod scan {
         fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64)
         -> impl Future<Output = Result<Vec<i64>>> + Send;
 
-        /// Which of them match the rest of a filter, as far as a statement can ask: `filter` as JSON.
+        /// Which of them are in that index too.
+        fn among(&self, lead: Lead, seqs: &[i64]) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+        /// Which of them have a delivery that stands so; of this consumer, if one is named.
+        fn delivering(
+            &self,
+            seqs: &[i64],
+            status: DeliveryStatus,
+            consumer: Option<&str>,
+        ) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+        /// Which of them match by their own rows: `filter` as JSON.
         fn matching(&self, seqs: &[i64], filter: &str) -> impl Future<Output = Result<Vec<i64>>> + Send;
 
         /// Events with their rows.
@@ -178,17 +189,17 @@ mod scan {
         /// The first event from this number on, and when it was stored.
         fn first_from(&self, seq: i64) -> impl Future<Output = Result<Option<(i64, OffsetDateTime)>>> + Send;
 
-        /// The last event's number, 0 if there is none, and up to where the roll-up has looked for new ones.
-        fn last_and_folded(&self) -> impl Future<Output = Result<(i64, i64)>> + Send;
+        /// The last event's number, 0 if there is none.
+        fn last(&self) -> impl Future<Output = Result<i64>> + Send;
+
+        /// After which number there may be events that the roll-up has not seen.
+        fn unfolded_after(&self) -> impl Future<Output = Result<i64>> + Send;
     }
 
-    /// The rest of a filter as a statement reads it.
+    /// What an event's own row says, as a statement reads it. Its service stands in no column.
     #[derive(Serialize)]
     struct FilterRow<'a> {
         topic: Option<&'a str>,
-        status: Option<&'static str>,
-        delivery_status: Option<&'static str>,
-        service: Option<String>,
         trace_id: Option<&'a str>,
         parent_event_id: Option<&'a str>,
         aggregate_type: Option<&'a str>,
@@ -201,32 +212,33 @@ mod scan {
     }
 
     impl Filter {
-        /// The filter that brings the fewest, by what such values usually are.
-        fn lead(&self) -> Lead {
-            let rare = |status: &EventStatus| !matches!(status, EventStatus::Consumed | EventStatus::Pending);
-            let lookup = |lookup: Lookup<'_>| Lead::Lookup(lookup.hash());
-            let aggregate = self.aggregate_type.as_deref().zip(self.aggregate_id.as_deref());
-            by(&self.parent_event_id, Lookup::Parent)
-                .or_else(|| by(&self.trace_id, Lookup::Trace))
-                .or_else(|| aggregate.map(|(kind, id)| lookup(Lookup::Aggregate(kind, id))))
-                .or_else(|| by(&self.key, Lookup::Key))
-                .or_else(|| self.status.filter(rare).map(Lead::Status))
-                .or_else(|| by(&self.tenant_id, Lookup::Tenant))
-                .or_else(|| by(&self.consumer, Lookup::Consumer))
-                .or_else(|| by(&self.topic, Lookup::Topic))
-                .or_else(|| by(&self.aggregate_type, Lookup::AggregateType))
-                .or_else(|| by(&self.service, Lookup::Service))
-                .or_else(|| self.status.map(Lead::Status))
-                .unwrap_or(Lead::Events)
+        /// Every index that has what is asked for.
+        fn leads(&self) -> Vec<Lead> {
+            let aggregate = self.aggregate_type.as_deref().map(|kind| match self.aggregate_id.as_deref() {
+                Some(id) => Lookup::Aggregate(kind, id),
+                None => Lookup::AggregateType(kind),
+            });
+            let lookups = [
+                self.parent_event_id.as_deref().map(Lookup::Parent),
+                self.trace_id.as_deref().map(Lookup::Trace),
+                aggregate,
+                self.key.as_deref().map(Lookup::Key),
+                self.tenant_id.as_deref().map(Lookup::Tenant),
+                self.consumer.as_deref().map(Lookup::Consumer),
+                self.topic.as_deref().map(Lookup::Topic),
+                self.service.as_deref().map(Lookup::Service),
+            ];
+            let lookups = lookups.into_iter().flatten().map(|lookup| Lead::Lookup(lookup.hash()));
+            lookups.chain(self.status.map(Lead::Status)).collect()
+        }
+
+        fn delivery(&self) -> Option<(DeliveryStatus, Option<&str>)> {
+            self.delivery_status.map(|status| (status, self.consumer.as_deref()))
         }
 
         fn json(&self) -> Result<String> {
-            let service = self.service.as_deref();
             let row = FilterRow {
                 topic: self.topic.as_deref(),
-                status: self.status.map(EventStatus::as_str),
-                delivery_status: self.delivery_status.map(DeliveryStatus::as_str),
-                service: service.map(|service| service.chars().take(limits::LABEL_CHARS).collect()),
                 trace_id: self.trace_id.as_deref(),
                 parent_event_id: self.parent_event_id.as_deref(),
                 aggregate_type: self.aggregate_type.as_deref(),
@@ -241,37 +253,122 @@ mod scan {
         }
     }
 
-    fn by<'a>(value: &'a Option<String>, of: fn(&'a str) -> Lookup<'a>) -> Option<Lead> {
-        value.as_deref().map(|value| Lead::Lookup(of(value).hash()))
+    /// Where to look for what matches, and what is left to ask of what is there.
+    struct Source<'a> {
+        lead: Lead,
+        /// The other indexes that have to have it.
+        others: Vec<Lead>,
+        /// What its own row has to say, as JSON.
+        row: Option<String>,
+        /// How a delivery has to stand, and whose.
+        delivery: Option<(DeliveryStatus, Option<&'a str>)>,
+        above: i64,
+    }
+
+    impl<'a> Source<'a> {
+        /// What the roll-up has seen, or, where nothing leads, every event.
+        async fn seen(store: &impl Scan, filter: &'a Filter, above: i64, below: i64) -> Result<Self> {
+            let mut others = filter.leads();
+            let lead = match others.len() {
+                0 => Lead::Events,
+                1 => others.remove(0),
+                _ => others.remove(rarest(store, &others, above, below).await?),
+            };
+            let times = Filter { from: filter.from, to: filter.to, ..Filter::default() };
+            let row = (times != Filter::default()).then(|| times.json()).transpose()?;
+            Ok(Self { lead, others, row, delivery: filter.delivery(), above })
+        }
+
+        /// What it has not seen: in no index yet, and PENDING.
+        async fn unseen(store: &impl Scan, filter: &'a Filter, above: i64) -> Result<Self> {
+            let above = above.max(store.unfolded_after().await?);
+            let (others, row) = (Vec::new(), Some(filter.json()?));
+            Ok(Self { lead: Lead::Unfolded, others, row, delivery: filter.delivery(), above })
+        }
+
+        /// Which of them match.
+        async fn narrow(&self, store: &impl Scan, mut seqs: Vec<i64>) -> Result<Vec<i64>> {
+            for lead in &self.others {
+                if !seqs.is_empty() {
+                    seqs = store.among(*lead, &seqs).await?;
+                }
+            }
+            if let (Some((status, consumer)), false) = (self.delivery, seqs.is_empty()) {
+                seqs = store.delivering(&seqs, status, consumer).await?;
+            }
+            if let (Some(row), false) = (&self.row, seqs.is_empty()) {
+                seqs = store.matching(&seqs, row).await?;
+            }
+            seqs.sort_unstable_by(|a, b| b.cmp(a));
+            seqs.dedup();
+            Ok(seqs)
+        }
+
+        /// Matching events, newest first, and down to where it was looked at if that was not the end.
+        async fn gather(&self, store: &impl Scan, mut below: i64, limit: u32) -> Result<(Vec<i64>, Option<i64>)> {
+            let limit = limit as usize;
+            let (mut found, mut scanned) = (Vec::new(), 0);
+            let mut look = FIRST_LOOK.max(limit as i64 + 1);
+            while scanned < limits::SCAN_EVENTS {
+                look = look.min(limits::SCAN_EVENTS - scanned);
+                let seqs = store.scan(self.lead, self.above, below, look).await?;
+                let Some(last) = seqs.last().copied() else { return Ok((found, None)) };
+                let looked = seqs.len() as i64;
+                found.extend(self.narrow(store, seqs).await?);
+                if found.len() >= limit {
+                    found.truncate(limit);
+                    let end = found.last().copied();
+                    return Ok((found, end));
+                }
+                if looked < look {
+                    return Ok((found, None));
+                }
+                scanned += looked;
+                below = last;
+                look *= 4;
+            }
+            Ok((found, Some(below)))
+        }
+    }
+
+    /// Which index brings the fewest: it has few, or its first look reaches down the furthest.
+    async fn rarest(store: &impl Scan, leads: &[Lead], above: i64, below: i64) -> Result<usize> {
+        let mut rarest = (i64::MAX, 0);
+        for (at, lead) in leads.iter().enumerate() {
+            let seqs = store.scan(*lead, above, below, FIRST_LOOK).await?;
+            let reach = match seqs.last() {
+                Some(last) if seqs.len() as i64 == FIRST_LOOK => *last,
+                _ => seqs.len() as i64 - FIRST_LOOK,
+            };
+            rarest = rarest.min((reach, at));
+            if seqs.is_empty() {
+                break;
+            }
+        }
+        Ok(rarest.1)
     }
 
     /// A page.
     pub(in crate::store) async fn list(store: &impl Scan, list: &List) -> Result<Page> {
         list.check()?;
         let filter = &list.filter;
-        let (last, folded_to) = store.last_and_folded().await?;
         let mut below = list.after.map_or(i64::MAX, |cursor| cursor.0);
         let mut above = 0;
         if let Some(to) = filter.to {
-            below = below.min(seek(store, to.saturating_add(SLACK), last).await?);
+            below = below.min(seek(store, to.saturating_add(SLACK)).await?);
         }
         if let Some(from) = filter.from {
-            above = seek(store, from.saturating_sub(SLACK), last).await? - 1;
-        }
-        let rest = filter.json()?;
-        let lead = filter.lead();
-        let mut sources = vec![(lead, above)];
-        // What the roll-up has not seen is in no index yet, and is PENDING.
-        if !matches!(lead, Lead::Events) && filter.status.is_none_or(|status| status == EventStatus::Pending) {
-            sources.push((Lead::Unfolded, above.max(folded_to - LOOK_BACK)));
+            above = seek(store, from.saturating_sub(SLACK)).await? - 1;
         }
         let (mut found, mut end) = (Vec::new(), None);
-        for (lead, above) in sources {
-            let (seqs, more) = gather(store, lead, above, below, list.limit, &rest).await?;
-            found.extend(seqs);
-            end = end.max(more);
+        // First what the roll-up has not seen: what it sees meanwhile is in the indexes by the time they are walked.
+        if !filter.leads().is_empty() && filter.status.is_none_or(|status| status == EventStatus::Pending) {
+            (found, end) = Source::unseen(store, filter, above).await?.gather(store, below, list.limit).await?;
         }
-        // Up to where every source has been looked at.
+        let (seen, more) = Source::seen(store, filter, above, below).await?.gather(store, below, list.limit).await?;
+        found.extend(seen);
+        end = end.max(more);
+        // Up to where both have been looked at.
         found.retain(|seq| end.is_none_or(|end| *seq >= end));
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.dedup();
@@ -286,43 +383,9 @@ mod scan {
         Ok(Page { events, next: end.map(Cursor) })
     }
 
-    /// Matching events of one index, newest first, and down to where it was looked at if that was not the end.
-    async fn gather(
-        store: &impl Scan,
-        lead: Lead,
-        above: i64,
-        mut below: i64,
-        limit: u32,
-        rest: &str,
-    ) -> Result<(Vec<i64>, Option<i64>)> {
-        let limit = limit as usize;
-        let (mut found, mut scanned) = (Vec::new(), 0);
-        let mut look = FIRST_LOOK.max(limit as i64 + 1);
-        while scanned < limits::SCAN_EVENTS {
-            look = look.min(limits::SCAN_EVENTS - scanned);
-            let seqs = store.scan(lead, above, below, look).await?;
-            let Some(last) = seqs.last().copied() else { return Ok((found, None)) };
-            scanned += seqs.len() as i64;
-            let mut matching = store.matching(&seqs, rest).await?;
-            matching.sort_unstable_by(|a, b| b.cmp(a));
-            found.extend(matching);
-            if found.len() >= limit {
-                found.truncate(limit);
-                let end = found.last().copied();
-                return Ok((found, end));
-            }
-            if (seqs.len() as i64) < look {
-                return Ok((found, None));
-            }
-            below = last;
-            look *= 4;
-        }
-        Ok((found, Some(below)))
-    }
-
     /// The first event that was stored at this time or later, by halving: numbers and times grow together.
-    async fn seek(store: &impl Scan, at: OffsetDateTime, last: i64) -> Result<i64> {
-        let (mut low, mut high) = (1, last + 1);
+    async fn seek(store: &impl Scan, at: OffsetDateTime) -> Result<i64> {
+        let (mut low, mut high) = (1, store.last().await? + 1);
         while low < high {
             let middle = low + (high - low) / 2;
             match store.first_from(middle).await? {

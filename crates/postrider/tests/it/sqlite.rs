@@ -566,6 +566,26 @@ async fn sqlite_lists_by_index_without_a_sort() {
                 include_str!("../../queries/sqlite/list_unfolded.sql"),
                 "SEARCH e USING INTEGER PRIMARY KEY",
             ),
+            (
+                "list_unfolded_after",
+                include_str!("../../queries/sqlite/list_unfolded_after.sql"),
+                "SEARCH s USING INTEGER PRIMARY KEY",
+            ),
+            (
+                "list_among_lookup",
+                include_str!("../../queries/sqlite/list_among_lookup.sql"),
+                "SEARCH l USING PRIMARY KEY (hash=? AND event_seq=?)",
+            ),
+            (
+                "list_among_status",
+                include_str!("../../queries/sqlite/list_among_status.sql"),
+                "INDEX postrider_status_status (status=? AND rowid=?)",
+            ),
+            (
+                "list_delivering",
+                include_str!("../../queries/sqlite/list_delivering.sql"),
+                "SEARCH d USING INDEX sqlite_autoindex_postrider_delivery_1 (event_seq=?)",
+            ),
             ("list_match", include_str!("../../queries/sqlite/list_match.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
             ("records", include_str!("../../queries/sqlite/records.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
             ("fold_expiring", include_str!("../../queries/sqlite/fold_expiring.sql"), "INDEX postrider_status_expires"),

@@ -4,9 +4,11 @@ use time::OffsetDateTime;
 
 use super::error::meaning;
 use super::{MySqlStore, json, rollup};
+use crate::entry::DeliveryStatus;
 use crate::error::Result;
 use crate::store::Found;
 use crate::store::list::{Lead, Scan};
+use crate::store::rollup::LOOK_BACK;
 
 impl Scan for MySqlStore {
     async fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64) -> Result<Vec<i64>> {
@@ -25,6 +27,27 @@ impl Scan for MySqlStore {
         query.bind(limit).fetch_all(&self.work).await.map_err(meaning)
     }
 
+    async fn among(&self, lead: Lead, seqs: &[i64]) -> Result<Vec<i64>> {
+        let query = match lead {
+            Lead::Lookup(hash) => sqlx::query_scalar(sql!("list_among_lookup")).bind(json(seqs)?).bind(hash),
+            Lead::Status(status) => {
+                sqlx::query_scalar(sql!("list_among_status")).bind(json(seqs)?).bind(status.as_str())
+            }
+            // Whatever is asked for has been found in one of them.
+            Lead::Events | Lead::Unfolded => return Ok(seqs.to_vec()),
+        };
+        query.fetch_all(&self.work).await.map_err(meaning)
+    }
+
+    async fn delivering(&self, seqs: &[i64], status: DeliveryStatus, consumer: Option<&str>) -> Result<Vec<i64>> {
+        let query = sqlx::query_scalar(sql!("list_delivering"))
+            .bind(json(seqs)?)
+            .bind(consumer)
+            .bind(consumer)
+            .bind(status.as_str());
+        query.fetch_all(&self.work).await.map_err(meaning)
+    }
+
     async fn matching(&self, seqs: &[i64], filter: &str) -> Result<Vec<i64>> {
         let query = sqlx::query_scalar(sql!("list_match")).bind(filter).bind(json(seqs)?);
         query.fetch_all(&self.work).await.map_err(meaning)
@@ -39,7 +62,12 @@ impl Scan for MySqlStore {
         sqlx::query_as(sql!("list_first_from")).bind(seq).fetch_optional(&self.work).await.map_err(meaning)
     }
 
-    async fn last_and_folded(&self) -> Result<(i64, i64)> {
-        sqlx::query_as(sql!("list_last")).fetch_one(&self.work).await.map_err(meaning)
+    async fn last(&self) -> Result<i64> {
+        sqlx::query_scalar(sql!("list_last")).fetch_one(&self.work).await.map_err(meaning)
+    }
+
+    async fn unfolded_after(&self) -> Result<i64> {
+        let query = sqlx::query_scalar(sql!("list_unfolded_after")).bind(LOOK_BACK).bind(LOOK_BACK).bind(LOOK_BACK);
+        query.fetch_one(&self.work).await.map_err(meaning)
     }
 }
