@@ -2,7 +2,8 @@
 -- Answers with a row only if the lease holds and the inbox row of this transaction is really there.
 WITH done AS (
     DELETE FROM postrider_delivery d
-    WHERE d.event_seq = $3 AND d.id = $4 AND d.token = $5
+    -- Lane and target name one row, whatever the statistics say: or each use might make a plan of its own for its values.
+    WHERE d.event_seq = $3 AND d.lane = $1 AND d.target = '' AND d.id = $4 AND d.token = $5
       AND EXISTS (SELECT 1 FROM postrider_inbox WHERE consumer = $1 AND event_id = $2)
       AND (d.event_key IS NULL OR NOT EXISTS (
           SELECT 1 FROM postrider_delivery p

@@ -269,6 +269,76 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
     }
 }
 
+/// A consumer's transaction is on a session of the user's, with the user's settings, from the first event on.
+#[tokio::test]
+async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    // Statistics would make the plans anew: here they stay as they were made on the first events. A session goes over to
+    // one plan for all values with the sixth use.
+    let setup = "ALTER TABLE postrider_event SET (autovacuum_enabled = off);
+        ALTER TABLE postrider_delivery SET (autovacuum_enabled = off);
+        ALTER TABLE postrider_inbox SET (autovacuum_enabled = off);
+        ALTER TABLE postrider_consumption SET (autovacuum_enabled = off);
+        SET plan_cache_mode = force_generic_plan; BEGIN";
+    sqlx::raw_sql(setup).execute(&mut conn).await.expect("sets up");
+    let hundred = |before: &str, from: u32| {
+        let all: Vec<String> = (from..from + 100).map(|seq| format!("{before}{seq}")).collect();
+        format!("'{{{}}}'", all.join(","))
+    };
+    let (ids, first, second) = (hundred("e", 100_001), hundred("", 100_001), hundred("", 100_101));
+    let settle = "bigint[], bigint[], bigint";
+    // In the order of a transaction: what comes after the count is settled.
+    let statements = [
+        (
+            "complete",
+            "text, text, bigint, bigint, bigint, boolean",
+            sql!("complete"),
+            "'coupon', 'e100500', 100500, 100500, 1, true".into(),
+        ),
+        ("keep_results", "text, text[], text[]", sql!("keep_results"), format!("'coupon', {ids}, {ids}")),
+        ("count_received", "text, text[]", sql!("count_received"), format!("'coupon', {ids}")),
+        ("settle", settle, SETTLE, format!("{first}, {first}, 1")),
+        ("settle_keep", settle, SETTLE_KEEP, format!("{second}, {second}, 1")),
+    ];
+    for (name, types, sql, values) in &statements {
+        prepare(&mut conn, name, types, sql).await;
+        explain(&mut conn, name, values).await;
+    }
+    let received =
+        "INSERT INTO postrider_inbox (consumer, event_id, topic) SELECT 'coupon', event_id, topic FROM postrider_event;
+        INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, consumed_at)
+        SELECT seq, 'mail', 1, true, now() FROM postrider_event";
+    for sql in ["COMMIT; BEGIN", LARGE, received] {
+        sqlx::raw_sql(sql).execute(&mut conn).await.expect("fills");
+    }
+    for (name, _, _, values) in &statements {
+        let plan = explain(&mut conn, name, values).await;
+        assert!(most_rows(&plan) <= 2_000, "{name}: {plan:#?}");
+    }
+    database.drop().await;
+}
+
+/// Making a plan takes as long as all else in a consumer's transaction: the last statement has one for all values, also where
+/// statistics were taken in an unlucky moment, with few events that many lanes hear.
+#[tokio::test]
+async fn postgres_completes_with_one_plan() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    let unlucky = "INSERT INTO postrider_delivery (event_seq, lane, shard, place, due_at)
+        SELECT n % 10, 'lane-' || n / 10, 0, 0, now() FROM generate_series(0, 9999) n;
+        ANALYZE postrider_delivery";
+    sqlx::raw_sql(unlucky).execute(&mut conn).await.expect("fills");
+    prepare(&mut conn, "complete", "text, text, bigint, bigint, bigint, boolean", sql!("complete")).await;
+    for event in 100..120 {
+        explain(&mut conn, "complete", &format!("'coupon', 'e{event}', {event}, {event}, 1, true")).await;
+    }
+    let plans = "SELECT custom_plans FROM pg_prepared_statements WHERE name = 'complete'";
+    let made: i64 = sqlx::query_scalar(plans).fetch_one(&mut conn).await.expect("counts plans");
+    assert!(made <= 5, "plans were made for {made} of 20 uses");
+    database.drop().await;
+}
+
 /// A settle finds its rows by their events, however many others there are.
 #[tokio::test]
 async fn postgres_settles_by_index() {
