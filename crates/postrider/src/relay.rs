@@ -4,6 +4,7 @@
 //! Inside, each lane is one task (`relay/lane.rs`) that claims, delivers and writes down results side by side, and one
 //! task watches (`relay/watch.rs`): for pokes, for what falls due, for plain inserts to route, for a store that is away.
 
+mod deliver;
 mod health;
 mod lane;
 mod outcomes;

@@ -1,21 +1,18 @@
 //! One lane: claim → deliver → settle, all three at the same time and each in batches.
 //!
-//! The task owns everything the lane has in hand, so there are no locks. Deliveries run as tasks of their own; the three
-//! kinds of statements (claim, write, extend) run beside them, each at most once at a time. What arrives while one runs is
+//! The task owns everything the lane has in hand, but for what stands in line to be delivered: tasks of their own take from
+//! that (`deliver.rs`). The three kinds of statements (claim, write, extend) run beside them, each at most once at a time. What arrives while one runs is
 //! gathered for the next.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-use std::panic::AssertUnwindSafe;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::Shared;
+use super::deliver::{Broken, Line, Portion, deliver};
 use super::outcomes::{How, Outcomes, Tried, Written};
 use super::rate::Rate;
 use super::watch::Bell;
@@ -28,10 +25,6 @@ use crate::retry;
 use crate::store::{Claim, Claimed, DeliveryId, Token};
 use crate::transport::{Delivered, HeldLease, Lane, Parcel, Transport};
 
-/// Work that one task does before others get a turn: long enough to be worth a task, short enough that nobody waits.
-const PORTION: Duration = Duration::from_millis(2);
-/// Parcels in one portion, at most.
-const PORTION_PARCELS: usize = 64;
 /// How long a result may wait for others to be written with it.
 const LINGER: Duration = Duration::from_millis(5);
 /// Batches that a lane has in hand or has asked for, at most: so that some are claimed and some written while others are
@@ -56,8 +49,7 @@ pub(super) struct LaneTask {
     full: ByKind<bool>,
     /// Whether the last claim took something that was tried before, maybe by a process that died of it.
     tried_before: bool,
-    /// What was claimed and not begun: single deliveries, and runs of a key.
-    waiting: VecDeque<Vec<Parcel>>,
+    waiting: Arc<Line>,
     delivering: JoinSet<Portion>,
     outcomes: Outcomes,
     oldest_outcome: Option<Instant>,
@@ -72,7 +64,8 @@ pub(super) struct LaneTask {
     refusals: u32,
     rest_until: Instant,
 
-    steps: FuturesUnordered<BoxFuture<'static, Step>>,
+    /// Statements under way, as tasks of their own too: the rows of a large answer take a while to read.
+    steps: JoinSet<Step>,
     /// Claims under way, and how many deliveries they may bring.
     claiming: ByKind<usize>,
     asked_for: usize,
@@ -130,14 +123,6 @@ impl<T> ByKind<T> {
     }
 }
 
-/// Deliveries that were tried one after the other.
-struct Portion {
-    tried: Vec<(Token, Tried)>,
-    took: Duration,
-    /// The transport was asked, and tried nothing.
-    refused: bool,
-}
-
 impl LaneTask {
     pub(super) fn new(shared: Arc<Shared>, lane: Lane, transport: Arc<dyn Transport>, bell: Bell) -> Self {
         let rate = Rate::new(lane.options.per_second);
@@ -152,7 +137,7 @@ impl LaneTask {
             hungry: ByKind { unkeyed: true, keyed: true },
             full: ByKind::default(),
             tried_before: false,
-            waiting: VecDeque::new(),
+            waiting: Arc::default(),
             delivering: JoinSet::new(),
             outcomes: Outcomes::default(),
             oldest_outcome: None,
@@ -162,7 +147,7 @@ impl LaneTask {
             survived: 0,
             refusals: 0,
             rest_until: Instant::now(),
-            steps: FuturesUnordered::new(),
+            steps: JoinSet::new(),
             claiming: ByKind::default(),
             asked_for: 0,
             writes: Vec::new(),
@@ -191,7 +176,7 @@ impl LaneTask {
             self.bell.set_busy(hungry || self.is_claiming(), self.in_hand() > 0);
             let wait = self.wait();
             tokio::select! {
-                Some(step) = self.steps.next() => self.apply(step),
+                Some(step) = self.steps.join_next() => self.apply(step.unwrap_or_else(panic_on)),
                 // Ends in no other way: panics are caught inside.
                 Some(Ok(portion)) = self.delivering.join_next() => self.gather(portion),
                 () = self.bell.rung() => self.hungry = ByKind { unkeyed: true, keyed: true },
@@ -293,7 +278,7 @@ impl LaneTask {
             lease: shared.options.lease,
             owner: shared.owner.clone(),
         };
-        self.steps.push(Box::pin(async move {
+        self.steps.spawn(async move {
             let asked = Instant::now();
             let lease = match kind {
                 Kind::Unkeyed => shared.store.claim(&claim).await,
@@ -304,7 +289,7 @@ impl LaneTask {
                 deliveries: lease.deliveries,
             });
             Step::Claimed { kind, limit, taken }
-        }));
+        });
         self.rate.spend(limit as usize);
         true
     }
@@ -332,7 +317,8 @@ impl LaneTask {
 
     /// Puts in line what may be tried, as runs of a key where it has one.
     fn sort_out(&mut self, lease: &Arc<HeldLease>, deliveries: Vec<Claimed>) {
-        let mut runs: HashMap<String, usize> = HashMap::new();
+        let mut runs: Vec<Vec<Parcel>> = Vec::with_capacity(deliveries.len());
+        let mut run_of: HashMap<String, usize> = HashMap::new();
         let mut broken: HashMap<String, Broken> = HashMap::new();
         for claimed in deliveries {
             let max_attempts = claimed.envelope.max_attempts.unwrap_or(self.lane.options.retry.max_attempts);
@@ -362,56 +348,36 @@ impl LaneTask {
                 continue;
             }
             match parcel.envelope.key.clone() {
-                None => self.waiting.push_back(vec![parcel]),
+                None => runs.push(vec![parcel]),
                 Some(key) => {
-                    let place = *runs.entry(key).or_insert_with(|| {
-                        self.waiting.push_back(Vec::new());
-                        self.waiting.len() - 1
-                    });
-                    self.waiting[place].push(parcel);
+                    let run = *run_of.entry(key).or_insert(runs.len());
+                    match runs.get_mut(run) {
+                        Some(run) => run.push(parcel),
+                        None => runs.push(vec![parcel]),
+                    }
                 }
             }
         }
+        self.waiting.join(runs);
     }
 
     // --- deliver
 
     fn deliver(&mut self) {
-        while self.delivering.len() < self.lane.options.concurrency.max(1) && !self.waiting.is_empty() {
-            let runs = self.portion();
-            let (lane, transport, shared) = (self.lane.clone(), Arc::clone(&self.transport), Arc::clone(&self.shared));
-            self.delivering.spawn(async move { deliver(&shared, &lane, &*transport, runs).await });
-        }
-    }
-
-    /// The next portion: as much as is done in [`PORTION`], shared out among those who are free.
-    fn portion(&mut self) -> Vec<Vec<Parcel>> {
         let free = self.lane.options.concurrency.max(1) - self.delivering.len();
-        let share = self.waiting.len().div_ceil(free);
-        let quick = (PORTION.as_secs_f64() / self.pace.max(1e-9)) as usize;
-        let parcels = match self.lane.at_once {
-            1 => quick.min(share).clamp(1, PORTION_PARCELS),
-            at_once => at_once,
-        };
-        let mut portion = Vec::new();
-        let (mut count, mut token) = (0, None);
-        while let Some(run) = self.waiting.front() {
-            let of = run.first().map(|parcel| parcel.lease.token);
-            // A batch has one transaction, and its completion one token.
-            let fits =
-                self.lane.at_once == 1 || (token.is_none_or(|token| of == Some(token)) && count + run.len() <= parcels);
-            if count > 0 && (count >= parcels || !fits) {
-                break;
-            }
-            token = of;
-            count += run.len();
-            portion.extend(self.waiting.pop_front());
+        for _ in 0..free.min(self.waiting.len()) {
+            let (lane, transport, shared) = (self.lane.clone(), Arc::clone(&self.transport), Arc::clone(&self.shared));
+            let (line, pace) = (Arc::clone(&self.waiting), self.pace);
+            self.delivering.spawn(async move { deliver(&shared, &lane, &*transport, &line, pace).await });
         }
-        portion
     }
 
     fn gather(&mut self, portion: Portion) {
-        let parcels = portion.tried.len().max(1);
+        let parcels = portion.tried.len();
+        if parcels == 0 {
+            // The others were quicker.
+            return;
+        }
         let each = portion.took.as_secs_f64() / parcels as f64;
         self.pace = if self.pace == 0.0 { each } else { self.pace * 0.8 + each * 0.2 };
         self.survived = self.survived.saturating_add(parcels);
@@ -443,7 +409,7 @@ impl LaneTask {
     }
 
     fn give_back_what_was_not_begun(&mut self) {
-        for parcel in std::mem::take(&mut self.waiting).into_iter().flatten() {
+        for parcel in self.waiting.clear() {
             self.note(parcel.lease.token, tried(parcel.id, parcel.attempt, parcel.envelope, Delivered::NotTried));
         }
     }
@@ -472,9 +438,9 @@ impl LaneTask {
         self.writes.push(tokens.clone());
         let (shared, figures, history) =
             (Arc::clone(&self.shared), Arc::clone(&self.figures), self.lane.options.history);
-        self.steps.push(Box::pin(async move {
+        self.steps.spawn(async move {
             Step::Written { tokens, count, written: outcomes.write(&shared, &figures, history).await }
-        }));
+        });
     }
 
     // --- heartbeat
@@ -490,7 +456,7 @@ impl LaneTask {
         }
         self.extending = true;
         let shared = Arc::clone(&self.shared);
-        self.steps.push(Box::pin(async move {
+        self.steps.spawn(async move {
             let asked = Instant::now();
             let mut kept = Vec::with_capacity(due.len());
             for (token, deliveries) in due {
@@ -498,7 +464,7 @@ impl LaneTask {
                 kept.push(Extension { token, deliveries, kept: answer });
             }
             Step::Extended { asked, kept }
-        }));
+        });
     }
 
     fn extended(&mut self, asked: Instant, extensions: Vec<Extension>) {
@@ -523,12 +489,8 @@ impl LaneTask {
                 held.lease.lose();
                 self.held.remove(&token);
             }
-            let before: usize = self.waiting.iter().map(Vec::len).sum();
-            for run in &mut self.waiting {
-                run.retain(|parcel| parcel.lease.token != token || !gone.contains(&parcel.id));
-            }
-            self.waiting.retain(|run| !run.is_empty());
-            observe::lease_lost(before - self.waiting.iter().map(Vec::len).sum::<usize>());
+            let lost = self.waiting.remove(|parcel| parcel.lease.token == token && gone.contains(&parcel.id));
+            observe::lease_lost(lost);
         }
     }
 
@@ -568,122 +530,13 @@ impl LaneTask {
     }
 }
 
-/// Tries a portion, one after the other. What its lease will not outlast is shed, and so is everything once the relay
-/// stops.
-async fn deliver(shared: &Shared, lane: &Lane, transport: &dyn Transport, runs: Vec<Vec<Parcel>>) -> Portion {
-    let started = Instant::now();
-    let mut all = Vec::new();
-    let mut refused = false;
-    if lane.at_once > 1 {
-        let parcels = runs.into_iter().flatten().collect();
-        refused = deliver_chunk(shared, lane, transport, parcels, &mut all).await;
-    } else {
-        for run in runs {
-            let mut broken = refused.then_some(Broken::NotTried);
-            for parcel in run {
-                let (token, id, attempt) = (parcel.lease.token, parcel.id, parcel.attempt);
-                if let Some(broken) = &broken {
-                    all.push((token, Tried { id, attempt, envelope: parcel.envelope, how: Broken::rest(broken) }));
-                    continue;
-                }
-                refused |= deliver_chunk(shared, lane, transport, vec![parcel], &mut all).await;
-                broken = all.last().and_then(|(_, tried)| Broken::of(&tried.how));
-            }
-        }
-    }
-    Portion { tried: all, took: started.elapsed(), refused }
-}
-
-/// Why the rest of a run is not tried.
-enum Broken {
-    /// Its failure releases the rest.
-    Failed,
-    /// The rest is given back.
-    NotTried,
-}
-
-impl Broken {
-    fn of(how: &How) -> Option<Self> {
-        match how {
-            How::Delivered(Delivered::Failed(_)) | How::Exhausted | How::Behind => Some(Self::Failed),
-            How::Delivered(Delivered::NotTried | Delivered::LeaseLost) | How::Expired => Some(Self::NotTried),
-            How::Delivered(Delivered::Completed | Delivered::Done | Delivered::Duplicate) => None,
-        }
-    }
-
-    /// What becomes of the rest.
-    fn rest(&self) -> How {
-        match self {
-            Self::Failed => How::Behind,
-            Self::NotTried => How::Delivered(Delivered::NotTried),
-        }
-    }
-}
-
-/// Tries what goes together. True: the transport was asked, and tried nothing of it.
-async fn deliver_chunk(
-    shared: &Shared,
-    lane: &Lane,
-    transport: &dyn Transport,
-    parcels: Vec<Parcel>,
-    all: &mut Vec<(Token, Tried)>,
-) -> bool {
-    let labels: Vec<_> = parcels
-        .iter()
-        .map(|parcel| (parcel.lease.token, parcel.id, parcel.attempt, Arc::clone(&parcel.envelope)))
-        .collect();
-    // A tenth of the lease is kept in hand: a try that begins must be able to end.
-    let spare = shared.options.lease / 10;
-    let shed = parcels.iter().any(|parcel| parcel.lease.remaining() < spare);
-    let mut refused = false;
-    let delivered = match shed || shared.stop.is_cancelled() {
-        true => {
-            if shed {
-                observe::shed(parcels.len());
-            }
-            vec![Delivered::NotTried; parcels.len()]
-        }
-        false => {
-            // Consumers are guarded each by itself; this is for transports.
-            let count = parcels.len();
-            let spans: Vec<_> = parcels
-                .iter()
-                .map(|parcel| observe::delivering(&lane.name, parcel.attempt, &parcel.envelope))
-                .collect();
-            let delivering = AssertUnwindSafe(transport.deliver(lane, parcels)).catch_unwind();
-            let delivered = delivering.await.unwrap_or_else(|_| {
-                vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); count]
-            });
-            spans.iter().zip(&delivered).for_each(|(span, delivered)| observe::delivered(span, delivered));
-            refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
-            delivered
-        }
-    };
-    debug_assert_eq!(labels.len(), delivered.len(), "one answer per parcel");
-    // A transport that answers for too few has not tried the others, as far as anybody knows.
-    let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
-    let mut failed_keys: Vec<String> = Vec::new();
-    for ((token, id, attempt, envelope), delivered) in labels.into_iter().zip(delivered) {
-        let behind = envelope.key.as_ref().is_some_and(|key| failed_keys.contains(key));
-        match &delivered {
-            Delivered::Failed(_) => failed_keys.extend(envelope.key.clone()),
-            Delivered::Completed | Delivered::Done => tracing::info!(
-                lane = %lane.name, event_id = %envelope.event_id, topic = %envelope.topic,
-                trace_id = envelope.trace_id.as_deref(), attempt, "{}", observe::PUBLISHED
-            ),
-            _ => {}
-        }
-        let how = match delivered {
-            Delivered::NotTried if behind => How::Behind,
-            delivered => How::Delivered(delivered),
-        };
-        all.push((token, Tried { id, attempt, envelope, how }));
-    }
-    refused
-}
-
 fn tried(id: DeliveryId, attempt: u32, envelope: Arc<crate::Envelope>, delivered: Delivered) -> Tried {
     Tried { id, attempt, envelope, how: How::Delivered(delivered) }
+}
+
+/// A panic of the store's is one of the lane's.
+fn panic_on<T>(error: JoinError) -> T {
+    std::panic::resume_unwind(error.into_panic())
 }
 
 async fn sleep_at_most(wait: Option<Duration>) {

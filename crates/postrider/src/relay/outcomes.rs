@@ -40,6 +40,8 @@ struct Ledger {
     retry: Vec<Failed>,
     bury: Vec<(Buried, Alarm)>,
     release: Vec<DeliveryId>,
+    /// Whether any of these has a key.
+    keyed: bool,
 }
 
 /// What waits to be written.
@@ -54,8 +56,6 @@ pub(super) struct Outcomes {
 pub(super) struct Written {
     /// Could not be written while the store is away; to be written when it is back.
     pub(super) left: Outcomes,
-    /// How many deliveries are out of the lane's hands.
-    pub(super) done: usize,
     /// Whether any of them may have let a later one of its key go.
     pub(super) freed: bool,
 }
@@ -75,7 +75,7 @@ impl Outcomes {
         let delivered = match how {
             How::Behind => return false,
             How::Expired => {
-                self.ledger(token).expire.push(id);
+                self.ledger(token, &envelope).expire.push(id);
                 return true;
             }
             How::Exhausted => {
@@ -112,9 +112,9 @@ impl Outcomes {
             }
             Delivered::Done => {
                 figures.consumed(&envelope);
-                self.ledger(token).settle.push(id);
+                self.ledger(token, &envelope).settle.push(id);
             }
-            Delivered::NotTried => self.ledger(token).release.push(id),
+            Delivered::NotTried => self.ledger(token, &envelope).release.push(id),
             Delivered::Failed(failure) => {
                 figures.failed();
                 self.failed(lane, token, id, attempt, &envelope, &failure);
@@ -140,7 +140,7 @@ impl Outcomes {
                     consumer = %lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
                     attempt, ?after, code, error, "failed, will be tried again"
                 );
-                self.ledger(token).retry.push(Failed { id, after, error, code });
+                self.ledger(token, envelope).retry.push(Failed { id, after, error, code });
             }
             // Nothing else follows from a failure.
             Decision::Bury | Decision::Settle | Decision::Release => {
@@ -168,7 +168,7 @@ impl Outcomes {
             attempts,
             error: error.clone(),
         };
-        self.ledger(token).bury.push((Buried { id, tried, error, code }, alarm));
+        self.ledger(token, envelope).bury.push((Buried { id, tried, error, code }, alarm));
     }
 
     /// The claims that these are results of.
@@ -190,6 +190,7 @@ impl Outcomes {
         self.count += left.count;
         for (token, mut ledger) in left.ledgers {
             let mine = self.ledgers.entry(token).or_default();
+            mine.keyed |= ledger.keyed;
             mine.settle.append(&mut ledger.settle);
             mine.expire.append(&mut ledger.expire);
             mine.retry.append(&mut ledger.retry);
@@ -198,9 +199,11 @@ impl Outcomes {
         }
     }
 
-    fn ledger(&mut self, token: Token) -> &mut Ledger {
+    fn ledger(&mut self, token: Token, envelope: &Envelope) -> &mut Ledger {
         self.count += 1;
-        self.ledgers.entry(token).or_default()
+        let ledger = self.ledgers.entry(token).or_default();
+        ledger.keyed |= envelope.key.is_some();
+        ledger
     }
 
     /// Writes everything down. What is done goes first: what failed frees the rest of its run, which must find
@@ -218,7 +221,6 @@ impl Outcomes {
                     false => {
                         let error = Failure::from(error);
                         tracing::error!(%error, deliveries = rest, "results were refused by the store: left to their lease");
-                        written.done += rest;
                     }
                 }
             }
@@ -242,27 +244,28 @@ impl Ledger {
         written: &mut Written,
     ) -> Result<(), Error> {
         let store = &*shared.store;
+        written.freed |= self.keyed;
         if !self.settle.is_empty() {
             let settled = store.settle(token, &self.settle, history).await?.len();
             figures.sent(settled);
-            written.note(self.settle.len(), settled);
+            note(self.settle.len(), settled);
             self.settle.clear();
         }
         if !self.expire.is_empty() {
             let expired = store.settle(token, &self.expire, History::Omit).await?.len();
-            written.note(self.expire.len(), expired);
+            note(self.expire.len(), expired);
             self.expire.clear();
         }
         if !self.retry.is_empty() {
             let retried = store.retry(token, &self.retry, history).await?.len();
-            written.note(self.retry.len(), retried);
+            note(self.retry.len(), retried);
             self.retry.clear();
             shared.look.notify_one();
         }
         if !self.bury.is_empty() {
             let burials: Vec<_> = self.bury.iter().map(|(buried, _)| buried.clone()).collect();
             let buried = store.bury(token, &burials, history).await?;
-            written.note(self.bury.len(), buried.len());
+            note(self.bury.len(), buried.len());
             for (_, alarm) in self.bury.drain(..).filter(|(dead, _)| buried.contains(&dead.id)) {
                 figures.dead();
                 shared.alarm(alarm);
@@ -270,24 +273,17 @@ impl Ledger {
         }
         if !self.release.is_empty() {
             let released = store.release(token, &self.release).await?.len();
-            written.note(self.release.len(), released);
+            note(self.release.len(), released);
             self.release.clear();
         }
         Ok(())
     }
 }
 
-impl Written {
-    /// `asked` were to be written, `counted` were still ours.
-    fn note(&mut self, asked: usize, counted: usize) {
-        self.done += asked;
-        self.freed = true;
-        if counted < asked {
-            observe::lease_lost(asked - counted);
-            tracing::warn!(
-                deliveries = asked - counted,
-                "results came after the lease was lost: somebody else decides"
-            );
-        }
+/// `asked` were to be written, `counted` were still ours.
+fn note(asked: usize, counted: usize) {
+    if counted < asked {
+        observe::lease_lost(asked - counted);
+        tracing::warn!(deliveries = asked - counted, "results came after the lease was lost: somebody else decides");
     }
 }
