@@ -14,10 +14,9 @@ use postrider::transport::rabbitmq::topology::EXCHANGE;
 use postrider::{LaneOptions, RabbitMq, Relay, Store, Subscription, Via};
 use tokio::sync::Mutex;
 
-use crate::engine::TURNS;
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, TOPIC, fill};
-use crate::turns::{Turn, in_turns};
+use crate::turns::{Turn, one_each};
 use crate::{Outcome, Size};
 
 /// Channels, and messages unconfirmed on each.
@@ -122,14 +121,13 @@ pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outco
             Ok(turn)
         };
         let bare = async |events| {
-            // Ours goes first in a round.
             let message = message.lock().await;
             let (body, properties) = message.as_ref().ok_or("nothing was published")?;
             let turn = bare(&queue, events, body, properties).await?;
             queue.purge().await?;
             Ok(turn)
         };
-        rounds.push(in_turns(size.pending, TURNS, ours, bare).await?);
+        rounds.push(one_each(size.pending, ours, bare).await?);
     }
     queue.remove().await?;
     Ok(rounds)

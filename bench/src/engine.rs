@@ -1,7 +1,7 @@
 //! The engine: relay, inbox and consumers in one process, beside the loops that one would write by hand.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use postrider::store::History;
@@ -17,13 +17,11 @@ use tokio::sync::{Notify, mpsc};
 use crate::drain::{BATCH, WORKERS};
 use crate::report::{Latencies, Round};
 use crate::setup::{LANE, Scratch, TOPIC, fill, payload};
-use crate::turns::{Turn, in_turns};
+use crate::turns::{Turn, one_each};
 use crate::{Outcome, Size, bare_postgres};
 
 /// Transactions at the same time, on both sides.
 pub(crate) const TRANSACTIONS: usize = 4;
-/// Of each side in a round. A turn of ours has a relay's start in it, which is slow on purpose: one long one.
-pub(crate) const TURNS: usize = 1;
 /// Accounts whose balances are updated: enough that transactions seldom wait for each other's row.
 pub(crate) const ACCOUNTS: i64 = 1_000;
 
@@ -40,20 +38,32 @@ impl Event for Paid {
     const TOPIC: &'static str = TOPIC;
 }
 
-/// Tells when a number of events has been handled.
+/// Tells when a number of events has been handled, and when the first tenth of them was.
 #[derive(Clone)]
 struct Goal {
-    left: Arc<AtomicUsize>,
+    events: usize,
+    handled: Arc<AtomicUsize>,
+    /// A relay begins slowly on purpose, a tenth of a second however much there is to do: time is taken from here on.
+    warm: Arc<OnceLock<Warm>>,
     reached: Arc<Notify>,
+}
+
+struct Warm {
+    at: Instant,
+    handled: usize,
 }
 
 impl Goal {
     fn new(events: usize) -> Self {
-        Self { left: Arc::new(AtomicUsize::new(events)), reached: Arc::default() }
+        Self { events, handled: Arc::default(), warm: Arc::default(), reached: Arc::default() }
     }
 
     fn count(&self, events: usize) {
-        if self.left.fetch_sub(events, Ordering::AcqRel) == events {
+        let handled = self.handled.fetch_add(events, Ordering::AcqRel) + events;
+        if handled >= self.events / 10 {
+            self.warm.get_or_init(|| Warm { at: Instant::now(), handled });
+        }
+        if handled == self.events {
             self.reached.notify_one();
         }
     }
@@ -131,12 +141,12 @@ fn options(concurrency: usize, history: History) -> LaneOptions {
     LaneOptions { batch: BATCH, concurrency, history, ..LaneOptions::default() }
 }
 
-/// Runs a relay until the goal is reached and everything is written down, from its start to its end.
-async fn relay(store: &PostgresStore, inbox: Inbox<PostgresStore>, goal: &Goal, events: usize) -> Outcome<Turn> {
+/// Runs a relay until the goal is reached and everything is written down. Timed is what comes after its first tenth.
+async fn relay(store: &PostgresStore, inbox: Inbox<PostgresStore>, goal: &Goal) -> Outcome<Turn> {
     let reached = Arc::clone(&goal.reached);
-    let run =
-        async { Relay::new(store.clone(), inbox).run(async move { reached.notified().await }).await.map(|()| events) };
-    let turn = Turn::time(run).await?;
+    Relay::new(store.clone(), inbox).run(async move { reached.notified().await }).await?;
+    let warm = goal.warm.get().ok_or("nothing was handled")?;
+    let turn = Turn { events: goal.events - warm.handled, took: warm.at.elapsed() };
     let left = postrider::Store::counts(store).await?;
     assert!(left.is_empty(), "every delivery is settled: {left:?}");
     Ok(turn)
@@ -159,13 +169,13 @@ async fn no_op(scratch: &Scratch, size: Size, name: &str, history: History) -> O
             fill(&store, events, 0).await?;
             let goal = Goal::new(events);
             let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, history));
-            relay(&store, inbox, &goal, events).await
+            relay(&store, inbox, &goal).await
         };
         let bare = async |events| {
             bare.fill(events).await?;
             bare.drain(WORKERS, events).await
         };
-        rounds.push(in_turns(size.pending, TURNS, ours, bare).await?);
+        rounds.push(one_each(size.pending, ours, bare).await?);
     }
     Ok(rounds)
 }
@@ -181,7 +191,7 @@ pub(crate) async fn postgres_exactly_once(scratch: &Scratch, size: Size) -> Outc
             bare.fill(events).await?;
             bare.pay(TRANSACTIONS).await
         };
-        rounds.push(in_turns(size.transactions, TURNS, async |events| pay(&store, events).await, bare).await?);
+        rounds.push(one_each(size.transactions, async |events| pay(&store, events).await, bare).await?);
     }
     Ok(rounds)
 }
@@ -196,10 +206,10 @@ pub(crate) async fn postgres_batches(scratch: &Scratch, size: Size) -> Outcome<V
             let goal = Goal::new(events);
             let batches = PaysInBatches(goal.clone(), AtomicUsize::default());
             let inbox = Inbox::new(store.clone()).batch(batches).options(LANE, options(TRANSACTIONS, History::Keep));
-            relay(&store, inbox, &goal, events).await
+            relay(&store, inbox, &goal).await
         };
         let single = async |events| pay(&store, events).await;
-        rounds.push(in_turns(size.transactions, TURNS, in_batches, single).await?);
+        rounds.push(one_each(size.transactions, in_batches, single).await?);
     }
     Ok(rounds)
 }
@@ -217,7 +227,7 @@ async fn pay(store: &PostgresStore, events: usize) -> Outcome<Turn> {
     let goal = Goal::new(events);
     let pays = Pays(goal.clone(), AtomicUsize::default());
     let inbox = Inbox::new(store.clone()).consumer(pays).options(LANE, options(TRANSACTIONS, History::Keep));
-    relay(store, inbox, &goal, events).await
+    relay(store, inbox, &goal).await
 }
 
 struct Tells(mpsc::UnboundedSender<Instant>);
@@ -280,7 +290,7 @@ pub(crate) async fn drain_and_tell(url: &str, events: usize) -> Outcome<()> {
     let store = PostgresStore::connect(url).await?;
     let goal = Goal::new(events);
     let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, History::Keep));
-    relay(&store, inbox, &goal, events).await?;
+    relay(&store, inbox, &goal).await?;
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;
     println!("{}", peak.trim().trim_end_matches(" kB"));

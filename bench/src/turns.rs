@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::Outcome;
 use crate::report::Round;
 
-/// What one turn has done, and the time it took.
+/// What one turn has done, or all of a side's so far, and the time it took.
+#[derive(Default)]
 pub(crate) struct Turn {
     pub(crate) events: usize,
     pub(crate) took: Duration,
@@ -19,17 +20,8 @@ impl Turn {
         let events = work.await?;
         Ok(Self { events, took: started.elapsed() })
     }
-}
 
-/// One side of a round so far.
-#[derive(Default)]
-struct Sum {
-    events: usize,
-    took: Duration,
-}
-
-impl Sum {
-    async fn turn(&mut self, goal: usize, side: &mut impl AsyncFnMut(usize) -> Outcome<Turn>) -> Outcome<()> {
+    async fn add(&mut self, goal: usize, side: &mut impl AsyncFnMut(usize) -> Outcome<Turn>) -> Outcome<()> {
         let turn = side(goal).await?;
         if turn.events == 0 {
             return Err(format!("nothing was left after {} events, {goal} more were to come", self.events).into());
@@ -52,8 +44,8 @@ pub(crate) async fn in_turns(
     mut ours: impl AsyncFnMut(usize) -> Outcome<Turn>,
     mut other: impl AsyncFnMut(usize) -> Outcome<Turn>,
 ) -> Outcome<Round> {
-    let (mut first, mut second) = (Sum::default(), Sum::default());
-    let goal = |sum: &Sum| (events / turns).min(events - sum.events.min(events));
+    let (mut first, mut second) = (Turn::default(), Turn::default());
+    let goal = |side: &Turn| (events / turns).min(events - side.events.min(events));
     let mut turn = 0;
     while first.events < events || second.events < events {
         // Who goes first finds what the other has left behind: each in turn.
@@ -61,11 +53,21 @@ pub(crate) async fn in_turns(
             let goal = goal(if ours_now { &first } else { &second });
             match (ours_now, goal) {
                 (_, 0) => {}
-                (true, goal) => first.turn(goal, &mut ours).await?,
-                (false, goal) => second.turn(goal, &mut other).await?,
+                (true, goal) => first.add(goal, &mut ours).await?,
+                (false, goal) => second.add(goal, &mut other).await?,
             }
         }
         turn += 1;
     }
     Ok(Round { ours_per_second: first.per_second(), other_per_second: second.per_second() })
+}
+
+/// A round of one turn each, ours first: where a turn starts something that has to get going.
+pub(crate) async fn one_each(
+    events: usize,
+    mut ours: impl AsyncFnMut(usize) -> Outcome<Turn>,
+    mut other: impl AsyncFnMut(usize) -> Outcome<Turn>,
+) -> Outcome<Round> {
+    let (ours, other) = (ours(events).await?, other(events).await?);
+    Ok(Round { ours_per_second: ours.per_second(), other_per_second: other.per_second() })
 }
