@@ -60,13 +60,13 @@ pub async fn after_the_lease_ran_out_counts_while_nobody_claimed<H: Harness>(h: 
     assert!(find(&h, "e").await.deliveries.is_empty());
 }
 
-/// F01 zombie settles: with a token that somebody replaced, no verb writes anything.
+/// F01 zombie settles, F04 the heir has finished: with a token that somebody replaced, no verb writes anything.
 pub async fn zombie_settles_nothing<H: Harness>(h: H) {
     let (zombie, heir) = a_zombie_and_its_heir(&h).await;
     nothing_is_written(&h, zombie.token, &zombie.ids(), "e").await;
     settle(&h, &heir).await;
     assert!(find(&h, "e").await.deliveries.is_empty());
-    // F04: nor after the heir is done.
+    // Nor after the heir is done.
     nothing_is_written(&h, zombie.token, &zombie.ids(), "e").await;
 }
 

@@ -94,7 +94,10 @@ impl Enlist for PostgresStore {
 
     async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
         if let [one] = completion.completed {
-            keep_results(conn, completion.consumer, &[Handled { event_id: one.event_id, result: one.result }]).await?;
+            if let Some(result) = one.result {
+                let query = sqlx::query(sql!("keep_result")).bind(completion.consumer).bind(one.event_id).bind(result);
+                query.execute(&mut *conn).await.map_err(enlisted)?;
+            }
             let query = sqlx::query(sql!("complete"))
                 .bind(completion.consumer)
                 .bind(one.event_id)
