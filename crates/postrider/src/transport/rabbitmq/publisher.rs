@@ -10,7 +10,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::link::{Away, BrokerState, Link, is_objection};
@@ -27,10 +26,8 @@ use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
 
 /// Events that share a channel until all of them are confirmed. Few, so that a slow confirm holds up few others.
 pub const TOGETHER: usize = 25;
-/// [`LaneOptions::concurrency`] where nothing else is said: with [`TOGETHER`] a window of 400.
-const CONCURRENCY: usize = 16;
-/// Batches for each that the window has room for: the last confirms of one come late, and others fill their places.
-const READY: usize = 2;
+/// Channels at the same time, where nothing else is said: with [`TOGETHER`] a window of 400.
+const CHANNELS: usize = 16;
 
 /// The lane `rabbitmq`: publishes every event of its store, unless told to publish what is subscribed to only.
 ///
@@ -39,8 +36,6 @@ const READY: usize = 2;
 pub struct Publisher {
     link: Arc<Link>,
     options: LaneOptions,
-    /// A place for each event that may be unconfirmed.
-    window: Semaphore,
     every_topic: bool,
     /// Open, in confirm mode, and used by nobody. One batch has one to itself, so what closes it harms no other.
     channels: Mutex<Vec<Channel>>,
@@ -76,8 +71,7 @@ impl Publisher {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {
             link,
-            options: LaneOptions { concurrency: CONCURRENCY, batch: 400, ..LaneOptions::default() },
-            window: window(CONCURRENCY),
+            options: LaneOptions { concurrency: CHANNELS, batch: 400, ..LaneOptions::default() },
             every_topic: true,
             channels: Mutex::default(),
             blocked: AtomicBool::new(false),
@@ -87,7 +81,6 @@ impl Publisher {
     /// Other options than the usual.
     #[must_use]
     pub fn options(mut self, options: LaneOptions) -> Self {
-        self.window = window(options.concurrency);
         self.options = options;
         self
     }
@@ -159,9 +152,6 @@ impl Publisher {
     /// True: the broker objects to something in it.
     async fn publish_together(&self, letters: &[Letter<'_>]) -> (Vec<Delivered>, bool) {
         let nothing = vec![Delivered::NotTried; letters.len()];
-        // Never closed. No batch is larger than the window.
-        let places = u32::try_from(letters.len().min(TOGETHER)).unwrap_or_default();
-        let Ok(mut places) = self.window.acquire_many(places).await else { return (nothing, false) };
         if self.is_blocked() {
             return (nothing, false);
         }
@@ -184,12 +174,10 @@ impl Publisher {
         let sending = letters.iter().enumerate().map(|(n, letter)| {
             let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
             let sent = channel.basic_publish(exchange, routing_key, mandatory, letter.body, letter.properties.make());
-            let place = places.split(1);
             async move {
                 // The first wait is for the letter to be written, the second for its confirm.
-                let confirmed = async { sent.await?.await }.await;
-                drop(place);
-                (n, confirmed)
+                let confirmed = async { sent.await?.await };
+                (n, confirmed.await)
             }
         });
         let mut confirmed: FuturesUnordered<_> = sending.collect();
@@ -233,10 +221,6 @@ impl Publisher {
     }
 }
 
-fn window(concurrency: usize) -> Semaphore {
-    Semaphore::new(concurrency.max(1) * TOGETHER)
-}
-
 /// What a confirm means.
 fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Delivered {
     match confirmation {
@@ -261,9 +245,7 @@ fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Delivered {
 #[async_trait]
 impl Transport for Publisher {
     fn lanes(&self) -> Vec<Lane> {
-        let concurrency = self.options.concurrency.max(1) * READY;
-        let options = LaneOptions { concurrency, ..self.options.clone() };
-        vec![Lane { name: RABBITMQ.into(), topics: Vec::new(), at_once: TOGETHER, options }]
+        vec![Lane { name: RABBITMQ.into(), topics: Vec::new(), at_once: TOGETHER, options: self.options.clone() }]
     }
 
     /// Subscribes the broker, and declares the exchange. A broker that is away is no reason not to begin.
