@@ -1,6 +1,6 @@
 //! `register`, `set_subscription`, `remove_subscription`, `subscriptions`: code proposes, the operator decides.
 
-use postrider::{Error, Store, Subscription, Via};
+use postrider::{Draft, Enqueued, Error, Store, Subscription, Via};
 
 use crate::Harness;
 use crate::steps::*;
@@ -37,7 +37,7 @@ pub async fn what_was_removed_stays_removed<H: Harness>(h: H) {
     assert!(h.store().remove_subscription(TOPIC, LANE).await.unwrap());
     h.store().register(&in_code).await.unwrap();
     assert!(listed(&h, None).await.is_empty());
-    assert!(matches!(enqueue_one(&h, draft("e")).await, postrider::Enqueued::Unheard(_)));
+    assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Unheard(_)));
 }
 
 /// An operator may change their mind.
@@ -47,7 +47,43 @@ pub async fn setting_brings_a_removed_one_back<H: Harness>(h: H) {
     h.store().remove_subscription(TOPIC, LANE).await.unwrap();
     h.store().set_subscription(&subscription).await.unwrap();
     assert_eq!(listed(&h, None).await, [subscription]);
-    assert!(matches!(enqueue_one(&h, draft("e")).await, postrider::Enqueued::Accepted(_)));
+    assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Accepted(_)));
+}
+
+/// D.2: whatever a producer remembers of who listens, a change counts for the next event it writes.
+pub async fn a_change_counts_for_the_next_event<H: Harness>(h: H) {
+    /// The lanes of two events written now, with an id of their own and with one that is given.
+    async fn lanes<H: Harness>(h: &H, id: &str) -> Vec<String> {
+        let mut heard = Vec::new();
+        for draft in [Draft::json(TOPIC, &7).unwrap(), draft(id)] {
+            let (Enqueued::Accepted(id) | Enqueued::Unheard(id)) = enqueue_one(h, draft).await else {
+                panic!("it is neither known nor skipped");
+            };
+            let mut lanes: Vec<_> = find(h, id.as_str()).await.deliveries.into_iter().map(|d| d.lane).collect();
+            lanes.sort();
+            heard.push(lanes);
+        }
+        assert_eq!(heard[0], heard[1], "both alike");
+        heard.remove(0)
+    }
+    let subscription = |consumer, enabled| Subscription { enabled, ..Subscription::new(TOPIC, consumer, Via::Local) };
+    h.store().register(&subscription("a", true)).await.unwrap();
+    assert_eq!(lanes(&h, "first").await, ["a"]);
+    assert_eq!(lanes(&h, "as before").await, ["a"]);
+    subscribe(&h, "*", "b", Via::Pull).await;
+    assert_eq!(lanes(&h, "another").await, ["a", "b"]);
+    subscribe(&h, "*", "a", Via::Pull).await;
+    assert_eq!(lanes(&h, "one lane by two subscriptions").await, ["a", "b"]);
+    h.store().remove_subscription("*", "a").await.unwrap();
+    h.store().set_subscription(&subscription("a", false)).await.unwrap();
+    assert_eq!(lanes(&h, "disabled").await, ["b"]);
+    subscribe(&h, TOPIC, "c", Via::RabbitMq).await;
+    assert_eq!(lanes(&h, "by the broker").await, ["b", "rabbitmq"]);
+    h.store().remove_subscription("*", "b").await.unwrap();
+    h.store().remove_subscription(TOPIC, "c").await.unwrap();
+    assert!(lanes(&h, "nobody").await.is_empty());
+    h.store().set_subscription(&subscription("a", true)).await.unwrap();
+    assert_eq!(lanes(&h, "again").await, ["a"]);
 }
 
 /// False: there was none.

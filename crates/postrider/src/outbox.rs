@@ -130,6 +130,7 @@ pub(crate) fn tell(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
 
 /// Fills in what the draft leaves open, and checks every limit.
 pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime) -> Result<NewEvent> {
+    let fresh_id = draft.event_id.is_none();
     let event_id = match draft.event_id {
         Some(id) => EventId::new(id)?,
         None => EventId::stored(fresh_event_id(now)),
@@ -169,7 +170,7 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     envelope.exchange = draft.exchange;
     envelope.routing_key = draft.routing_key;
     envelope.check()?;
-    Ok(NewEvent { envelope, delay: draft.delay, expire_after: draft.expire_after })
+    Ok(NewEvent { envelope, fresh_id, delay: draft.delay, expire_after: draft.expire_after })
 }
 
 /// UUIDv7: ids of one moment lie side by side in the index, which a random id would scatter.

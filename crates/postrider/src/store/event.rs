@@ -13,6 +13,8 @@ use crate::event::EventId;
 pub struct NewEvent {
     /// Checked and complete.
     pub envelope: Envelope,
+    /// Whether the id was drawn for this event, so that no other can have it.
+    pub fresh_id: bool,
     /// Due this long after the database stores it; overrides `deliver_at`.
     pub delay: Option<Duration>,
     /// Expired this long after the database stores it; overrides `expire_at`.

@@ -11,6 +11,7 @@ macro_rules! sql {
 }
 
 mod access;
+mod audience;
 mod enlist;
 mod jobs;
 mod list;
@@ -30,6 +31,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, 
 use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
 
+use self::audience::Audiences;
 use super::batch::{self, millis};
 use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
@@ -74,6 +76,7 @@ pub struct PostgresStore {
     door: Arc<Door<Postgres>>,
     url: String,
     wake: Wake,
+    audiences: Audiences,
 }
 
 /// The schema as a script, for people who apply it with a tool of their own.
@@ -113,7 +116,8 @@ impl PostgresStore {
             })
         });
         let (work, pool) = (Sessions::new(work, &door), Sessions::new(pools, &door));
-        let store = Self { work, pool, door, url: printable.into(), wake: Wake::default() };
+        let store =
+            Self { work, pool, door, url: printable.into(), wake: Wake::default(), audiences: Audiences::default() };
         store.refuse_transaction_pooling().await?;
         Ok(store)
     }

@@ -344,6 +344,53 @@ async fn postgres_completes_with_one_plan() {
     database.drop().await;
 }
 
+/// D.2: producers remember who listens, but nothing that somebody does to the subscriptions is missed, by whatever means.
+#[tokio::test]
+async fn postgres_hears_of_subscriptions_changed_by_hand() {
+    async fn lanes(store: &PostgresStore, conn: &mut PgConnection) -> Vec<String> {
+        let draft = Draft::json("order.paid", &7).expect("JSON");
+        let enqueued = Outbox::new(store.clone()).enqueue(conn, draft).await.expect("enqueues");
+        let lanes = "SELECT d.lane FROM postrider_delivery d JOIN postrider_event e ON e.seq = d.event_seq \
+                     WHERE e.event_id = $1 ORDER BY d.lane";
+        sqlx::query_scalar(lanes).bind(enqueued.event_id().as_str()).fetch_all(conn).await.expect("reads")
+    }
+    async fn run(conn: &mut PgConnection, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(conn).await.expect(sql);
+    }
+    let (database, store) = Database::migrated().await;
+    let (mut one, mut other) = (database.connect().await, database.connect().await);
+    run(&mut one, "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('order.paid', 'a', 'pull')").await;
+    assert_eq!(lanes(&store, &mut one).await, ["a"]);
+    run(&mut other, "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('*', 'b', 'pull')").await;
+    assert_eq!(lanes(&store, &mut one).await, ["a", "b"]);
+
+    // Seen in the transaction that made it, and remembered by nobody once that is rolled back.
+    run(&mut one, "BEGIN; UPDATE postrider_subscription SET enabled = false WHERE consumer = 'b'").await;
+    assert_eq!(lanes(&store, &mut one).await, ["a"]);
+    assert_eq!(lanes(&store, &mut other).await, ["a", "b"], "not committed");
+    run(&mut one, "SAVEPOINT here; DELETE FROM postrider_subscription WHERE consumer = 'a'").await;
+    assert!(lanes(&store, &mut one).await.is_empty());
+    run(&mut one, "ROLLBACK TO here").await;
+    assert_eq!(lanes(&store, &mut one).await, ["a"]);
+    run(&mut one, "ROLLBACK").await;
+    assert_eq!(lanes(&store, &mut one).await, ["a", "b"]);
+
+    // A snapshot from before the change, beside others that see it.
+    run(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM postrider_event LIMIT 1").await;
+    run(&mut other, "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('order.paid', 'c', 'pull')")
+        .await;
+    for _ in 0..3 {
+        assert_eq!(lanes(&store, &mut other).await, ["a", "b", "c"]);
+        assert_eq!(lanes(&store, &mut one).await, ["a", "b"]);
+    }
+    run(&mut one, "COMMIT").await;
+    assert_eq!(lanes(&store, &mut one).await, ["a", "b", "c"]);
+
+    run(&mut other, "TRUNCATE postrider_subscription").await;
+    assert!(lanes(&store, &mut one).await.is_empty());
+    database.drop().await;
+}
+
 /// F37: a commit that notifies takes a lock that all such commits share, and fails when the server's queue is full. However
 /// many write at once, none of their transactions does.
 #[tokio::test]

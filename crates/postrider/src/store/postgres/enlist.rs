@@ -7,15 +7,14 @@ use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
 
+use super::audience::Audience;
 use super::{PostgresStore, enlisted, own, rows};
 use crate::envelope::{Encoding, JSON};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
 use crate::store::sessions::Tx;
-use crate::store::{
-    Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Routing, Token, Unheard,
-};
+use crate::store::{Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
 
 impl Enlist for PostgresStore {
     type Conn = PgConnection;
@@ -30,18 +29,12 @@ impl Enlist for PostgresStore {
     }
 
     async fn enqueue(&self, conn: &mut PgConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
-        let distinct = batch::distinct(new)?;
-        if let [one] = distinct[..]
-            && let Some(brief) = enqueue_brief(one)
-            && let [row, ..] = &brief.fetch_all(&mut *conn).await.map_err(enlisted)?[..]
+        if let [one] = new
+            && let Some(accepted) = self.enqueue_known(conn, one).await?
         {
-            let (seq, remote) = rows::brief(row)?;
-            if remote {
-                expect(conn, vec![seq]).await?;
-            }
-            let stored = HashMap::from([(one.envelope.event_id.to_string(), Routing::Routed.as_str().into())]);
-            return batch::answers(new, stored, &HashMap::new(), unheard);
+            return Ok(vec![accepted]);
         }
+        let distinct = batch::distinct(new)?;
         let keep = unheard == Unheard::Keep;
         let rows = match distinct[..] {
             [one] => enqueue_one(one, keep).fetch_all(&mut *conn).await,
@@ -183,6 +176,39 @@ impl Enlist for PostgresStore {
     }
 }
 
+impl PostgresStore {
+    /// Stores an event as most are, for an audience that is known. None: nothing was written, and `enqueue.sql` is to do it.
+    async fn enqueue_known(&self, conn: &mut PgConnection, new: &NewEvent) -> Result<Option<Enqueued>> {
+        let event = &new.envelope;
+        if !is_brief(new) {
+            return Ok(None);
+        }
+        let Some(audience) = self.audiences.of(conn, &event.topic).await? else { return Ok(None) };
+        let stored = match &audience.lanes[..] {
+            [] => return Ok(None),
+            [lane] if new.fresh_id && !audience.remote => {
+                let query = brief(sql!("enqueue_fresh"), new, &audience).bind(lane);
+                query.execute(conn).await.map_err(enlisted)?.rows_affected() > 0
+            }
+            lanes => {
+                let query = brief(sql!("enqueue_known"), new, &audience).bind(lanes);
+                let rows = query.fetch_all(&mut *conn).await.map_err(enlisted)?;
+                if let Some(row) = rows.first()
+                    && audience.remote
+                {
+                    expect(conn, vec![rows::event_seq(row)?]).await?;
+                }
+                !rows.is_empty()
+            }
+        };
+        if !stored {
+            self.audiences.forget(&event.topic);
+            return Ok(None);
+        }
+        Ok(Some(Enqueued::Accepted(event.event_id.clone())))
+    }
+}
+
 async fn keep_results(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
     let (with_result, results): (Vec<_>, Vec<_>) =
         handled.iter().filter_map(|one| Some((one.event_id, one.result?))).unzip();
@@ -208,10 +234,10 @@ async fn expect(conn: &mut PgConnection, seqs: Vec<i64>) -> Result<()> {
     Ok(())
 }
 
-/// None: the event says more than most.
-fn enqueue_brief(new: &NewEvent) -> Option<Query<'_, Postgres, PgArguments>> {
+/// Says no more than most events do.
+fn is_brief(new: &NewEvent) -> bool {
     let event = &new.envelope;
-    let usual = event.payload_type == JSON
+    event.payload_type == JSON
         && event.payload_encoding == Encoding::Plain
         && event.parent_event_id.is_none()
         && event.store_id.is_none()
@@ -222,22 +248,26 @@ fn enqueue_brief(new: &NewEvent) -> Option<Query<'_, Postgres, PgArguments>> {
         && event.expire_at.is_none()
         && event.deliver_at.is_none()
         && new.expire_after.is_none()
-        && new.delay.is_none();
-    usual.then(|| {
-        sqlx::query(sql!("enqueue_brief"))
-            .bind(event.event_id.as_str())
-            .bind(&event.topic)
-            .bind(&event.key)
-            .bind(&event.payload)
-            .bind(&event.trace_id)
-            .bind(&event.span_id)
-            .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.kind))
-            .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.id))
-            .bind(&event.tenant_id)
-            .bind(event.initiator_json())
-            .bind(event.occurred_at)
-            .bind(i16::from(event.shard()))
-    })
+        && new.delay.is_none()
+}
+
+/// What an event says that is as most are, and the version of its audience.
+fn brief<'a>(sql: &'static str, new: &'a NewEvent, audience: &'a Audience) -> Query<'a, Postgres, PgArguments> {
+    let event = &new.envelope;
+    sqlx::query(sql)
+        .bind(event.event_id.as_str())
+        .bind(&event.topic)
+        .bind(&event.key)
+        .bind(&event.payload)
+        .bind(&event.trace_id)
+        .bind(&event.span_id)
+        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.kind))
+        .bind(event.aggregate.as_ref().map(|aggregate| &aggregate.id))
+        .bind(&event.tenant_id)
+        .bind(event.initiator_json())
+        .bind(event.occurred_at)
+        .bind(i16::from(event.shard()))
+        .bind(&audience.version)
 }
 
 fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {

@@ -172,9 +172,9 @@ pub(super) fn stored(rows: &[PgRow]) -> Result<(HashMap<String, String>, Vec<i64
     Ok((stored, expecting))
 }
 
-/// The row of `enqueue_brief.sql`: the event's seq, and whether remote consumers are expected for it.
-pub(super) fn brief(row: &PgRow) -> Result<(i64, bool)> {
-    Ok((get(row, 0)?, get(row, 1)?))
+/// A row of `enqueue_known.sql`.
+pub(super) fn event_seq(row: &PgRow) -> Result<i64> {
+    get(row, 0)
 }
 
 pub(super) fn known(row: &PgRow) -> Result<(String, Envelope)> {
