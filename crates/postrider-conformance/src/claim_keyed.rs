@@ -137,6 +137,22 @@ pub async fn a_delayed_head_keeps_its_key_waiting<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a1", "a2"]);
 }
 
+/// G.2, F17: a run ends before what is delayed, though what follows is due by itself.
+pub async fn a_run_ends_before_a_delay<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    let delayed = draft("a3").key("a").delay(HOUR);
+    enqueue(&h, [draft("a1").key("a"), draft("a2").key("a"), delayed, draft("a4").key("a"), draft("a5").key("a")])
+        .await;
+    let runs = claim_all_keyed(&h, DeadHead::Hold).await;
+    assert_eq!(runs.iter().flat_map(ids).collect::<Vec<_>>(), ["a1", "a2"]);
+    for lease in &runs {
+        settle(&h, lease).await;
+    }
+    assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
+    age(&h, 61 * MINUTE).await;
+    assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3", "a4", "a5"]);
+}
+
 /// F18 one dead letter blocks its key: that is the default, and it is visible.
 pub async fn a_dead_head_holds_its_key<H: Harness>(h: H) {
     somebody_listens(&h).await;

@@ -135,6 +135,7 @@ macro_rules! suite {
                 an_expired_run_is_claimed_again
                 a_failing_head_keeps_its_key_waiting
                 a_delayed_head_keeps_its_key_waiting
+                a_run_ends_before_a_delay
                 a_dead_head_holds_its_key
                 a_dead_head_is_skipped_where_asked
                 a_change_of_policy_frees_what_was_held

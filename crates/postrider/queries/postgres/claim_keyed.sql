@@ -23,45 +23,49 @@ WITH freed AS (
     -- Spreads claimers over shards; held until this statement's transaction ends, never waited for.
     SELECT shard FROM due_shard WHERE pg_try_advisory_xact_lock($9, shard) LIMIT $10
 ), wanted AS MATERIALIZED (
-    -- IS TRUE, here and below: a hash of the shards, not a loop over them for each row.
+    -- IS TRUE: a hash of the shards, not a loop over them for each row.
     SELECT event_key, count(*) AS rows FROM due WHERE (shard IN (SELECT shard FROM mine)) IS TRUE
     GROUP BY event_key ORDER BY min(due_at), min(id)
 ), run AS MATERIALIZED (
-    -- Of each key the stretch that is free, or the one in front that is not.
-    SELECT r.id, r.event_key, r.event_seq, r.address, r.reachable
+    -- Of each key the first few, or only the first where that one is not free.
+    SELECT r.id, w.event_key, r.event_seq, r.address, r.free, NOT h.free AS blocked
     FROM wanted w
     CROSS JOIN LATERAL (
-        SELECT k.*, bool_and(k.free) OVER (ORDER BY k.event_seq) AS reachable, row_number() OVER (ORDER BY k.event_seq) AS n
-        FROM (
-            SELECT id, event_key, event_seq, ctid AS address,
-                   place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
-            FROM postrider_delivery
-            WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
-            ORDER BY event_seq
-            LIMIT w.rows
-        ) k
+        SELECT place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
+        FROM postrider_delivery
+        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
+        ORDER BY event_seq LIMIT 1
+    ) h
+    CROSS JOIN LATERAL (
+        SELECT id, event_seq, ctid AS address,
+               place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
+        FROM postrider_delivery
+        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
+        ORDER BY event_seq
+        -- Twice what the window showed, and at least a share of the limit: long runs of few keys cost less than short of many.
+        LIMIT CASE WHEN h.free THEN greatest(w.rows * 2, $3 / 32) ELSE 1 END
     ) r
-    WHERE r.reachable OR r.n = 1
     LIMIT $3
 ), locked AS MATERIALIZED (
-    -- Asks again what a claim that committed since our snapshot may have changed.
-    SELECT d.id, d.event_key, d.event_seq, d.ctid AS address
+    -- Asks again what a claim that committed since our snapshot may have changed. IS TRUE, here and below: by its address, never
+    -- by an index of what is due.
+    SELECT d.id, r.event_key, d.event_seq, d.ctid AS address
     FROM run r JOIN postrider_delivery d ON d.ctid = r.address
-    WHERE r.reachable AND d.place <> 3 AND d.due_at <= now() AND (d.lock_until IS NULL OR d.lock_until <= now())
+    WHERE r.free AND d.place <> 3 AND (d.due_at <= now()) IS TRUE AND (d.lock_until IS NULL OR d.lock_until <= now())
     FOR UPDATE OF d SKIP LOCKED
 ), missed AS MATERIALIZED (
     SELECT event_key, min(event_seq) AS event_seq FROM run
-    WHERE reachable AND id NOT IN (SELECT id FROM locked)
+    WHERE NOT blocked AND id NOT IN (SELECT id FROM locked)
     GROUP BY event_key
 ), whole AS MATERIALIZED (
-    -- Of each key only the stretch before the first that could not be locked.
+    -- Of each key only the stretch before the first that was not free or could not be locked.
     SELECT address FROM locked l
     WHERE NOT EXISTS (SELECT 1 FROM missed m WHERE m.event_key = l.event_key AND m.event_seq < l.event_seq)
 ), in_front AS MATERIALIZED (
     -- Dead or not due. Locked, so that a redrive of it comes wholly before this statement or frees the followers after it.
     SELECT d.event_key, d.event_seq, d.due_at, d.place
     FROM run r JOIN postrider_delivery d ON d.ctid = r.address
-    WHERE NOT r.reachable AND (d.place = 3 OR d.due_at > now()) AND d.token IS NULL
+    WHERE r.blocked AND (d.place = 3 OR d.due_at > now()) IS TRUE AND d.token IS NULL
     FOR UPDATE OF d SKIP LOCKED
 ), parked AS (
     UPDATE postrider_delivery d

@@ -3,13 +3,13 @@ WITH settled AS (
     DELETE FROM postrider_delivery d
     -- IS TRUE, here and below: a hash of the ids, and no join whose plan could walk the whole table instead.
     WHERE d.event_seq = ANY ($1) AND (d.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND d.token = $3
-      -- Those with a key only as a gapless stretch from the first of it on. Asked once for all, and only if there are any.
-      AND (d.event_key IS NULL OR d.id IN (
-          SELECT r.id
+      -- Of a key nothing behind one that stays, unless that is dead. Asked once for all, and only if any has a key.
+      AND (d.event_key IS NULL OR d.id NOT IN (
+          SELECT b.id
           FROM (
-              SELECT m.lane, m.event_key, count(*) AS rows
+              SELECT m.lane, m.event_key, max(m.event_seq) AS last
               FROM (
-                  SELECT lane, event_key FROM postrider_delivery
+                  SELECT lane, event_key, event_seq FROM postrider_delivery
                   WHERE event_seq = ANY ($1) AND (id IN (SELECT unnest($2::bigint[]))) IS TRUE AND token = $3
                     -- Not IS NOT NULL, which would offer the index of all keys.
                     AND coalesce(event_key, '') <> ''
@@ -19,15 +19,16 @@ WITH settled AS (
               GROUP BY m.lane, m.event_key
           ) k
           CROSS JOIN LATERAL (
-              SELECT f.id, bool_and(f.mine) OVER (ORDER BY f.event_seq) AS unbroken
-              FROM (
-                  SELECT p.id, p.event_seq, p.token IS NOT DISTINCT FROM $3 AND p.id IN (SELECT unnest($2::bigint[])) AS mine
-                  FROM postrider_delivery p
-                  WHERE p.lane = k.lane AND p.event_key = k.event_key AND p.place <> 3
-                  ORDER BY p.event_seq LIMIT k.rows
-              ) f
-          ) r
-          WHERE r.unbroken))
+              SELECT p.event_seq FROM postrider_delivery p
+              WHERE p.lane = k.lane AND p.event_key = k.event_key AND p.event_seq < k.last AND p.place <> 3
+                AND (p.token = $3 AND p.id IN (SELECT unnest($2::bigint[]))) IS NOT TRUE
+              ORDER BY p.event_seq LIMIT 1
+          ) stays
+          CROSS JOIN LATERAL (
+              SELECT p.id FROM postrider_delivery p
+              WHERE p.lane = k.lane AND p.event_key = k.event_key AND p.event_seq > stays.event_seq AND p.event_seq <= k.last
+              OFFSET 0
+          ) b))
     RETURNING d.event_seq, d.id, d.lane AS consumer
 ), appended AS (
     INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, consumed_at)

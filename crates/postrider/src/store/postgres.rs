@@ -61,12 +61,12 @@ const LISTENER_PATIENCE: Duration = Duration::from_secs(5);
 /// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
 const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
 /// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
-const WINDOW_FACTOR: u32 = 4;
+const WINDOW_FACTOR: u32 = 2;
 const WINDOW_FLOOR: u32 = 256;
 
 /// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
-const PARKED_WINDOWS: u32 = 16;
+const PARKED_WINDOWS: u32 = 32;
 
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
