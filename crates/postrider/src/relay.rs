@@ -105,7 +105,7 @@ pub(crate) struct Shared {
     health: Health,
     stop: CancellationToken,
     alarms: mpsc::Sender<Alarm>,
-    /// Something falls due sooner than the watcher knows.
+    /// Something falls due sooner than the watcher knows, or there may be nothing left.
     look: Notify,
     paused: Mutex<BTreeSet<String>>,
     /// Stop as soon as nothing is due.

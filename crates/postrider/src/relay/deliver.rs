@@ -122,6 +122,10 @@ pub(super) async fn deliver(
             break;
         }
         for run in runs {
+            if run.len() == 1 && !portion.refused {
+                portion.refused = deliver_chunk(shared, lane, transport, run, &mut portion.tried).await;
+                continue;
+            }
             let mut broken = portion.refused.then_some(Broken::NotTried);
             for parcel in run {
                 if let Some(broken) = &broken {
@@ -172,10 +176,13 @@ async fn deliver_chunk(
     parcels: Vec<Parcel>,
     all: &mut Vec<(Token, Tried)>,
 ) -> bool {
-    let labels: Vec<_> = parcels
-        .iter()
-        .map(|parcel| (parcel.lease.token, parcel.id, parcel.attempt, Arc::clone(&parcel.envelope)))
-        .collect();
+    // A transport that answers for too few has not tried the others, as far as anybody knows.
+    let not_tried = |parcel: &Parcel| {
+        let (how, envelope) = (How::Delivered(Delivered::NotTried), Arc::clone(&parcel.envelope));
+        (parcel.lease.token, Tried { id: parcel.id, attempt: parcel.attempt, envelope, how })
+    };
+    let before = all.len();
+    all.extend(parcels.iter().map(not_tried));
     // A tenth of the lease is kept in hand: a try that begins must be able to end.
     let spare = shared.options.lease / 10;
     let shed = parcels.iter().any(|parcel| parcel.lease.remaining() < spare);
@@ -203,11 +210,10 @@ async fn deliver_chunk(
             delivered
         }
     };
-    debug_assert_eq!(labels.len(), delivered.len(), "one answer per parcel");
-    // A transport that answers for too few has not tried the others, as far as anybody knows.
-    let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
+    let tried = &mut all[before..];
+    debug_assert_eq!(tried.len(), delivered.len(), "one answer per parcel");
     let mut failed_keys: Vec<String> = Vec::new();
-    for ((token, id, attempt, envelope), delivered) in labels.into_iter().zip(delivered) {
+    for ((_, Tried { envelope, attempt, how, .. }), delivered) in tried.iter_mut().zip(delivered) {
         let behind = envelope.key.as_ref().is_some_and(|key| failed_keys.contains(key));
         match &delivered {
             Delivered::Failed(_) => failed_keys.extend(envelope.key.clone()),
@@ -217,11 +223,10 @@ async fn deliver_chunk(
             ),
             _ => {}
         }
-        let how = match delivered {
+        *how = match delivered {
             Delivered::NotTried if behind => How::Behind,
             delivered => How::Delivered(delivered),
         };
-        all.push((token, Tried { id, attempt, envelope, how }));
     }
     refused
 }

@@ -173,7 +173,12 @@ impl LaneTask {
                 return;
             }
             let hungry = self.is_hungry() && !self.shared.is_paused(&self.lane.name);
-            self.bell.set_busy(hungry || self.is_claiming(), self.in_hand() > 0);
+            let (busy, in_hand) = (hungry || self.is_claiming(), self.in_hand() > 0);
+            self.bell.set_busy(busy, in_hand);
+            if self.shared.until_drained && !busy && !in_hand {
+                // A look finds out whether that was all: now, not when the next one is due.
+                self.shared.look.notify_one();
+            }
             let wait = self.wait();
             tokio::select! {
                 Some(step) = self.steps.join_next() => self.apply(step.unwrap_or_else(panic_on)),
@@ -331,7 +336,7 @@ impl LaneTask {
                 id: claimed.id,
                 target: claimed.target,
                 attempt: claimed.attempt,
-                envelope: Arc::new(claimed.envelope),
+                envelope: claimed.envelope,
                 lease: Arc::clone(lease),
             };
             // Nothing may come before what is in front of it is out of the way.

@@ -1,5 +1,6 @@
 //! Deliveries: how they are claimed, what comes of it, and where they stand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -107,8 +108,8 @@ pub struct Claimed {
     pub attempt: u32,
     /// Whether the event is past its expiry, by the database's clock.
     pub expired: bool,
-    /// The event.
-    pub envelope: Envelope,
+    /// The event. Large, and on its way through many hands.
+    pub envelope: Arc<Envelope>,
 }
 
 /// Whether an attempt is appended to the history.

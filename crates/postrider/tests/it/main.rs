@@ -9,5 +9,6 @@ mod mysql;
 mod observe;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod relay;
 #[cfg(feature = "sqlite")]
 mod sqlite;

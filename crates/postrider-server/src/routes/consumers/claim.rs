@@ -1,6 +1,7 @@
 //! Claim: a consumer takes what is due, and waits for it if it likes.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -169,7 +170,7 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
                     delivery_id: delivery_id(claimed.id),
                     lease_token: LeaseToken { token: lease.token, attempt: claimed.attempt, max_attempts }.to_string(),
                     attempt: claimed.attempt,
-                    event: claimed.envelope.into(),
+                    event: Arc::unwrap_or_clone(claimed.envelope).into(),
                 });
             }
             _ if is_in(&begun) => {

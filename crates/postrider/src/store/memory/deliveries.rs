@@ -109,7 +109,7 @@ impl State {
                 target: row.target.clone(),
                 attempt: row.attempts,
                 expired: has_expired(envelope, now),
-                envelope: Envelope::clone(envelope),
+                envelope: Arc::clone(envelope),
             });
         }
         deliveries.sort_by_key(|claimed| claimed.id);

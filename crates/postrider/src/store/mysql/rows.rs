@@ -1,6 +1,7 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{Decode, MySql, Row, Type};
@@ -76,7 +77,7 @@ fn claimed(row: &MySqlRow) -> Result<Option<Claimed>> {
         target: get(row, 2)?,
         attempt: u32::from(get::<i16>(row, 3)?.unsigned_abs()),
         expired: get(row, 4)?,
-        envelope: envelope(row, 5)?,
+        envelope: Arc::new(envelope(row, 5)?),
     }))
 }
 

@@ -1,6 +1,7 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
@@ -95,7 +96,7 @@ pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Clai
         if get(row, 12)? {
             say_more.push(id.sequence);
         }
-        claimed.push(Claimed { id, target, attempt, expired: false, envelope });
+        claimed.push(Claimed { id, target, attempt, expired: false, envelope: Arc::new(envelope) });
     }
     Ok((claimed, say_more, orphans))
 }
@@ -113,7 +114,7 @@ pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
         let from = lease.deliveries.partition_point(|claimed| claimed.id.sequence < sequence);
         for claimed in lease.deliveries[from..].iter_mut().take_while(|claimed| claimed.id.sequence == sequence) {
             claimed.expired = get(row, 11)?;
-            let envelope = &mut claimed.envelope;
+            let envelope = Arc::make_mut(&mut claimed.envelope);
             envelope.payload_type = get(row, 1)?;
             envelope.payload_encoding = encoding(row, 2)?;
             envelope.parent_event_id = get::<Option<String>>(row, 3)?.map(EventId::stored);

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -172,7 +173,7 @@ pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<Lease> {
             target: leased.target,
             attempt: leased.attempts,
             expired: leased.expired != 0,
-            envelope: event.envelope(payload),
+            envelope: Arc::new(event.envelope(payload)),
         });
     }
     deliveries.sort_unstable_by_key(|delivery| delivery.id);
