@@ -116,7 +116,7 @@ pub async fn everything_an_event_says_comes_back<H: Harness>(h: H) {
     assert_eq!((found.exchange.as_deref(), found.routing_key.as_deref()), (Some("orders"), Some("order.paid.eu")));
 
     let claimed = claim_keyed(&h, 1).await.deliveries.remove(0);
-    assert_eq!(claimed.envelope, found, "a claim brings the same event as a look");
+    assert_eq!(*claimed.envelope, found, "a claim brings the same event as a look");
     let bytes = find(&h, "bytes").await.envelope;
     assert_eq!((bytes.payload.as_str(), bytes.payload_encoding), ("AP+A", Encoding::Base64));
 }
