@@ -200,10 +200,10 @@ macro_rules! suite {
             }
             subscriptions {
                 registering_never_overwrites
-                a_change_counts_for_the_next_event
                 what_was_disabled_stays_disabled
                 what_was_removed_stays_removed
                 setting_brings_a_removed_one_back
+                a_change_counts_for_the_next_event
                 removing_nothing_says_so
                 are_listed_in_order
                 every_field_comes_back
