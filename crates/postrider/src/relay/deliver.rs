@@ -122,10 +122,6 @@ pub(super) async fn deliver(
             break;
         }
         for run in runs {
-            if run.len() == 1 && !portion.refused {
-                portion.refused = deliver_chunk(shared, lane, transport, run, &mut portion.tried).await;
-                continue;
-            }
             let mut broken = portion.refused.then_some(Broken::NotTried);
             for parcel in run {
                 if let Some(broken) = &broken {

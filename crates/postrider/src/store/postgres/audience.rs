@@ -2,7 +2,7 @@
 //! database whether its version of the subscriptions is still the one, and writes nothing if it is not.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
@@ -10,7 +10,7 @@ use sqlx::PgConnection;
 use super::enlisted;
 use crate::error::Result;
 
-/// So many topics are remembered; a program that makes up more than that does not need a cache but a key.
+/// Topics remembered; beyond that all are forgotten, and asked for again.
 const TOPICS: usize = 1_000;
 /// How long a topic without lanes counts as such. Its events take a statement that looks for itself, so that this is
 /// about speed only.
@@ -34,7 +34,7 @@ impl Audiences {
     /// Remembered, or asked for on the caller's own connection: a second one might have to wait for the first.
     /// None: there is nothing to remember it by.
     pub(super) async fn of(&self, conn: &mut PgConnection, topic: &str) -> Result<Option<Arc<Audience>>> {
-        let remembered = self.read().get(topic).cloned();
+        let remembered = self.0.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned();
         if let Some(audience) = remembered
             && (!audience.lanes.is_empty() || audience.asked_at.elapsed() < LANELESS)
         {
@@ -53,9 +53,5 @@ impl Audiences {
 
     pub(super) fn forget(&self, topic: &str) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).remove(topic);
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<String, Arc<Audience>>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
