@@ -62,6 +62,31 @@ pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
     assert!(claimed.iter().all(|(_, attempt)| *attempt == 1));
 }
 
+/// Claims of a backlog come back to what is free again in front of it: given back, or left by somebody who died.
+pub async fn a_backlog_hides_nothing_in_front_of_it<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(1_000)).await;
+    let given_back = claim(&h, 200).await;
+    let gone = Claim { lease: MINUTE, ..wanted(200) };
+    let run_out = h.store().claim(&gone).await.unwrap();
+    let held = claim(&h, 200).await;
+    h.store().release(given_back.token, &given_back.ids()).await.unwrap();
+    age(&h, 2 * MINUTE).await;
+    let mut claimed = Vec::new();
+    loop {
+        let lease = claim(&h, 200).await;
+        if lease.deliveries.is_empty() {
+            break;
+        }
+        claimed.extend(lease.ids());
+    }
+    claimed.sort();
+    claimed.dedup();
+    assert_eq!(claimed.len(), 800, "all but what is held");
+    assert!(given_back.ids().iter().chain(&run_out.ids()).all(|id| claimed.binary_search(id).is_ok()));
+    settle(&h, &held).await;
+}
+
 /// B.2: a claimer takes what is free and never waits for what another has locked.
 pub async fn never_waits_for_locked_deliveries<H: Harness>(h: H) {
     somebody_listens(&h).await;

@@ -115,6 +115,7 @@ macro_rules! suite {
                 limit_is_exact
                 limit_of_nothing_or_too_much_is_refused
                 eight_claimers_never_share_a_delivery
+                a_backlog_hides_nothing_in_front_of_it
                 never_waits_for_locked_deliveries
                 oldest_come_first
                 keyed_deliveries_are_left_alone
@@ -166,6 +167,7 @@ macro_rules! suite {
                 a_foreign_delivery_in_the_call_is_left_alone
                 out_of_order_is_refused
                 a_run_is_settled_together
+                lengthened_leases_are_settled_with_the_others
             }
             retry {
                 makes_it_due_later_with_its_error

@@ -153,3 +153,20 @@ pub async fn a_run_is_settled_together<H: Harness>(h: H) {
     assert_eq!(settled.len(), 50);
     assert_eq!(find(&h, "a50").await.consumptions.len(), 1);
 }
+
+/// F07: whose leases were lengthened meanwhile, and what stands behind them, is settled with the others.
+pub async fn lengthened_leases_are_settled_with_the_others<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, drafts(10).into_iter().chain(keyed("a", 10))).await;
+    for (lease, history) in [(claim(&h, 10).await, History::Omit), (claim_keyed(&h, 10).await, History::Keep)] {
+        let lengthened: Vec<_> = lease.ids().into_iter().skip(1).step_by(3).collect();
+        let mut kept = h.store().extend(lease.token, &lengthened, HOUR).await.unwrap();
+        kept.sort();
+        assert_eq!(kept, lengthened);
+        let mut settled = h.store().settle(lease.token, &lease.ids(), history).await.unwrap();
+        settled.sort();
+        assert_eq!(settled, lease.ids());
+    }
+    assert!(h.store().counts().await.unwrap().is_empty());
+    assert_eq!(find(&h, "a10").await.consumptions.len(), 1);
+}

@@ -1,4 +1,5 @@
--- Leases the oldest due deliveries without a key. $1 lane, $2 shards (NULL: all), $3 limit, $4 token, $5 owner, $6 lease in ms.
+-- Leases the oldest due deliveries without a key. $1 lane, $2 shards (NULL: all), $3 limit, $4 token, $5 owner, $6 lease in ms,
+-- $7 and $8: only what comes behind this due time and number (NULL: from the oldest on).
 -- Their events come after it, by claim_fetch.sql: they never change, and those that lie side by side are read in one go.
 UPDATE postrider_delivery d
 -- (SELECT …): reckoned once, not for each row.
@@ -10,10 +11,11 @@ WHERE d.ctid = ANY (ARRAY(
     SELECT c.ctid FROM postrider_delivery c
     WHERE c.lane = $1 AND c.place = 0
       AND c.due_at <= now() AND (c.lock_until IS NULL OR c.lock_until <= now())
+      AND (c.due_at, c.id) > (coalesce($7, timestamptz '-infinity'), $8)
       AND ($2::smallint[] IS NULL OR c.shard = ANY ($2))
       -- The commit is not waited for: a server that crashes may forget the last leases, as if they had run out.
       AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
     ORDER BY c.lane, c.place, c.due_at, c.id
     LIMIT $3
     FOR UPDATE SKIP LOCKED))
-RETURNING d.event_seq, d.id, d.attempts, d.target
+RETURNING d.event_seq, d.id, d.attempts, d.target, d.ctid, d.due_at

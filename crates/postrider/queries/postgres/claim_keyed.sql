@@ -43,15 +43,15 @@ WITH freed AS (
         WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
         ORDER BY event_seq
         -- Twice what the window showed, and at least a share of the limit: long runs of few keys cost less than short of many.
-        LIMIT CASE WHEN h.free THEN greatest(w.rows * 2, $3 / 32) ELSE 1 END
+        LIMIT CASE WHEN h.free THEN greatest(w.rows * 2, $3 / 8) ELSE 1 END
     ) r
     LIMIT $3
 ), locked AS MATERIALIZED (
     -- Asks again what a claim that committed since our snapshot may have changed. IS TRUE, here and below: by its address, never
     -- by an index of what is due.
-    SELECT d.id, r.event_key, d.event_seq, d.ctid AS address
-    FROM run r JOIN postrider_delivery d ON d.ctid = r.address
-    WHERE r.free AND d.place <> 3 AND (d.due_at <= now()) IS TRUE AND (d.lock_until IS NULL OR d.lock_until <= now())
+    SELECT d.id, d.event_key, d.event_seq, d.ctid AS address
+    FROM postrider_delivery d
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM run WHERE free)) AND d.place <> 3 AND (d.due_at <= now()) IS TRUE AND (d.lock_until IS NULL OR d.lock_until <= now())
     FOR UPDATE OF d SKIP LOCKED
 ), missed AS MATERIALIZED (
     SELECT event_key, min(event_seq) AS event_seq FROM run
@@ -87,10 +87,10 @@ WITH freed AS (
         attempts = d.attempts + 1, place = 1
     WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
     -- As claim.sql.
-    RETURNING d.event_seq, d.id, d.attempts, d.target
+    RETURNING d.event_seq, d.id, d.attempts, d.target, d.ctid
 )
 SELECT * FROM leased
 UNION ALL
 -- One empty row: nothing was leased, but something is out of the way now.
-SELECT NULL, NULL, NULL, NULL
+SELECT NULL, NULL, NULL, NULL, NULL
 WHERE EXISTS (SELECT 1 FROM parked) AND NOT EXISTS (SELECT 1 FROM leased)

@@ -40,6 +40,8 @@ const FINE: Duration = Duration::from_millis(3);
 const PAUSES: Duration = Duration::from_secs(1);
 /// How often the figures are read, at most: counting takes as long as there is to count.
 const FIGURES: Duration = Duration::from_secs(15);
+/// When they are read first.
+const FIRST_FIGURES: Duration = Duration::from_secs(2);
 /// How often finished events are removed.
 const PRUNING: Duration = Duration::from_secs(600);
 /// Whoever has listened for this long was connected.
@@ -324,7 +326,8 @@ pub(super) async fn listen(shared: Arc<Shared>, bells: Vec<Bell>) {
 /// Reads the figures for the metrics now and then, and raises the alarm about held snapshots.
 pub(super) async fn keep_figures(shared: Arc<Shared>) {
     let mut raised: Vec<String> = Vec::new();
-    let mut pause = Duration::ZERO;
+    // Not in the midst of the first claims, which may have a backlog before them. A drain may be over before that.
+    let mut pause = if shared.until_drained { Duration::ZERO } else { FIRST_FIGURES };
     loop {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

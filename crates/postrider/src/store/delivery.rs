@@ -1,5 +1,8 @@
 //! Deliveries: how they are claimed, what comes of it, and where they stand.
 
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,12 +30,52 @@ impl Token {
 }
 
 /// A delivery: its event's place in the order of events, and a number that is never given again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy)]
 pub struct DeliveryId {
     /// The event's sequence.
     pub sequence: i64,
     /// The delivery's own number.
     pub number: i64,
+    /// Where a claim saw its row, for a store that can look there first. No part of what the delivery is: another may lie
+    /// there by now.
+    pub(crate) address: Option<NonZeroU64>,
+}
+
+impl DeliveryId {
+    /// The delivery with this number, of the event with this sequence.
+    pub fn new(sequence: i64, number: i64) -> Self {
+        Self { sequence, number, address: None }
+    }
+
+    fn identity(&self) -> (i64, i64) {
+        (self.sequence, self.number)
+    }
+}
+
+impl PartialEq for DeliveryId {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for DeliveryId {}
+
+impl Hash for DeliveryId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
+    }
+}
+
+impl PartialOrd for DeliveryId {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for DeliveryId {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
 }
 
 /// What to claim.

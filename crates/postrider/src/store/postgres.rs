@@ -11,8 +11,11 @@ macro_rules! sql {
 }
 
 mod access;
+mod address;
 mod audience;
+mod deliveries;
 mod enlist;
+mod front;
 mod jobs;
 mod list;
 mod operations;
@@ -27,11 +30,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
 
 use self::audience::Audiences;
+use self::front::{Fronts, LongRuns};
 use super::batch::{self, millis};
 use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
@@ -45,7 +49,7 @@ use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::redrive::{RedriveRules, Refusal};
-use crate::shard::{self, SHARDS, Shards};
+use crate::shard;
 use crate::subscription::{StoredSubscription, Subscription};
 use crate::wake::Wake;
 
@@ -58,16 +62,6 @@ const POOL_CONNECTIONS: u32 = 10;
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
 /// so.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(5);
-/// How many shards one keyed claim looks at: a quarter, so that four claimers find work side by side.
-const CLAIM_SHARDS: i64 = SHARDS as i64 / 4;
-/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
-const WINDOW_FACTOR: u32 = 2;
-const WINDOW_FLOOR: u32 = 256;
-
-/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
-/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
-const PARKED_WINDOWS: u32 = 32;
-
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
@@ -77,6 +71,8 @@ pub struct PostgresStore {
     url: String,
     wake: Wake,
     audiences: Audiences,
+    fronts: Fronts,
+    long_runs: LongRuns,
 }
 
 /// The schema as a script, for people who apply it with a tool of their own.
@@ -116,8 +112,16 @@ impl PostgresStore {
             })
         });
         let (work, pool) = (Sessions::new(work, &door), Sessions::new(pools, &door));
-        let store =
-            Self { work, pool, door, url: printable.into(), wake: Wake::default(), audiences: Audiences::default() };
+        let store = Self {
+            work,
+            pool,
+            door,
+            url: printable.into(),
+            wake: Wake::default(),
+            audiences: Audiences::default(),
+            fronts: Fronts::default(),
+            long_runs: LongRuns::default(),
+        };
         store.refuse_transaction_pooling().await?;
         Ok(store)
     }
@@ -195,119 +199,35 @@ impl Store for PostgresStore {
     }
 
     async fn claim(&self, claim: &Claim) -> Result<Lease> {
-        claim.check()?;
-        let token = Token::fresh();
-        let rows = sqlx::query(sql!("claim"))
-            .bind(&claim.lane)
-            .bind(shards(claim.shards))
-            .bind(i64::from(claim.limit))
-            .bind(token.0)
-            .bind(&claim.owner)
-            .bind(millis(claim.lease))
-            .fetch_all(&self.work)
-            .await
-            .map_err(own)?;
-        self.lease(token, &rows).await
+        deliveries::claim(self, claim).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
-        claim.check()?;
-        let token = Token::fresh();
-        for _ in 0..PARKED_WINDOWS {
-            let rows = sqlx::query(sql!("claim_keyed"))
-                .bind(&claim.lane)
-                .bind(shards(claim.shards))
-                .bind(i64::from(claim.limit))
-                .bind(token.0)
-                .bind(&claim.owner)
-                .bind(millis(claim.lease))
-                .bind(dead_head == DeadHead::Hold)
-                .bind(i64::from((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR)))
-                .bind(lane_number(&claim.lane))
-                .bind(CLAIM_SHARDS)
-                .fetch_all(&self.work)
-                .await
-                .map_err(own)?;
-            // What had to be parked was in front of what can be had: look again, now that it is out of the way.
-            if !rows::only_parked(&rows)? {
-                return self.lease(token, &rows).await;
-            }
-        }
-        self.lease(token, &[]).await
+        deliveries::claim_keyed(self, claim, dead_head).await
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("extend"));
-        ids(query
-            .bind(sequences(deliveries))
-            .bind(numbers(deliveries))
-            .bind(token.0)
-            .bind(millis(lease))
-            .fetch_all(&self.work)
-            .await)
+        deliveries::extend(self, token, deliveries, lease).await
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        let mut session = self.work.acquire().await.map_err(own)?;
-        let settled = settle(&mut session, token, deliveries, history).await;
-        self.work.end(session, &settled);
-        settled.map_err(own)
+        deliveries::settle(self, token, deliveries, history).await
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("retry"));
-        ids(query
-            .bind(batch::failures(failed)?)
-            .bind(token.0)
-            .bind(history == History::Keep)
-            .fetch_all(&self.work)
-            .await)
+        deliveries::retry(self, token, failed, history).await
     }
 
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("bury"));
-        ids(query
-            .bind(batch::burials(buried)?)
-            .bind(token.0)
-            .bind(history == History::Keep)
-            .fetch_all(&self.work)
-            .await)
+        deliveries::bury(self, token, buried, history).await
     }
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
-        let query = sqlx::query(sql!("release"));
-        ids(query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(&self.work).await)
+        deliveries::release(self, token, deliveries).await
     }
 
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
-        let mut tx = self.work.begin().await.map_err(own)?;
-        let event: Option<(i64, Option<String>, bool)> =
-            sqlx::query_as(sql!("redrive_lock")).bind(event_id).fetch_optional(&mut *tx).await.map_err(own)?;
-        let Some((seq, key, expired)) = event else {
-            return Ok(Redriven::UnknownEvent);
-        };
-        if expired {
-            return Ok(Redriven::Expired);
-        }
-        sqlx::query(sql!("note_redrives")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
-        let made: Option<bool> = sqlx::query_scalar(sql!("redrive"))
-            .bind(seq)
-            .bind(lane)
-            .bind(target)
-            .bind(i16::from(shard::shard_of(key.as_deref(), event_id)))
-            .fetch_optional(&mut *tx)
-            .await
-            .map_err(own)?;
-        let Some(made) = made else {
-            tx.rollback().await.map_err(own)?;
-            return Ok(Redriven::InProgress);
-        };
-        if let Some(key) = key {
-            sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
-        }
-        sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
-        tx.commit().await.map_err(own)?;
-        Ok(if made { Redriven::Made } else { Redriven::Due })
+        deliveries::redrive(self, event_id, lane, target).await
     }
 
     async fn redrive_event(
@@ -588,33 +508,6 @@ impl Store for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Rows of `claim.sql` or `claim_keyed.sql`, with their events.
-    async fn lease(&self, token: Token, rows: &[PgRow]) -> Result<Lease> {
-        let leased = rows::leased(rows)?;
-        let (Some(first), Some(last)) = (leased.first(), leased.last()) else {
-            return Ok(Lease { token, deliveries: Vec::new() });
-        };
-        let (first, last) = (first.id.sequence, last.id.sequence);
-        // Few enough others lie between them.
-        let fetch = if last - first < (leased.len() + leased.len() / 8) as i64 {
-            sqlx::query(sql!("claim_fetch_stretch")).bind(first).bind(last)
-        } else {
-            sqlx::query(sql!("claim_fetch")).bind(leased.iter().map(|leased| leased.id.sequence).collect::<Vec<_>>())
-        };
-        let events = fetch.fetch_all(&self.work).await.map_err(own)?;
-        let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
-        let mut lease = Lease { token, deliveries };
-        if !orphans.is_empty() {
-            let query = sqlx::query(sql!("drop_orphans")).bind(orphans).bind(token.0);
-            query.execute(&self.work).await.map_err(own)?;
-        }
-        if !say_more.is_empty() {
-            let query = sqlx::query(sql!("claim_more")).bind(say_more);
-            rows::more(&mut lease, &query.fetch_all(&self.work).await.map_err(own)?)?;
-        }
-        Ok(lease)
-    }
-
     /// A connection of its own to listen on, outside the pools: it is never given back.
     async fn listener(&self) -> sqlx::Result<PgListener> {
         self.door.knock().await?;
@@ -686,49 +579,6 @@ impl crate::testing::Peek for PostgresStore {
         let stored = sqlx::query(sql!("enqueued")).bind(topic).fetch_all(&self.work).await.map_err(own)?;
         stored.iter().map(|row| Ok(rows::known(row)?.1)).collect()
     }
-}
-
-/// On a session of ours, or as the end of a consumer's transaction.
-async fn settle(
-    conn: &mut PgConnection,
-    token: Token,
-    deliveries: &[DeliveryId],
-    history: History,
-) -> sqlx::Result<Vec<DeliveryId>> {
-    let query = sqlx::query_scalar(match history {
-        History::Keep => sql!("settle_keep"),
-        History::Omit => sql!("settle"),
-    });
-    let query = query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0);
-    let settled: Option<Vec<i64>> = query.fetch_one(conn).await?;
-    let settled = settled.unwrap_or_default();
-    if settled.len() == deliveries.len() {
-        return Ok(deliveries.to_vec());
-    }
-    let settled: HashSet<i64> = settled.into_iter().collect();
-    Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
-}
-
-/// NULL for all: the statement then asks nothing about the shard.
-fn shards(shards: Shards) -> Option<Vec<i16>> {
-    (shards != Shards::ALL).then(|| shards.iter().map(i16::from).collect())
-}
-
-/// Advisory locks are numbered. Two lanes with one number only keep out of each other's way more than they need to.
-fn lane_number(lane: &str) -> i32 {
-    lane.bytes().fold(0_i32, |number, byte| number.wrapping_mul(31).wrapping_add(i32::from(byte)))
-}
-
-fn sequences(deliveries: &[DeliveryId]) -> Vec<i64> {
-    deliveries.iter().map(|delivery| delivery.sequence).collect()
-}
-
-fn numbers(deliveries: &[DeliveryId]) -> Vec<i64> {
-    deliveries.iter().map(|delivery| delivery.number).collect()
-}
-
-fn ids(rows: sqlx::Result<Vec<PgRow>>) -> Result<Vec<DeliveryId>> {
-    rows.map_err(own)?.iter().map(rows::delivery_id).collect()
 }
 
 fn duration(ms: i64) -> Duration {

@@ -139,8 +139,8 @@ async fn postgres_claims_by_index_without_a_sort() {
         if analysed {
             sqlx::raw_sql("ANALYZE").execute(&mut conn).await.expect("analyses");
         }
-        let types = "varchar, smallint[], bigint, bigint, varchar, bigint";
-        let claim = plan(&mut conn, types, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000").await;
+        let types = "varchar, smallint[], bigint, bigint, varchar, bigint, timestamptz, bigint";
+        let claim = plan(&mut conn, types, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000, NULL, 0").await;
         assert!(!claim.iter().any(|line| line.contains("Sort") || line.contains("Seq Scan")), "{claim:#?}");
         let scan = node(&claim, "Index Scan using postrider_delivery_due").join("\n");
         assert!(scan.contains("actual rows=500"), "{scan}");
@@ -244,17 +244,17 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
             format!("'{{{}}}'", seqs.join(","))
         };
         let (first, second) = (leased(100_001..=100_500), leased(100_501..=101_000));
-        let claim = "varchar, smallint[], bigint, bigint, varchar, bigint";
-        let keyed = format!("{claim}, boolean, bigint, int, bigint");
-        let settle = "bigint[], bigint[], bigint";
+        let claim = "varchar, smallint[], bigint, bigint, varchar, bigint, timestamptz, bigint";
+        let keyed = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint";
+        let settle = "tid[], bigint[], bigint, bigint[]";
         let statements = [
-            ("claim", claim, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000".into()),
-            ("claim_keyed", &keyed, CLAIM_KEYED, "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16".into()),
+            ("claim", claim, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000, NULL, 0".into()),
+            ("claim_keyed", keyed, CLAIM_KEYED, "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16".into()),
             ("claim_fetch", "bigint[]", sql!("claim_fetch"), first.clone()),
             ("claim_fetch_stretch", "bigint, bigint", sql!("claim_fetch_stretch"), "100001, 100500".into()),
             ("claim_more", "bigint[]", sql!("claim_more"), first.clone()),
-            ("settle", settle, SETTLE, format!("{first}, {first}, 1")),
-            ("settle_keep", settle, SETTLE_KEEP, format!("{second}, {second}, 1")),
+            ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
+            ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
         ];
         for (name, types, sql, values) in &statements {
             prepare(&mut conn, name, types, sql).await;
@@ -288,7 +288,7 @@ async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
         format!("'{{{}}}'", all.join(","))
     };
     let (ids, first, second) = (hundred("e", 100_001), hundred("", 100_001), hundred("", 100_101));
-    let settle = "bigint[], bigint[], bigint";
+    let settle = "tid[], bigint[], bigint, bigint[]";
     // In the order of a transaction: what comes after the count is settled.
     let statements = [
         (
@@ -299,8 +299,8 @@ async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
         ),
         ("keep_results", "text, text[], text[]", sql!("keep_results"), format!("'coupon', {ids}, {ids}")),
         ("count_received", "text, text[]", sql!("count_received"), format!("'coupon', {ids}")),
-        ("settle", settle, SETTLE, format!("{first}, {first}, 1")),
-        ("settle_keep", settle, SETTLE_KEEP, format!("{second}, {second}, 1")),
+        ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
+        ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
     ];
     for (name, types, sql, values) in &statements {
         prepare(&mut conn, name, types, sql).await;
@@ -421,12 +421,65 @@ async fn postgres_settles_by_index() {
     sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
     let leased = "SELECT array_agg(event_seq)::text, array_agg(id)::text FROM postrider_delivery WHERE token = 1";
     let (seqs, ids): (String, String) = sqlx::query_as(leased).fetch_one(&mut conn).await.expect("reads");
-    let settle = plan(&mut conn, "bigint[], bigint[], bigint", SETTLE, &format!("'{seqs}', '{ids}', 1")).await;
+    let types = "tid[], bigint[], bigint, bigint[]";
+    let settle = plan(&mut conn, types, SETTLE, &format!("'{{}}', '{ids}', 1, '{seqs}'")).await;
     let text = settle.join("\n");
     assert!(!text.contains("Seq Scan") && text.contains("Index Cond: (event_seq = ANY"), "{text}");
     // Those without a key, and of the others the stretches that begin with the first of their key: none.
     let removed = &node(&settle, "Delete on postrider_delivery")[0];
     assert!(removed.contains("actual rows=333") || removed.contains("actual rows=334"), "{removed}");
+    database.drop().await;
+}
+
+/// A claim that goes on where another has ended walks over nothing in front of that, and a settle that knows where its rows lie
+/// searches for none.
+#[tokio::test]
+async fn postgres_goes_straight_to_what_it_knows() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    sqlx::raw_sql(SESSION).execute(&mut conn).await.expect("sets up");
+    sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
+    let last = "SELECT due_at::text, id FROM postrider_delivery WHERE lane = 'coupon' AND place = 0 AND due_at <= now()
+        AND lock_until IS NULL ORDER BY due_at DESC, id DESC OFFSET 9 LIMIT 1";
+    let (due_at, id): (String, i64) = sqlx::query_as(last).fetch_one(&mut conn).await.expect("reads");
+    let types = "varchar, smallint[], bigint, bigint, varchar, bigint, timestamptz, bigint";
+    let values = format!("'coupon', NULL, 500, 42, 'me', 30000, '{due_at}', {id}");
+    let claim = plan(&mut conn, types, CLAIM, &values).await;
+    let scan = node(&claim, "Index Scan using postrider_delivery_due").join("\n");
+    assert!(scan.contains("actual rows=9") && scan.contains("(ROW(due_at, id) > ROW("), "{scan}");
+    assert!(!scan.contains("Rows Removed"), "{scan}");
+
+    let leased = "SELECT array_agg(ctid)::text, array_agg(id)::text FROM postrider_delivery WHERE token = 42";
+    let (addresses, ids): (String, String) = sqlx::query_as(leased).fetch_one(&mut conn).await.expect("reads");
+    let types = "tid[], bigint[], bigint, bigint[]";
+    let settle = plan(&mut conn, types, SETTLE, &format!("'{addresses}', '{ids}', 42, '{{}}'")).await;
+    assert!(node(&settle, "Delete on postrider_delivery")[0].contains("actual rows=9"), "{settle:#?}");
+    assert!(most_rows(&settle) <= 9, "{settle:#?}");
+    database.drop().await;
+}
+
+/// F17: a row that a heartbeat has moved is not where its claim saw it. Nothing behind it is settled before it is found.
+#[tokio::test]
+async fn postgres_settles_nothing_behind_a_row_that_has_moved() {
+    let (database, store) = Database::migrated().await;
+    store.register(&Subscription::new("order.paid", "coupon", Via::Local)).await.expect("registers");
+    let outbox = Outbox::new(store.clone());
+    let drafts = (0..3).map(|n| Draft::text("order.paid", "text/plain", n.to_string()).key("k"));
+    let mut tx = store.begin().await.expect("begins");
+    outbox.enqueue_many(&mut tx, drafts).await.expect("enqueues");
+    store.commit(tx).await.expect("commits");
+    let lease = store.claim_keyed(&Claim::new("coupon", 3), DeadHead::Hold).await.expect("claims");
+    let mut conn = database.connect().await;
+    let rows = "SELECT array_agg(ctid ORDER BY id)::text, array_agg(id ORDER BY id)::text FROM postrider_delivery";
+    let (addresses, ids): (String, String) = sqlx::query_as(rows).fetch_one(&mut conn).await.expect("reads");
+    let second = lease.ids()[1];
+    store.extend(lease.token, &[second], std::time::Duration::from_secs(60)).await.expect("extends");
+    prepare(&mut conn, "settle", "tid[], bigint[], bigint, bigint[]", SETTLE).await;
+    let settle = format!("EXECUTE settle ('{addresses}', '{ids}', {}, '{{}}')", lease.token.0);
+    let settled: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(settle)).fetch_one(&mut conn).await.expect("settles");
+    assert_eq!(settled, [lease.ids()[0].number], "the stretch before it");
+    let rest = store.settle(lease.token, &lease.ids()[1..], History::Omit).await.expect("settles");
+    assert_eq!(rest, lease.ids()[1..]);
     database.drop().await;
 }
 

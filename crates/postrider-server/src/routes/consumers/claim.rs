@@ -224,5 +224,5 @@ impl LeaseToken {
 
 pub(super) fn parse_delivery(text: &str) -> Option<DeliveryId> {
     let (sequence, number) = text.split_once('-')?;
-    Some(DeliveryId { sequence: sequence.parse().ok()?, number: number.parse().ok()? })
+    Some(DeliveryId::new(sequence.parse().ok()?, number.parse().ok()?))
 }

@@ -194,7 +194,7 @@ impl State {
     /// Never one that was used before.
     pub(super) fn next_delivery(&mut self, sequence: i64) -> DeliveryId {
         self.last_delivery += 1;
-        DeliveryId { sequence, number: self.last_delivery }
+        DeliveryId::new(sequence, self.last_delivery)
     }
 
     /// Appends under the number after the last; the caller's numbers in `consumption` are not looked at.

@@ -296,7 +296,7 @@ struct Success<'a> {
 
 impl Held {
     fn id(&self) -> DeliveryId {
-        DeliveryId { sequence: self.event_seq, number: self.number }
+        DeliveryId::new(self.event_seq, self.number)
     }
 
     fn success(&self) -> Success<'_> {

@@ -73,7 +73,7 @@ fn claimed(row: &MySqlRow) -> Result<Option<Claimed>> {
         return Ok(None);
     }
     Ok(Some(Claimed {
-        id: DeliveryId { sequence: get(row, 1)?, number: get(row, 0)? },
+        id: DeliveryId::new(get(row, 1)?, get(row, 0)?),
         target: get(row, 2)?,
         attempt: u32::from(get::<i16>(row, 3)?.unsigned_abs()),
         expired: get(row, 4)?,
@@ -148,7 +148,7 @@ pub(super) fn records(events: &[MySqlRow], deliveries: &[MySqlRow], consumptions
 fn delivery(row: &MySqlRow) -> Result<Delivery> {
     let (dead, leased, attempts): (bool, bool, i16) = (get(row, 5)?, get(row, 7)?, get(row, 8)?);
     Ok(Delivery {
-        id: DeliveryId { sequence: get(row, 0)?, number: get(row, 1)? },
+        id: DeliveryId::new(get(row, 0)?, get(row, 1)?),
         lane: get(row, 2)?,
         target: get(row, 3)?,
         shard: u8::try_from(get::<i16>(row, 4)?)

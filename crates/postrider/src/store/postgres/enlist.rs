@@ -107,7 +107,9 @@ impl Enlist for PostgresStore {
             return Err(Error::LeaseLost);
         }
         let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
-        let settled = super::settle(conn, completion.token, &deliveries, completion.history).await.map_err(enlisted)?;
+        let settled = super::deliveries::settle_on(conn, completion.token, &deliveries, completion.history)
+            .await
+            .map_err(enlisted)?;
         match settled.len() == deliveries.len() {
             true => Ok(()),
             false => Err(Error::LeaseLost),

@@ -7,6 +7,8 @@ use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use time::OffsetDateTime;
 
+use super::address::Address;
+use super::front::Place;
 use crate::entry::DeliveryStatus;
 use crate::envelope::{Encoding, Envelope, Initiator, trim};
 use crate::error::{Error, Result};
@@ -58,11 +60,18 @@ pub(super) struct Leased {
 pub(super) fn leased(rows: &[PgRow]) -> Result<Vec<Leased>> {
     let leased = rows.iter().map(|row| {
         let attempt = u32::from(get::<i16>(row, 2)?.unsigned_abs());
-        Ok(Leased { id: delivery_id(row)?, attempt, target: get(row, 3)? })
+        let id = DeliveryId { address: get::<Address>(row, 4)?.0, ..delivery_id(row)? };
+        Ok(Leased { id, attempt, target: get(row, 3)? })
     });
     let mut leased = leased.collect::<Result<Vec<_>>>()?;
     leased.sort_unstable_by_key(|leased| leased.id);
     Ok(leased)
+}
+
+/// How far rows of `claim.sql` go in the order of what is due.
+pub(super) fn last_due(rows: &[PgRow]) -> Result<Option<Place>> {
+    let place = |row| Ok(Place { due_at: get(row, 5)?, number: get(row, 1)? });
+    rows.iter().map(place).try_fold(None, |last, place| Ok(last.max(Some(place?))))
 }
 
 /// What was leased, with its events: rows of `claim_fetch.sql` or `claim_fetch_stretch.sql`, others among them. Also the
@@ -158,7 +167,7 @@ fn max_attempts(row: &PgRow, column: usize) -> Result<Option<u32>> {
 }
 
 pub(super) fn delivery_id(row: &PgRow) -> Result<DeliveryId> {
-    Ok(DeliveryId { sequence: get(row, 0)?, number: get(row, 1)? })
+    Ok(DeliveryId::new(get(row, 0)?, get(row, 1)?))
 }
 
 /// What `enqueue.sql` has stored, by id with its routing; and the seqs of those that remote consumers are expected for.

@@ -143,7 +143,7 @@ pub(super) fn stored(row: &SqliteRow) -> Result<(i64, String, String)> {
 
 /// The delivery, in every row that begins with its event's seq and its own id.
 pub(super) fn id(row: &SqliteRow) -> Result<DeliveryId> {
-    Ok(DeliveryId { sequence: seq(row)?, number: get(row, 1)? })
+    Ok(DeliveryId::new(seq(row)?, get(row, 1)?))
 }
 
 /// A row of `settle.sql`.
@@ -169,7 +169,7 @@ pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<Lease> {
         let Some(payload) = text(row, 0)? else { continue };
         let (leased, event): (Leased, Packed) = unpack(row, 1)?;
         deliveries.push(Claimed {
-            id: DeliveryId { sequence: leased.event_seq, number: leased.id },
+            id: DeliveryId::new(leased.event_seq, leased.id),
             target: leased.target,
             attempt: leased.attempts,
             expired: leased.expired != 0,

@@ -1,0 +1,271 @@
+//! Deliveries while they are worked on: claimed, and settled one way or the other.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+
+use super::address::Addresses;
+use super::front::Place;
+use super::{PostgresStore, own, rows};
+use crate::error::Result;
+use crate::shard::{self, SHARDS, Shards};
+use crate::store::batch::{self, millis};
+use crate::store::{Buried, Claim, DeadHead, DeliveryId, Failed, History, Lease, Redriven, Token};
+
+/// How many shards one keyed claim looks at, a quarter, so that four claimers find work side by side; and how many rows, twice
+/// its limit: what waits behind others does not count.
+const WIDE: Look = Look { shards: SHARDS as i64 / 4, percent: 200 };
+/// The same where the last claim got all that it asked for: keys have long runs, and a few of them are enough.
+const NARROW: Look = Look { shards: SHARDS as i64 / 8, percent: 75 };
+/// At least so many rows.
+const WINDOW_FLOOR: u32 = 256;
+
+/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
+/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+const PARKED_WINDOWS: u32 = 32;
+
+/// How far a keyed claim looks for keys.
+#[derive(Clone, Copy, PartialEq)]
+struct Look {
+    shards: i64,
+    /// Rows, of the limit.
+    percent: u32,
+}
+
+pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Lease> {
+    claim.check()?;
+    let token = Token::fresh();
+    let front = store.fronts.of(claim);
+    let mut rows = claim_behind(store, front, claim, token).await?;
+    if rows.is_empty() && front.is_some() {
+        rows = claim_behind(store, None, claim, token).await?;
+    }
+    lease(store, token, &rows).await
+}
+
+/// Leases what is due behind a place; None: from the oldest on.
+async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim, token: Token) -> Result<Vec<PgRow>> {
+    let rows = sqlx::query(sql!("claim"))
+        .bind(&claim.lane)
+        .bind(shards(claim.shards))
+        .bind(i64::from(claim.limit))
+        .bind(token.0)
+        .bind(&claim.owner)
+        .bind(millis(claim.lease))
+        .bind(front.map(|front| front.due_at))
+        .bind(front.map_or(0, |front| front.number))
+        .fetch_all(&store.work)
+        .await
+        .map_err(own)?;
+    store.fronts.reached(claim, front, &rows)?;
+    Ok(rows)
+}
+
+pub(super) async fn claim_keyed(store: &PostgresStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+    claim.check()?;
+    let token = Token::fresh();
+    let mut look = if store.long_runs.seen(claim) { NARROW } else { WIDE };
+    for _ in 0..PARKED_WINDOWS {
+        let rows = sqlx::query(sql!("claim_keyed"))
+            .bind(&claim.lane)
+            .bind(shards(claim.shards))
+            .bind(i64::from(claim.limit))
+            .bind(token.0)
+            .bind(&claim.owner)
+            .bind(millis(claim.lease))
+            .bind(dead_head == DeadHead::Hold)
+            .bind(i64::from((claim.limit * look.percent / 100).max(WINDOW_FLOOR)))
+            .bind(lane_number(&claim.lane))
+            .bind(look.shards)
+            .fetch_all(&store.work)
+            .await
+            .map_err(own)?;
+        let parked = rows::only_parked(&rows)?;
+        store.long_runs.note(claim, !parked && rows.len() == claim.limit as usize);
+        // What had to be parked was in front of what can be had: look again, now that it is out of the way. And where a narrow
+        // look finds nothing, a wide one may.
+        if !parked && (!rows.is_empty() || look == WIDE) {
+            return lease(store, token, &rows).await;
+        }
+        look = WIDE;
+    }
+    lease(store, token, &[]).await
+}
+
+/// Rows of `claim.sql` or `claim_keyed.sql`, with their events.
+async fn lease(store: &PostgresStore, token: Token, rows: &[PgRow]) -> Result<Lease> {
+    let leased = rows::leased(rows)?;
+    let (Some(first), Some(last)) = (leased.first(), leased.last()) else {
+        return Ok(Lease { token, deliveries: Vec::new() });
+    };
+    let (first, last) = (first.id.sequence, last.id.sequence);
+    // Few enough others lie between them.
+    let fetch = if last - first < (leased.len() + leased.len() / 8) as i64 {
+        sqlx::query(sql!("claim_fetch_stretch")).bind(first).bind(last)
+    } else {
+        sqlx::query(sql!("claim_fetch")).bind(leased.iter().map(|leased| leased.id.sequence).collect::<Vec<_>>())
+    };
+    let events = fetch.fetch_all(&store.work).await.map_err(own)?;
+    let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
+    let mut lease = Lease { token, deliveries };
+    if !orphans.is_empty() {
+        let query = sqlx::query(sql!("drop_orphans")).bind(orphans).bind(token.0);
+        query.execute(&store.work).await.map_err(own)?;
+    }
+    if !say_more.is_empty() {
+        let query = sqlx::query(sql!("claim_more")).bind(say_more);
+        rows::more(&mut lease, &query.fetch_all(&store.work).await.map_err(own)?)?;
+    }
+    Ok(lease)
+}
+
+pub(super) async fn extend(
+    store: &PostgresStore,
+    token: Token,
+    deliveries: &[DeliveryId],
+    lease: Duration,
+) -> Result<Vec<DeliveryId>> {
+    let query = sqlx::query(sql!("extend"));
+    ids(query
+        .bind(sequences(deliveries))
+        .bind(numbers(deliveries))
+        .bind(token.0)
+        .bind(millis(lease))
+        .fetch_all(&store.work)
+        .await)
+}
+
+pub(super) async fn settle(
+    store: &PostgresStore,
+    token: Token,
+    deliveries: &[DeliveryId],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let mut session = store.work.acquire().await.map_err(own)?;
+    let settled = settle_on(&mut session, token, deliveries, history).await;
+    store.work.end(session, &settled);
+    settled.map_err(own)
+}
+
+/// On a session of ours, or as the end of a consumer's transaction.
+pub(super) async fn settle_on(
+    conn: &mut PgConnection,
+    token: Token,
+    deliveries: &[DeliveryId],
+    history: History,
+) -> sqlx::Result<Vec<DeliveryId>> {
+    let settled = settle_known(&mut *conn, token, deliveries, history).await?;
+    if settled.len() == deliveries.len() {
+        return Ok(deliveries.to_vec());
+    }
+    let mut settled: HashSet<i64> = settled.into_iter().collect();
+    if deliveries.iter().any(|delivery| delivery.address.is_some()) {
+        // A row whose lease was lengthened lies elsewhere now: neither it was settled, nor what comes behind it.
+        let left = deliveries.iter().filter(|delivery| !settled.contains(&delivery.number));
+        let left: Vec<_> = left.map(|delivery| DeliveryId::new(delivery.sequence, delivery.number)).collect();
+        settled.extend(settle_known(conn, token, &left, history).await?);
+    }
+    Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
+}
+
+/// The numbers of those that were found where they are said to be, or by their event where nothing is said.
+async fn settle_known(
+    conn: &mut PgConnection,
+    token: Token,
+    deliveries: &[DeliveryId],
+    history: History,
+) -> sqlx::Result<Vec<i64>> {
+    let addresses = deliveries.iter().filter_map(|delivery| delivery.address).collect();
+    let elsewhere = deliveries.iter().filter(|delivery| delivery.address.is_none());
+    let settled: Option<Vec<i64>> = sqlx::query_scalar(match history {
+        History::Keep => sql!("settle_keep"),
+        History::Omit => sql!("settle"),
+    })
+    .bind(Addresses(addresses))
+    .bind(numbers(deliveries))
+    .bind(token.0)
+    .bind(elsewhere.map(|delivery| delivery.sequence).collect::<Vec<_>>())
+    .fetch_one(conn)
+    .await?;
+    Ok(settled.unwrap_or_default())
+}
+
+pub(super) async fn retry(
+    store: &PostgresStore,
+    token: Token,
+    failed: &[Failed],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let query = sqlx::query(sql!("retry"));
+    ids(query.bind(batch::failures(failed)?).bind(token.0).bind(history == History::Keep).fetch_all(&store.work).await)
+}
+
+pub(super) async fn bury(
+    store: &PostgresStore,
+    token: Token,
+    buried: &[Buried],
+    history: History,
+) -> Result<Vec<DeliveryId>> {
+    let query = sqlx::query(sql!("bury"));
+    ids(query.bind(batch::burials(buried)?).bind(token.0).bind(history == History::Keep).fetch_all(&store.work).await)
+}
+
+pub(super) async fn release(store: &PostgresStore, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
+    let query = sqlx::query(sql!("release"));
+    ids(query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(&store.work).await)
+}
+
+pub(super) async fn redrive(store: &PostgresStore, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+    let mut tx = store.work.begin().await.map_err(own)?;
+    let event: Option<(i64, Option<String>, bool)> =
+        sqlx::query_as(sql!("redrive_lock")).bind(event_id).fetch_optional(&mut *tx).await.map_err(own)?;
+    let Some((seq, key, expired)) = event else {
+        return Ok(Redriven::UnknownEvent);
+    };
+    if expired {
+        return Ok(Redriven::Expired);
+    }
+    sqlx::query(sql!("note_redrives")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
+    let made: Option<bool> = sqlx::query_scalar(sql!("redrive"))
+        .bind(seq)
+        .bind(lane)
+        .bind(target)
+        .bind(i16::from(shard::shard_of(key.as_deref(), event_id)))
+        .fetch_optional(&mut *tx)
+        .await
+        .map_err(own)?;
+    let Some(made) = made else {
+        tx.rollback().await.map_err(own)?;
+        return Ok(Redriven::InProgress);
+    };
+    if let Some(key) = key {
+        sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
+    }
+    sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
+    tx.commit().await.map_err(own)?;
+    Ok(if made { Redriven::Made } else { Redriven::Due })
+}
+
+/// NULL for all: the statement then asks nothing about the shard.
+fn shards(shards: Shards) -> Option<Vec<i16>> {
+    (shards != Shards::ALL).then(|| shards.iter().map(i16::from).collect())
+}
+
+/// Advisory locks are numbered. Two lanes with one number only keep out of each other's way more than they need to.
+fn lane_number(lane: &str) -> i32 {
+    lane.bytes().fold(0_i32, |number, byte| number.wrapping_mul(31).wrapping_add(i32::from(byte)))
+}
+
+fn sequences(deliveries: &[DeliveryId]) -> Vec<i64> {
+    deliveries.iter().map(|delivery| delivery.sequence).collect()
+}
+
+fn numbers(deliveries: &[DeliveryId]) -> Vec<i64> {
+    deliveries.iter().map(|delivery| delivery.number).collect()
+}
+
+fn ids(rows: sqlx::Result<Vec<PgRow>>) -> Result<Vec<DeliveryId>> {
+    rows.map_err(own)?.iter().map(rows::delivery_id).collect()
+}

@@ -1,0 +1,95 @@
+//! Where a claim begins to look. In front of what is due lie the deliveries that are being worked on and the remains of
+//! those that are done, and a claim that begins with the oldest walks over all of them, each time. So while there is a backlog
+//! a claim goes on where the last one has ended; and every so often one begins with the oldest after all, for what came
+//! back or was committed late. A claim of keys does not begin elsewhere, but looks less far. Nothing hangs on what is remembered here but time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::PgRow;
+use time::OffsetDateTime;
+
+use super::rows;
+use crate::error::Result;
+use crate::shard::Shards;
+use crate::store::Claim;
+
+/// How long claims go on where others have ended before one begins with the oldest.
+const GOING_ON: Duration = Duration::from_millis(100);
+/// A claim that has got so many, all that it asked for, has a backlog before it.
+const BACKLOG: usize = 100;
+
+/// How far claims have come, by lane and shards.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Fronts(Arc<Mutex<HashMap<(String, Shards), Front>>>);
+
+#[derive(Debug)]
+struct Front {
+    reached: Place,
+    /// When a claim last began with the oldest.
+    begun: Instant,
+}
+
+/// A place in the order of what is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) due_at: OffsetDateTime,
+    pub(super) number: i64,
+}
+
+impl Fronts {
+    /// Where this claim may go on; None: with the oldest.
+    pub(super) fn of(&self, claim: &Claim) -> Option<Place> {
+        let fronts = self.lock();
+        let front = fronts.get(&key(claim))?;
+        (front.begun.elapsed() < GOING_ON).then_some(front.reached)
+    }
+
+    /// Takes note of what a claim got that had begun there.
+    pub(super) fn reached(&self, claim: &Claim, began: Option<Place>, rows: &[PgRow]) -> Result<()> {
+        let mut fronts = self.lock();
+        if rows.len() < BACKLOG.max(claim.limit as usize) {
+            fronts.remove(&key(claim));
+            return Ok(());
+        }
+        let Some(reached) = rows::last_due(rows)? else { return Ok(()) };
+        let now = Instant::now();
+        let front = fronts.entry(key(claim)).or_insert(Front { reached, begun: now });
+        front.reached = front.reached.max(reached);
+        if began.is_none() {
+            *front = Front { reached, begun: now };
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, Shards), Front>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lanes and shards whose last keyed claim got all that it asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LongRuns(Arc<Mutex<HashSet<(String, Shards)>>>);
+
+impl LongRuns {
+    pub(super) fn seen(&self, claim: &Claim) -> bool {
+        self.lock().contains(&key(claim))
+    }
+
+    /// Takes note of whether a claim got all that it asked for.
+    pub(super) fn note(&self, claim: &Claim, all: bool) {
+        match all {
+            true => self.lock().insert(key(claim)),
+            false => self.lock().remove(&key(claim)),
+        };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<(String, Shards)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(claim: &Claim) -> (String, Shards) {
+    (claim.lane.clone(), claim.shards)
+}
