@@ -373,18 +373,54 @@ pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
     assert_eq!(seen.len(), 300);
 }
 
+/// Claims of a backlog come back to keys that are free again in front of it, and leave alone those that somebody holds.
+pub async fn a_backlog_hides_no_key_in_front_of_it<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    enqueue(&h, (0..1_200).map(|n| draft(format!("e{n}")).key(format!("key-{}", n % 100)))).await;
+    let given_back = claim_keyed(&h, 200).await;
+    let run_out = h.store().claim_keyed(&Claim { lease: MINUTE, ..wanted(200) }, DeadHead::Hold).await.unwrap();
+    let held = claim_keyed(&h, 200).await;
+    h.store().release(given_back.token, &given_back.ids()).await.unwrap();
+    age(&h, 2 * MINUTE).await;
+    let mut seen: BTreeMap<String, Vec<i64>> = BTreeMap::new();
+    loop {
+        let lease = claim_keyed(&h, 200).await;
+        if lease.deliveries.is_empty() {
+            break;
+        }
+        for claimed in &lease.deliveries {
+            seen.entry(claimed.envelope.key.clone().unwrap()).or_default().push(claimed.id.sequence);
+        }
+        settle(&h, &lease).await;
+    }
+    let keys = |lease: &Lease| -> BTreeSet<String> {
+        lease.deliveries.iter().map(|claimed| claimed.envelope.key.clone().unwrap()).collect()
+    };
+    assert!(keys(&given_back).union(&keys(&run_out)).all(|key| seen.contains_key(key)), "they came back");
+    assert!(keys(&held).iter().all(|key| !seen.contains_key(key)), "nobody overtakes");
+    assert_eq!(seen.len() + keys(&held).len(), 100);
+    assert!(seen.values().all(|sequences| sequences.len() == 12 && sequences.is_sorted()), "{seen:?}");
+}
+
 /// F17, B.2: four claimers, random failures, a hot key. No two hold the same key at once, and each key is written down
 /// in its order.
 pub async fn four_claimers_keep_the_order_of_every_key<H: Harness>(h: H) {
-    consume_with_four(&h, DeadHead::Hold).await;
+    consume_with_four(&h, 40, DeadHead::Hold).await;
     let counts = h.store().counts().await.unwrap();
     assert!(counts.is_empty(), "nothing is left: {counts:?}");
     the_log_is_in_order(&h, EVENTS).await;
 }
 
+/// F17, B.2: the same with large claims, which a backlog is claimed by.
+pub async fn four_claimers_keep_the_order_of_a_backlog<H: Harness>(h: H) {
+    consume_with_four(&h, 100, DeadHead::Hold).await;
+    assert!(h.store().counts().await.unwrap().is_empty());
+    the_log_is_in_order(&h, EVENTS).await;
+}
+
 /// F18: the same where some are given up on the way and skipped.
 pub async fn four_claimers_keep_the_order_where_dead_heads_are_skipped<H: Harness>(h: H) {
-    let dead = consume_with_four(&h, DeadHead::Skip).await;
+    let dead = consume_with_four(&h, 40, DeadHead::Skip).await;
     assert!(dead > 0, "the case is about dead ones");
     assert_eq!(h.store().counts().await.unwrap()[LANE].dead, dead as u64);
     the_log_is_in_order(&h, EVENTS - dead).await;
@@ -393,7 +429,7 @@ pub async fn four_claimers_keep_the_order_where_dead_heads_are_skipped<H: Harnes
 const EVENTS: usize = 2_000;
 
 /// Half of the events have one hot key, the rest thirty others.
-async fn consume_with_four<H: Harness>(h: &H, policy: DeadHead) -> usize {
+async fn consume_with_four<H: Harness>(h: &H, limit: u32, policy: DeadHead) -> usize {
     somebody_listens(h).await;
     let events = (0..EVENTS).map(|n| {
         let key = if n % 2 == 0 { "hot".into() } else { format!("key-{}", n % 31) };
@@ -406,7 +442,7 @@ async fn consume_with_four<H: Harness>(h: &H, policy: DeadHead) -> usize {
         let (h, scene) = (h.clone(), Arc::clone(&scene));
         async move {
             let mut dice = Dice(n);
-            let claim = Claim { owner: format!("claimer-{n}"), ..wanted(40) };
+            let claim = Claim { owner: format!("claimer-{n}"), ..wanted(limit) };
             while scene.left.load(Ordering::SeqCst) > 0 {
                 let lease = h.store().claim_keyed(&claim, policy).await.unwrap();
                 consume(&h, &scene, &lease, policy, &mut dice).await;

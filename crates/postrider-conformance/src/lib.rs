@@ -148,7 +148,9 @@ macro_rules! suite {
                 keys_are_compared_byte_for_byte
                 a_key_is_ordered_within_its_lane_only
                 a_subset_of_shards_gets_only_its_own
+                a_backlog_hides_no_key_in_front_of_it
                 four_claimers_keep_the_order_of_every_key
+                four_claimers_keep_the_order_of_a_backlog
                 four_claimers_keep_the_order_where_dead_heads_are_skipped
             }
             extend {

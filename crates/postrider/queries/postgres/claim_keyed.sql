@@ -1,6 +1,6 @@
 -- Leases runs of keys; docs/decisions/0003-order-by-key.md tells the steps and why they are safe.
 -- $1 lane, $2 shards (NULL: all), $3 limit, $4 token, $5 owner, $6 lease in ms, $7 whether a dead delivery holds its key,
--- $8 window, $9 the lane's number for advisory locks, $10 how many shards to look at.
+-- $8 window, $9 the lane's number for advisory locks, $10 how many shards to look at, $11 from how many on to tell other keys.
 WITH freed AS (
     -- The policy was changed to skip: what waited behind dead deliveries flows from the next claim on.
     UPDATE postrider_delivery SET place = 1 WHERE NOT $7 AND lane = $1 AND place = 2
@@ -89,8 +89,11 @@ WITH freed AS (
     -- As claim.sql.
     RETURNING d.event_seq, d.id, d.attempts, d.target, d.ctid
 )
-SELECT * FROM leased
+SELECT *, NULL::varchar[] FROM leased
 UNION ALL
--- One empty row: nothing was leased, but something is out of the way now.
-SELECT NULL, NULL, NULL, NULL, NULL
-WHERE EXISTS (SELECT 1 FROM parked) AND NOT EXISTS (SELECT 1 FROM leased)
+-- One row without a delivery: nothing was leased, but something is out of the way now; or so much was leased that there is a
+-- backlog, and the keys of the window that were not asked for are worth knowing, the oldest first.
+SELECT NULL, NULL, NULL, NULL, NULL, ARRAY(
+    SELECT event_key FROM due WHERE (event_key IN (SELECT event_key FROM run)) IS NOT TRUE
+    GROUP BY event_key ORDER BY min(due_at), min(id))
+WHERE CASE WHEN EXISTS (SELECT 1 FROM leased) THEN (SELECT count(*) FROM leased) >= $11 ELSE EXISTS (SELECT 1 FROM parked) END

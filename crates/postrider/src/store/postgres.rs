@@ -17,6 +17,7 @@ mod deliveries;
 mod enlist;
 mod front;
 mod jobs;
+mod keys;
 mod list;
 mod operations;
 mod redrive;
@@ -35,7 +36,8 @@ use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
 
 use self::audience::Audiences;
-use self::front::{Fronts, LongRuns};
+use self::front::Fronts;
+use self::keys::Keys;
 use super::batch::{self, millis};
 use super::figure;
 use super::schema::{self, MIGRATIONS_TABLE, SchemaVersion};
@@ -72,7 +74,7 @@ pub struct PostgresStore {
     wake: Wake,
     audiences: Audiences,
     fronts: Fronts,
-    long_runs: LongRuns,
+    keys: Keys,
 }
 
 /// The schema as a script, for people who apply it with a tool of their own.
@@ -120,7 +122,7 @@ impl PostgresStore {
             wake: Wake::default(),
             audiences: Audiences::default(),
             fronts: Fronts::default(),
-            long_runs: LongRuns::default(),
+            keys: Keys::default(),
         };
         store.refuse_transaction_pooling().await?;
         Ok(store)

@@ -146,8 +146,8 @@ async fn postgres_claims_by_index_without_a_sort() {
         assert!(scan.contains("actual rows=500"), "{scan}");
         assert!(scan.contains("(due_at <= now())") && scan.contains("(place = 0)"), "{scan}");
 
-        let types = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint";
-        let values = "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16";
+        let types = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint, bigint";
+        let values = "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16, 500";
         let keyed = plan(&mut conn, types, CLAIM_KEYED, values).await;
         assert!(!keyed.iter().any(|line| line.contains("Seq Scan")), "{keyed:#?}");
         let window = node(&keyed, "CTE due").join("\n");
@@ -245,13 +245,20 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
         };
         let (first, second) = (leased(100_001..=100_500), leased(100_501..=101_000));
         let claim = "varchar, smallint[], bigint, bigint, varchar, bigint, timestamptz, bigint";
-        let keyed = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint";
+        let keyed = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint, bigint";
+        let known_keys = "varchar, varchar[], bigint, bigint, varchar, bigint, boolean";
         let settle = "tid[], bigint[], bigint, bigint[]";
         let statements = [
             ("claim", claim, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000, NULL, 0".into()),
-            ("claim_keyed", keyed, CLAIM_KEYED, "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16".into()),
-            ("claim_fetch", "bigint[]", sql!("claim_fetch"), first.clone()),
-            ("claim_fetch_stretch", "bigint, bigint", sql!("claim_fetch_stretch"), "100001, 100500".into()),
+            ("claim_keyed", keyed, CLAIM_KEYED, "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16, 500".into()),
+            (
+                "claim_known_keys",
+                known_keys,
+                sql!("claim_known_keys"),
+                "'coupon', '{key-1,key-2}', 500, 44, 'me', 30000, true".into(),
+            ),
+            ("claim_fetch", "bigint[], bigint[]", sql!("claim_fetch"), "'{100001}', '{100500}'".into()),
+            ("claim_fetch_scattered", "bigint[], bigint[]", sql!("claim_fetch"), format!("{first}, {first}")),
             ("claim_more", "bigint[]", sql!("claim_more"), first.clone()),
             ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
             ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),

@@ -219,14 +219,21 @@ impl Shards {
         }
     }
 
-    /// As if those of the keys that are at home in a shard had.
+    /// As if those of the keys that are at home in a shard had, and that of its recovery: whoever was stopped may have been
+    /// at it.
     pub(crate) async fn outlast_lease_of_keys(&self, shard: usize) {
         let age = match self.place {
-            Place::Sqlite { .. } | Place::MySql { .. } => {
-                "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - 60000"
+            Place::Sqlite { .. } => {
+                "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - 60000;
+                 UPDATE postrider_job SET lock_until = lock_until - 60000"
             }
             Place::Postgres { .. } => {
-                "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - interval '60 s'"
+                "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - interval '60 s';
+                 UPDATE postrider_job SET lock_until = lock_until - interval '60 s'"
+            }
+            Place::MySql { .. } => {
+                "UPDATE inventory_deduction_idempotency SET lease_until = lease_until - 60000;
+                 UPDATE postrider_job SET lock_until = lock_until - INTERVAL 60 SECOND"
             }
         };
         self.write_to(shard, age).await;

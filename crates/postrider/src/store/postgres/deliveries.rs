@@ -8,31 +8,24 @@ use sqlx::postgres::PgRow;
 
 use super::address::Addresses;
 use super::front::Place;
+use super::keys::Keys;
+use super::rows::Leased;
 use super::{PostgresStore, own, rows};
 use crate::error::Result;
 use crate::shard::{self, SHARDS, Shards};
 use crate::store::batch::{self, millis};
 use crate::store::{Buried, Claim, DeadHead, DeliveryId, Failed, History, Lease, Redriven, Token};
 
-/// How many shards one keyed claim looks at, a quarter, so that four claimers find work side by side; and how many rows, twice
-/// its limit: what waits behind others does not count.
-const WIDE: Look = Look { shards: SHARDS as i64 / 4, percent: 200 };
-/// The same where the last claim got all that it asked for: keys have long runs, and a few of them are enough.
-const NARROW: Look = Look { shards: SHARDS as i64 / 8, percent: 75 };
+/// How many shards a look of a keyed claim takes in, so that four claimers find work side by side; and how many rows, in
+/// limits: what waits behind others does not count.
+const LOOK_SHARDS: i64 = SHARDS as i64 / 4;
+const LOOK_LIMITS: u32 = 2;
 /// At least so many rows.
-const WINDOW_FLOOR: u32 = 256;
+const LOOK_FLOOR: u32 = 256;
 
 /// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
 const PARKED_WINDOWS: u32 = 32;
-
-/// How far a keyed claim looks for keys.
-#[derive(Clone, Copy, PartialEq)]
-struct Look {
-    shards: i64,
-    /// Rows, of the limit.
-    percent: u32,
-}
 
 pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Lease> {
     claim.check()?;
@@ -66,48 +59,83 @@ async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim
 pub(super) async fn claim_keyed(store: &PostgresStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
     claim.check()?;
     let token = Token::fresh();
-    let mut look = if store.long_runs.seen(claim) { NARROW } else { WIDE };
+    let keys = store.keys.take(claim);
+    if !keys.is_empty() {
+        let rows = claim_known_keys(store, &keys, claim, dead_head, token).await?;
+        let lease = lease(store, token, &rows).await?;
+        store.keys.give_back(claim, keys, &lease);
+        if !lease.deliveries.is_empty() {
+            return Ok(lease);
+        }
+    }
     for _ in 0..PARKED_WINDOWS {
-        let rows = sqlx::query(sql!("claim_keyed"))
-            .bind(&claim.lane)
-            .bind(shards(claim.shards))
-            .bind(i64::from(claim.limit))
-            .bind(token.0)
-            .bind(&claim.owner)
-            .bind(millis(claim.lease))
-            .bind(dead_head == DeadHead::Hold)
-            .bind(i64::from((claim.limit * look.percent / 100).max(WINDOW_FLOOR)))
-            .bind(lane_number(&claim.lane))
-            .bind(look.shards)
-            .fetch_all(&store.work)
-            .await
-            .map_err(own)?;
-        let parked = rows::only_parked(&rows)?;
-        store.long_runs.note(claim, !parked && rows.len() == claim.limit as usize);
-        // What had to be parked was in front of what can be had: look again, now that it is out of the way. And where a narrow
-        // look finds nothing, a wide one may.
-        if !parked && (!rows.is_empty() || look == WIDE) {
+        let (rows, looked) = look_for_keys(store, claim, dead_head, token).await?;
+        let only_parked = rows.is_empty() && looked.is_some();
+        store.keys.seen(claim, looked.unwrap_or_default());
+        // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+        if !only_parked {
             return lease(store, token, &rows).await;
         }
-        look = WIDE;
     }
     lease(store, token, &[]).await
 }
 
-/// Rows of `claim.sql` or `claim_keyed.sql`, with their events.
+/// Leases runs of these keys.
+async fn claim_known_keys(
+    store: &PostgresStore,
+    keys: &[String],
+    claim: &Claim,
+    dead_head: DeadHead,
+    token: Token,
+) -> Result<Vec<PgRow>> {
+    sqlx::query(sql!("claim_known_keys"))
+        .bind(&claim.lane)
+        .bind(keys)
+        .bind(i64::from(claim.limit))
+        .bind(token.0)
+        .bind(&claim.owner)
+        .bind(millis(claim.lease))
+        .bind(dead_head == DeadHead::Hold)
+        .fetch_all(&store.work)
+        .await
+        .map_err(own)
+}
+
+/// Leases runs of the keys that have waited longest. Also tells other keys that wait, if there is a backlog; or of none, if
+/// nothing was leased but something was parked.
+async fn look_for_keys(
+    store: &PostgresStore,
+    claim: &Claim,
+    dead_head: DeadHead,
+    token: Token,
+) -> Result<(Vec<PgRow>, Option<Vec<String>>)> {
+    let mut rows = sqlx::query(sql!("claim_keyed"))
+        .bind(&claim.lane)
+        .bind(shards(claim.shards))
+        .bind(i64::from(claim.limit))
+        .bind(token.0)
+        .bind(&claim.owner)
+        .bind(millis(claim.lease))
+        .bind(dead_head == DeadHead::Hold)
+        .bind(i64::from((claim.limit * LOOK_LIMITS).max(LOOK_FLOOR)))
+        .bind(lane_number(&claim.lane))
+        .bind(LOOK_SHARDS)
+        .bind(i64::from(Keys::backlog(claim)))
+        .fetch_all(&store.work)
+        .await
+        .map_err(own)?;
+    let looked = rows::take_looked(&mut rows)?;
+    Ok((rows, looked))
+}
+
+/// Rows of a claim, with their events.
 async fn lease(store: &PostgresStore, token: Token, rows: &[PgRow]) -> Result<Lease> {
     let leased = rows::leased(rows)?;
-    let (Some(first), Some(last)) = (leased.first(), leased.last()) else {
+    if leased.is_empty() {
         return Ok(Lease { token, deliveries: Vec::new() });
-    };
-    let (first, last) = (first.id.sequence, last.id.sequence);
-    // Few enough others lie between them.
-    let fetch = if last - first < (leased.len() + leased.len() / 8) as i64 {
-        sqlx::query(sql!("claim_fetch_stretch")).bind(first).bind(last)
-    } else {
-        sqlx::query(sql!("claim_fetch")).bind(leased.iter().map(|leased| leased.id.sequence).collect::<Vec<_>>())
-    };
-    let events = fetch.fetch_all(&store.work).await.map_err(own)?;
+    }
+    let (first, last) = stretches(&leased);
+    let events = sqlx::query(sql!("claim_fetch")).bind(first).bind(last).fetch_all(&store.work).await.map_err(own)?;
     let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
     let mut lease = Lease { token, deliveries };
     if !orphans.is_empty() {
@@ -246,6 +274,13 @@ pub(super) async fn redrive(store: &PostgresStore, event_id: &str, lane: &str, t
     sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
     tx.commit().await.map_err(own)?;
     Ok(if made { Redriven::Made } else { Redriven::Due })
+}
+
+/// The first and the last seq of each stretch of events that follow each other.
+fn stretches(leased: &[Leased]) -> (Vec<i64>, Vec<i64>) {
+    // Two of an event are in one stretch.
+    let stretches = leased.chunk_by(|one, next| next.id.sequence - one.id.sequence <= 1);
+    stretches.filter_map(|stretch| Some((stretch.first()?.id.sequence, stretch.last()?.id.sequence))).unzip()
 }
 
 /// NULL for all: the statement then asks nothing about the shard.

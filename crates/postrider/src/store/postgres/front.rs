@@ -1,9 +1,9 @@
 //! Where a claim begins to look. In front of what is due lie the deliveries that are being worked on and the remains of
 //! those that are done, and a claim that begins with the oldest walks over all of them, each time. So while there is a backlog
 //! a claim goes on where the last one has ended; and every so often one begins with the oldest after all, for what came
-//! back or was committed late. A claim of keys does not begin elsewhere, but looks less far. Nothing hangs on what is remembered here but time.
+//! back or was committed late. Nothing hangs on what is remembered here but time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -64,28 +64,6 @@ impl Fronts {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(String, Shards), Front>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Lanes and shards whose last keyed claim got all that it asked for.
-#[derive(Debug, Clone, Default)]
-pub(super) struct LongRuns(Arc<Mutex<HashSet<(String, Shards)>>>);
-
-impl LongRuns {
-    pub(super) fn seen(&self, claim: &Claim) -> bool {
-        self.lock().contains(&key(claim))
-    }
-
-    /// Takes note of whether a claim got all that it asked for.
-    pub(super) fn note(&self, claim: &Claim, all: bool) {
-        match all {
-            true => self.lock().insert(key(claim)),
-            false => self.lock().remove(&key(claim)),
-        };
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<(String, Shards)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

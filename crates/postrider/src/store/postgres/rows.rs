@@ -56,7 +56,7 @@ pub(super) struct Leased {
     target: String,
 }
 
-/// Rows of `claim.sql` or `claim_keyed.sql`, in the order of their events.
+/// Rows of a claim, in the order of their events.
 pub(super) fn leased(rows: &[PgRow]) -> Result<Vec<Leased>> {
     let leased = rows.iter().map(|row| {
         let attempt = u32::from(get::<i16>(row, 2)?.unsigned_abs());
@@ -74,7 +74,7 @@ pub(super) fn last_due(rows: &[PgRow]) -> Result<Option<Place>> {
     rows.iter().map(place).try_fold(None, |last, place| Ok(last.max(Some(place?))))
 }
 
-/// What was leased, with its events: rows of `claim_fetch.sql` or `claim_fetch_stretch.sql`, others among them. Also the
+/// What was leased, with its events: rows of `claim_fetch.sql`. Also the
 /// seqs of those that say more, and of those whose event is gone.
 pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Claimed>, Vec<i64>, Vec<i64>)> {
     let events = events.iter().map(|row| Ok((get::<i64>(row, 0)?, row)));
@@ -110,9 +110,12 @@ pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Clai
     Ok((claimed, say_more, orphans))
 }
 
-/// Whether `claim_keyed.sql` leased nothing and parked something: its one row is empty then.
-pub(super) fn only_parked(rows: &[PgRow]) -> Result<bool> {
-    Ok(matches!(rows, [row] if get::<Option<i64>>(row, 0)?.is_none()))
+/// Takes from the rows of `claim_keyed.sql` the one without a delivery, if it is there: the keys that were seen.
+pub(super) fn take_looked(rows: &mut Vec<PgRow>) -> Result<Option<Vec<String>>> {
+    let Some(at) = rows.iter().rposition(|row| matches!(get::<Option<i64>>(row, 0), Ok(None))) else {
+        return Ok(None);
+    };
+    get(&rows.swap_remove(at), 5).map(Some)
 }
 
 /// Completes those of a lease that say more with the rows of `claim_more.sql`.

@@ -1,8 +1,0 @@
--- As claim_fetch.sql, of events that lie side by side: one walk instead of a search for each. $1 first seq, $2 last.
-SELECT seq, event_id, topic, event_key, payload, trace_id, span_id, aggregate_type, aggregate_id, tenant_id, initiator, occurred_at,
-    -- Whether there is more, which claim_more.sql reads: each column costs, also where it is empty.
-    payload_type <> 'application/json' OR payload_encoding IS NOT NULL OR parent_event_id IS NOT NULL OR store_id IS NOT NULL
-        OR metadata IS NOT NULL OR expire_at IS NOT NULL OR deliver_at IS NOT NULL OR max_attempts IS NOT NULL
-        OR exchange IS NOT NULL OR routing_key IS NOT NULL
-FROM postrider_event
-WHERE seq BETWEEN $1 AND $2
