@@ -101,8 +101,8 @@ async fn claim_known_keys(
         .map_err(own)
 }
 
-/// Leases runs of the keys that have waited longest. Also tells other keys that wait, if there is a backlog; or of none, if
-/// nothing was leased but something was parked.
+/// Leases runs of the keys that have waited longest. Also tells which other keys wait, if there is a backlog, or if nothing was
+/// leased but something was parked.
 async fn look_for_keys(
     store: &PostgresStore,
     claim: &Claim,
