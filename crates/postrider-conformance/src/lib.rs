@@ -423,6 +423,7 @@ macro_rules! suite {
                 a_dead_head_holds_or_is_skipped
                 a_batch_is_one_transaction
                 a_bad_event_takes_nothing_from_its_batch
+                a_drain_ends_with_the_last_of_all_lanes
                 a_child_inherits_trace_and_parent
                 a_commit_wakes_the_relay
                 a_due_time_wakes_the_relay

@@ -494,6 +494,39 @@ pub async fn a_bad_event_takes_nothing_from_its_batch<H: Harness>(h: H) {
     assert_eq!(h.written_down().await.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
+/// A drain also waits for what its consumers enqueue, whenever they do it: the last of a lane may write for another while the
+/// relay looks whether that was all.
+pub async fn a_drain_ends_with_the_last_of_all_lanes<H: Harness>(h: H) {
+    struct Pays<H: Harness>(Outbox<H::Store>);
+    impl<H: Harness> Consumer<H::Store> for Pays<H> {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+            self.0.enqueue(tx, &Refunded { n: paid.n.clone() }).await?;
+            Ok(())
+        }
+    }
+    struct Refunds;
+    impl OutsideConsumer for Refunds {
+        const NAME: &'static str = "refunds";
+        type Event = Refunded;
+
+        async fn handle(&self, _: Received<Refunded>) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
+    somebody_listens(&h).await;
+    subscribe(&h, Refunded::TOPIC, "refunds", Via::Local).await;
+    for n in 0..50 {
+        let outbox = Outbox::new(h.store().clone());
+        enqueue(&h, [draft(format!("e{n}"))]).await;
+        drain(&h, inbox(&h).consumer(Pays::<H>(outbox)).outside(Refunds)).await;
+        let left = h.store().counts().await.unwrap();
+        assert!(left.is_empty(), "after drain {n}: {left:?}");
+    }
+}
+
 /// D.10: an event that is written while another is consumed is its child, of the same trace, without anybody's help.
 pub async fn a_child_inherits_trace_and_parent<H: Harness>(h: H) {
     struct Parent<H: Harness>(H, Outbox<H::Store>);

@@ -220,6 +220,8 @@ impl Watcher {
     /// Routes what arrived by plain `INSERT`, and wakes every lane that has something due. Says how long until the next look.
     async fn look(&mut self) -> Result<Duration> {
         let (store, poll) = (&self.shared.store, self.shared.options.poll);
+        // Before anything is read: a lane that ends its work while we look may have written what we no longer see.
+        let idle_before = self.bells.iter().all(Bell::is_idle);
         if self.paused_read.is_none_or(|at| at.elapsed() >= PAUSES) {
             self.paused_read = Some(Instant::now());
             let paused = store.paused().await?;
@@ -267,7 +269,8 @@ impl Watcher {
             let at = schedule.next_after(now).map(|at| (at - now).unsigned_abs());
             next = at.map_or(next, |at| next.min(at));
         }
-        if self.shared.until_drained && !found && self.bells.iter().all(Bell::is_idle) && idle {
+        let idle = idle && idle_before && self.bells.iter().all(Bell::is_idle);
+        if self.shared.until_drained && !found && idle {
             self.shared.stop.cancel();
         }
         self.interval = if found { SOON } else { (self.interval * 2).min(poll) };
