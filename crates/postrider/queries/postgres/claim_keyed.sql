@@ -51,7 +51,8 @@ WITH freed AS (
     -- by an index of what is due.
     SELECT d.id, d.event_key, d.event_seq, d.ctid AS address
     FROM postrider_delivery d
-    WHERE d.ctid = ANY (ARRAY(SELECT address FROM run WHERE free)) AND d.place <> 3 AND (d.due_at <= now()) IS TRUE AND (d.lock_until IS NULL OR d.lock_until <= now())
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM run WHERE free))
+      AND d.place <> 3 AND (d.due_at <= now()) IS TRUE AND (d.lock_until IS NULL OR d.lock_until <= now())
     FOR UPDATE OF d SKIP LOCKED
 ), missed AS MATERIALIZED (
     SELECT event_key, min(event_seq) AS event_seq FROM run

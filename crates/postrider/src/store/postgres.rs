@@ -64,6 +64,7 @@ const POOL_CONNECTIONS: u32 = 10;
 /// How long a listening connection may be silent before it is asked whether it is there, and how long it may take to say
 /// so.
 const LISTENER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
