@@ -1,7 +1,9 @@
 //! The relay to RabbitMQ beside a bare publisher: the same message, the same queue, as many unconfirmed at a time.
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use std::collections::VecDeque;
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
 use lapin::options::{
     BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions, QueueBindOptions,
     QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions,
@@ -11,12 +13,14 @@ use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProper
 use postrider::store::History;
 use postrider::transport::rabbitmq::TOGETHER;
 use postrider::transport::rabbitmq::topology::EXCHANGE;
-use postrider::{LaneOptions, RabbitMq, Relay, Store, Subscription, Via};
+use postrider::transport::{Delivered, Lane, Parcel, Transport};
+use postrider::{LaneOptions, RabbitMq, Store, Subscription, Via};
 use tokio::sync::Mutex;
 
+use crate::engine::{Goal, RELAYS, relay};
 use crate::report::Round;
 use crate::setup::{LANE, Scratch, TOPIC, fill};
-use crate::turns::{Turn, one_each};
+use crate::turns::{Turn, turns_of};
 use crate::{Outcome, Size};
 
 /// Channels, and messages unconfirmed on each.
@@ -63,6 +67,26 @@ impl Queue {
     }
 }
 
+/// A transport that tells what it has delivered.
+struct Counted<T>(T, Goal);
+
+#[async_trait]
+impl<T: Transport> Transport for Counted<T> {
+    fn lanes(&self) -> Vec<Lane> {
+        self.0.lanes()
+    }
+
+    async fn prepare(&self, store: &dyn Store) -> postrider::Result<()> {
+        self.0.prepare(store).await
+    }
+
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+        let delivered = self.0.deliver(lane, parcels).await;
+        self.1.count(delivered.iter().filter(|delivered| **delivered == Delivered::Done).count());
+        delivered
+    }
+}
+
 /// Publishes from memory as fast as the broker confirms.
 async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicProperties) -> Outcome<Turn> {
     let mut channels = Vec::new();
@@ -78,14 +102,17 @@ async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicPrope
             sent.await?.await
         };
         let mut left = events / CHANNELS;
-        let mut unconfirmed = FuturesUnordered::new();
+        // Waited for in their order: confirms come for many at once, and nobody is woken for each.
+        let mut unconfirmed = VecDeque::new();
         loop {
             while left > 0 && unconfirmed.len() < WINDOW {
-                unconfirmed.push(one());
+                let mut sent = Box::pin(one());
+                assert!((&mut sent).now_or_never().is_none(), "it is in line to be written");
+                unconfirmed.push_back(sent);
                 left -= 1;
             }
-            match unconfirmed.next().await {
-                Some(confirmation) => assert_eq!(confirmation?, Confirmation::Ack(None)),
+            match unconfirmed.pop_front() {
+                Some(sent) => assert_eq!(sent.await?, Confirmation::Ack(None)),
                 None => return Outcome::Ok(()),
             }
         }
@@ -113,9 +140,9 @@ pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outco
         let message = Mutex::new(None);
         let ours = async |events| {
             fill(&store, events, 0).await?;
+            let goal = Goal::new(events);
             let publisher = rabbitmq.publisher().options(options.clone()).subscribed_only();
-            let turn = Turn::time(async { Relay::new(store.clone(), publisher).drain().await.map(|_| events) }).await?;
-            assert!(store.counts().await?.is_empty(), "every event was sent");
+            let turn = relay(&store, Counted(publisher, goal.clone()), &goal).await?;
             *message.lock().await = Some(queue.message().await?);
             assert_eq!(queue.purge().await? as usize, events - 1);
             Ok(turn)
@@ -127,7 +154,7 @@ pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outco
             queue.purge().await?;
             Ok(turn)
         };
-        rounds.push(one_each(size.pending, ours, bare).await?);
+        rounds.push(turns_of(size.pending / RELAYS, RELAYS, ours, bare).await?);
     }
     queue.remove().await?;
     Ok(rounds)

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use postrider::store::History;
 use postrider::store::postgres::PostgresStore;
+use postrider::transport::Transport;
 use postrider::{
     BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
     Relay,
@@ -17,7 +18,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::drain::{BATCH, WORKERS};
 use crate::report::{Latencies, Round};
 use crate::setup::{LANE, Scratch, TOPIC, fill, payload};
-use crate::turns::{Turn, one_each};
+use crate::turns::{Turn, turns_of};
 use crate::{Outcome, Size, bare_postgres};
 
 /// Transactions at the same time, on both sides.
@@ -38,9 +39,12 @@ impl Event for Paid {
     const TOPIC: &'static str = TOPIC;
 }
 
+/// Turns of each side in a round, each with a relay of its own.
+pub(crate) const RELAYS: usize = 4;
+
 /// Tells when a number of events has been handled, and when the first tenth of them was.
 #[derive(Clone)]
-struct Goal {
+pub(crate) struct Goal {
     events: usize,
     handled: Arc<AtomicUsize>,
     /// A relay begins slowly on purpose, a tenth of a second however much there is to do: time is taken from here on.
@@ -54,11 +58,11 @@ struct Warm {
 }
 
 impl Goal {
-    fn new(events: usize) -> Self {
+    pub(crate) fn new(events: usize) -> Self {
         Self { events, handled: Arc::default(), warm: Arc::default(), reached: Arc::default() }
     }
 
-    fn count(&self, events: usize) {
+    pub(crate) fn count(&self, events: usize) {
         let handled = self.handled.fetch_add(events, Ordering::AcqRel) + events;
         if handled >= self.events / 10 {
             self.warm.get_or_init(|| Warm { at: Instant::now(), handled });
@@ -142,9 +146,9 @@ fn options(concurrency: usize, history: History) -> LaneOptions {
 }
 
 /// Runs a relay until the goal is reached and everything is written down. Timed is what comes after its first tenth.
-async fn relay(store: &PostgresStore, inbox: Inbox<PostgresStore>, goal: &Goal) -> Outcome<Turn> {
+pub(crate) async fn relay(store: &PostgresStore, transport: impl Transport, goal: &Goal) -> Outcome<Turn> {
     let reached = Arc::clone(&goal.reached);
-    Relay::new(store.clone(), inbox).run(async move { reached.notified().await }).await?;
+    Relay::new(store.clone(), transport).run(async move { reached.notified().await }).await?;
     let warm = goal.warm.get().ok_or("nothing was handled")?;
     let turn = Turn { events: goal.events - warm.handled, took: warm.at.elapsed() };
     let left = postrider::Store::counts(store).await?;
@@ -162,20 +166,23 @@ pub(crate) async fn postgres_no_op_with_history(scratch: &Scratch, size: Size) -
 
 async fn no_op(scratch: &Scratch, size: Size, name: &str, history: History) -> Outcome<Vec<Round>> {
     let store = scratch.postgres_store(name).await?;
-    let bare = bare_postgres::Bare::new(&scratch.postgres(&format!("{name}_bare")).await?).await?;
+    let bare_name = format!("{name}_bare");
+    let bare = bare_postgres::Bare::new(&scratch.postgres(&bare_name).await?).await?;
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
         let ours = async |events| {
+            scratch.vacuum(name).await?;
             fill(&store, events, 0).await?;
             let goal = Goal::new(events);
             let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, history));
             relay(&store, inbox, &goal).await
         };
         let bare = async |events| {
+            scratch.vacuum(&bare_name).await?;
             bare.fill(events).await?;
             bare.drain(WORKERS, events).await
         };
-        rounds.push(one_each(size.pending, ours, bare).await?);
+        rounds.push(turns_of(size.pending, RELAYS, ours, bare).await?);
     }
     Ok(rounds)
 }
@@ -191,7 +198,8 @@ pub(crate) async fn postgres_exactly_once(scratch: &Scratch, size: Size) -> Outc
             bare.fill(events).await?;
             bare.pay(TRANSACTIONS).await
         };
-        rounds.push(one_each(size.transactions, async |events| pay(&store, events).await, bare).await?);
+        let ours = async |events| pay(&store, events).await;
+        rounds.push(turns_of(size.transactions / RELAYS, RELAYS, ours, bare).await?);
     }
     Ok(rounds)
 }
@@ -209,7 +217,7 @@ pub(crate) async fn postgres_batches(scratch: &Scratch, size: Size) -> Outcome<V
             relay(&store, inbox, &goal).await
         };
         let single = async |events| pay(&store, events).await;
-        rounds.push(one_each(size.transactions, in_batches, single).await?);
+        rounds.push(turns_of(size.transactions / RELAYS, RELAYS, in_batches, single).await?);
     }
     Ok(rounds)
 }

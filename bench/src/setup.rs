@@ -8,8 +8,9 @@ use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Draft, Enlist, Outbox, Store, Subscription, Via};
+use sqlx::Connection;
 use sqlx::mysql::{MySqlPool, MySqlPoolOptions};
-use sqlx::postgres::{PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use uuid::Uuid;
 
 use crate::Outcome;
@@ -54,6 +55,13 @@ impl Scratch {
     pub(crate) fn url(&self, name: &str) -> Outcome<String> {
         let (server, _) = self.server.rsplit_once('/').ok_or("the server's URL names no database")?;
         Ok(format!("{server}/{}_{name}", self.prefix))
+    }
+
+    /// Cleans up what turns before have left in a database: a loop should not be slow, or fast, for how long it has been run.
+    pub(crate) async fn vacuum(&self, name: &str) -> Outcome<()> {
+        let mut session = PgConnection::connect(&self.url(name)?).await?;
+        sqlx::raw_sql("VACUUM").execute(&mut session).await?;
+        Ok(session.close().await?)
     }
 
     /// A store in a new PostgreSQL database, with one consumer.

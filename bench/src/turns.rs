@@ -62,12 +62,18 @@ pub(crate) async fn in_turns(
     Ok(Round { ours_per_second: first.per_second(), other_per_second: second.per_second() })
 }
 
-/// A round of one turn each, ours first: where a turn starts something that has to get going.
-pub(crate) async fn one_each(
+/// A round of so many turns on each side, each with as many events of its own: where a turn starts something that has to
+/// get going, or makes what it works on.
+pub(crate) async fn turns_of(
     events: usize,
+    turns: usize,
     mut ours: impl AsyncFnMut(usize) -> Outcome<Turn>,
     mut other: impl AsyncFnMut(usize) -> Outcome<Turn>,
 ) -> Outcome<Round> {
-    let (ours, other) = (ours(events).await?, other(events).await?);
-    Ok(Round { ours_per_second: ours.per_second(), other_per_second: other.per_second() })
+    let (mut first, mut second) = (Turn::default(), Turn::default());
+    for _ in 0..turns {
+        first.add(events, &mut ours).await?;
+        second.add(events, &mut other).await?;
+    }
+    Ok(Round { ours_per_second: first.per_second(), other_per_second: second.per_second() })
 }

@@ -883,7 +883,7 @@ pub async fn a_transport_that_can_do_nothing_is_left_alone_for_a_while<H: Harnes
             Ok(())
         }
 
-        async fn deliver(&self, _: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
+        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
             self.1.send(tokio::time::Instant::now()).unwrap();
             match self.2.fetch_add(1, Ordering::Relaxed) {
                 0 => vec![Delivered::NotTried; parcels.len()],

@@ -157,7 +157,7 @@ pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: 
     let event = &claimed.envelope;
     assert!(!claimed.expired);
     assert_eq!((event.occurred_at, event.deliver_at, event.expire_at), (occurred, Some(deliver), Some(expire)));
-    assert_eq!((event.payload.as_str(), event.payload_type.as_str()), ("AP+A", "image/png"));
+    assert_eq!((event.payload.as_str(), &*event.payload_type), ("AP+A", "image/png"));
     assert_eq!(event.payload_encoding, postrider::envelope::Encoding::Base64);
     assert_eq!((event.key.as_deref(), event.max_attempts), (Some("钥"), Some(3)));
     assert_eq!((event.trace_id.as_deref(), event.span_id.as_deref()), (Some("trace"), Some("span")));

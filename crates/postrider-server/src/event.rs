@@ -213,7 +213,7 @@ impl EventIn {
             event_id: Some(Id(envelope.event_id.to_string())),
             topic: envelope.topic,
             payload: raw("data", payload)?,
-            payload_type: Some(envelope.payload_type),
+            payload_type: Some(envelope.payload_type.into_owned()),
             payload_encoding: (envelope.payload_encoding == Encoding::Base64).then_some(PayloadEncoding::Base64),
             trace_id: envelope.trace_id,
             span_id: envelope.span_id,

@@ -338,7 +338,7 @@ impl Said {
         let is_json = envelope.is_json();
         Self {
             payload: with_payload.then(|| AnyJson::of(&envelope.payload, is_json)),
-            payload_type: envelope.payload_type,
+            payload_type: envelope.payload_type.into_owned(),
             payload_encoding: (envelope.payload_encoding == Encoding::Base64).then(|| "base64".into()),
             metadata: envelope.metadata.filter(|_| with_payload).map(|text| AnyJson::of(&text, true)),
             deliver_at: envelope.deliver_at.map(Into::into),

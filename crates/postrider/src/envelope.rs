@@ -4,6 +4,8 @@
 pub mod cloudevents;
 pub mod trace;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -28,7 +30,7 @@ pub struct Envelope {
     /// The payload as the text it came as: nothing is renumbered or reordered.
     pub payload: String,
     /// The media type of the payload.
-    pub payload_type: String,
+    pub payload_type: Cow<'static, str>,
     /// Whether the text is the payload itself, or its bytes as base64.
     pub payload_encoding: Encoding,
     /// The trace that this event belongs to.
@@ -300,7 +302,7 @@ impl<'de> Deserialize<'de> for Envelope {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
         use serde::de::Error as _;
         let wire = Wire::deserialize(deserializer)?;
-        let payload_type = wire.payload_type.unwrap_or_else(|| JSON.into());
+        let payload_type = wire.payload_type.map_or(JSON.into(), Into::into);
         let payload_encoding = match wire.payload_encoding.as_deref() {
             None => Encoding::Plain,
             Some("base64") => Encoding::Base64,

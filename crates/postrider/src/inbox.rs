@@ -102,9 +102,10 @@ impl<S: Enlist> Inbox<S> {
                 ));
                 vec![Delivered::Failed(failure.code("noConsumer")); tries.len()]
             }
-            Some(Registered::InBatches(consumer)) => self.in_batches(lane, &**consumer, tries).await,
+            // Boxed: a future is as large as the largest it may become, and is moved whole for the smallest.
+            Some(Registered::InBatches(consumer)) => Box::pin(self.in_batches(lane, &**consumer, tries)).await,
             Some(Registered::InTransaction(consumer)) => match tries.pop() {
-                Some(one) => vec![self.in_transaction(lane, &**consumer, one).await],
+                Some(one) => vec![Box::pin(self.in_transaction(lane, &**consumer, one)).await],
                 None => Vec::new(),
             },
             Some(Registered::Outside(consumer)) => match tries.pop() {
@@ -259,12 +260,12 @@ impl<S: Enlist> Transport for Inbox<S> {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
-        let claimed = |parcel: Parcel| Try {
-            handling: handling(lane, parcel.envelope, parcel.attempt),
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+        let claimed = |parcel: &Parcel| Try {
+            handling: handling(lane, Arc::clone(&parcel.envelope), parcel.attempt),
             claim: Some((parcel.id, parcel.lease.token)),
         };
-        self.consume(lane, parcels.into_iter().map(claimed).collect()).await
+        self.consume(lane, parcels.iter().map(claimed).collect()).await
     }
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     };
     let mut envelope = Envelope::new(event_id, draft.topic, draft.payload, draft.occurred_at.unwrap_or(now));
     if let Some(payload_type) = draft.payload_type {
-        envelope.payload_type = payload_type;
+        envelope.payload_type = payload_type.into();
     }
     envelope.payload_encoding = draft.payload_encoding;
     envelope.key = draft.key;

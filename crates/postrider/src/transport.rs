@@ -32,7 +32,7 @@ pub trait Transport: Send + Sync + 'static {
     async fn prepare(&self, store: &dyn Store) -> Result<()>;
 
     /// Delivers up to [`Lane::at_once`] parcels of one lane and one claim, in order. One answer per parcel.
-    async fn deliver(&self, lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered>;
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered>;
 }
 
 /// One lane, and how it wants to be served.

@@ -87,14 +87,12 @@ WITH freed AS (
     SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'),
         attempts = d.attempts + 1, place = 1
     WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
-    -- As claim.sql.
     RETURNING d.event_seq, d.id, d.attempts, d.target, d.ctid
 )
-SELECT *, NULL::varchar[] FROM leased
-UNION ALL
--- One row without a delivery: nothing was leased, but something is out of the way now; or so much was leased that there is a
--- backlog, and the keys of the window that were not asked for are worth knowing, the oldest first.
-SELECT NULL, NULL, NULL, NULL, NULL, ARRAY(
-    SELECT event_key FROM due WHERE (event_key IN (SELECT event_key FROM run)) IS NOT TRUE
-    GROUP BY event_key ORDER BY min(due_at), min(id))
-WHERE CASE WHEN EXISTS (SELECT 1 FROM leased) THEN (SELECT count(*) FROM leased) >= $11 ELSE EXISTS (SELECT 1 FROM parked) END
+SELECT array_agg(event_seq), array_agg(id), array_agg(attempts), array_agg(ctid), CASE WHEN max(target) <> '' THEN array_agg(target) END,
+    -- NULL, unless nothing was leased, but something is out of the way now; or so much was leased that there is a backlog, and
+    -- the keys of the window that were not asked for are worth knowing, the oldest first.
+    CASE WHEN count(*) >= $11 OR (count(*) = 0 AND EXISTS (SELECT 1 FROM parked)) THEN ARRAY(
+        SELECT event_key FROM due WHERE (event_key IN (SELECT event_key FROM run)) IS NOT TRUE
+        GROUP BY event_key ORDER BY min(due_at), min(id)) END
+FROM leased

@@ -1,5 +1,6 @@
 -- Leases runs of keys that a look has seen (claim_keyed.sql): the same steps, from the keys on.
 -- $1 lane, $2 keys, $3 limit, $4 token, $5 owner, $6 lease in ms, $7 whether a dead delivery holds its key.
+-- Answers as claim.sql, but for the last two columns.
 WITH run AS MATERIALIZED (
     SELECT r.id, k.event_key, r.event_seq, r.address, r.free
     FROM unnest($2::varchar[]) AS k (event_key)
@@ -33,9 +34,12 @@ WITH run AS MATERIALIZED (
 ), whole AS MATERIALIZED (
     SELECT address FROM locked l
     WHERE NOT EXISTS (SELECT 1 FROM missed m WHERE m.event_key = l.event_key AND m.event_seq < l.event_seq)
+), leased AS (
+    UPDATE postrider_delivery d
+    SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'),
+        attempts = d.attempts + 1, place = 1
+    WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
+    RETURNING d.event_seq, d.id, d.attempts, d.target, d.ctid
 )
-UPDATE postrider_delivery d
-SET token = $4, lock_owner = $5, lock_time = now(), lock_until = (SELECT now() + $6 * interval '1 ms'),
-    attempts = d.attempts + 1, place = 1
-WHERE d.ctid = ANY (ARRAY(SELECT address FROM whole))
-RETURNING d.event_seq, d.id, d.attempts, d.target, d.ctid
+SELECT array_agg(event_seq), array_agg(id), array_agg(attempts), array_agg(ctid), CASE WHEN max(target) <> '' THEN array_agg(target) END
+FROM leased

@@ -31,7 +31,7 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     put("source", Some(envelope.initiator.service.clone().unwrap_or_else(|| "/".into())));
     put("subject", envelope.aggregate.as_ref().map(|a| format!("{}/{}", a.kind, a.id)));
     put("time", time(envelope.occurred_at));
-    put("datacontenttype", Some(envelope.payload_type.clone()));
+    put("datacontenttype", Some(envelope.payload_type.to_string()));
     put("traceparent", traceparent(envelope));
     put("traceid", envelope.trace_id.clone());
     put("spanid", envelope.span_id.clone());
@@ -87,7 +87,7 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
     let source = required("source", take("source"))?;
 
     let mut envelope = Envelope::new(id, topic, String::new(), time("time", take("time"))?.unwrap_or(now));
-    envelope.payload_type = take("datacontenttype").unwrap_or_else(|| JSON.into());
+    envelope.payload_type = take("datacontenttype").map_or(JSON.into(), Into::into);
     envelope.initiator.service = (source != "/").then_some(source);
     envelope.aggregate = take("subject").map(|subject| match subject.split_once('/') {
         Some((kind, id)) => Aggregate::new(kind, id),

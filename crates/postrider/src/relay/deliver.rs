@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -114,7 +114,7 @@ pub(super) async fn deliver(
             if parcels.is_empty() {
                 break;
             }
-            portion.refused = deliver_chunk(shared, lane, transport, parcels, &mut portion.tried).await;
+            portion.refused = deliver_together(shared, lane, transport, parcels, &mut portion.tried).await;
             continue;
         }
         let runs = line.handful(lane, handful);
@@ -129,7 +129,7 @@ pub(super) async fn deliver(
                     portion.tried.push((lease.token, Tried { id, attempt, envelope, how: broken.rest() }));
                     continue;
                 }
-                portion.refused |= deliver_chunk(shared, lane, transport, vec![parcel], &mut portion.tried).await;
+                portion.refused |= deliver_together(shared, lane, transport, [parcel], &mut portion.tried).await;
                 broken = portion.tried.last().and_then(|(_, tried)| Broken::of(&tried.how));
             }
         }
@@ -165,51 +165,48 @@ impl Broken {
 }
 
 /// Tries what goes together. True: the transport was asked, and tried nothing of it.
-async fn deliver_chunk(
+async fn deliver_together<P>(
     shared: &Shared,
     lane: &Lane,
     transport: &dyn Transport,
-    parcels: Vec<Parcel>,
+    parcels: P,
     all: &mut Vec<(Token, Tried)>,
-) -> bool {
-    // A transport that answers for too few has not tried the others, as far as anybody knows.
-    let not_tried = |parcel: &Parcel| {
-        let (how, envelope) = (How::Delivered(Delivered::NotTried), Arc::clone(&parcel.envelope));
-        (parcel.lease.token, Tried { id: parcel.id, attempt: parcel.attempt, envelope, how })
-    };
-    let before = all.len();
-    all.extend(parcels.iter().map(not_tried));
+) -> bool
+where
+    P: AsRef<[Parcel]> + IntoIterator<Item = Parcel>,
+{
+    let together = parcels.as_ref();
     // A tenth of the lease is kept in hand: a try that begins must be able to end.
     let spare = shared.options.lease / 10;
-    let shed = parcels.iter().any(|parcel| parcel.lease.remaining() < spare);
+    let shed = together.iter().any(|parcel| parcel.lease.remaining() < spare);
     let mut refused = false;
     let delivered = match shed || shared.stop.is_cancelled() {
         true => {
             if shed {
-                observe::shed(parcels.len());
+                observe::shed(together.len());
             }
-            vec![Delivered::NotTried; parcels.len()]
+            Vec::new()
         }
         false => {
             // Consumers are guarded each by itself; this is for transports.
-            let count = parcels.len();
-            let spans: Vec<_> = parcels
+            let spans: Vec<_> = together
                 .iter()
                 .map(|parcel| observe::delivering(&lane.name, parcel.attempt, &parcel.envelope))
                 .collect();
-            let delivering = AssertUnwindSafe(transport.deliver(lane, parcels)).catch_unwind();
+            let delivering = AssertUnwindSafe(transport.deliver(lane, together)).catch_unwind();
             let delivered = delivering.await.unwrap_or_else(|_| {
-                vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); count]
+                vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); together.len()]
             });
+            debug_assert_eq!(together.len(), delivered.len(), "one answer per parcel");
             spans.iter().zip(&delivered).for_each(|(span, delivered)| observe::delivered(span, delivered));
             refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
             delivered
         }
     };
-    let tried = &mut all[before..];
-    debug_assert_eq!(tried.len(), delivered.len(), "one answer per parcel");
     let mut failed_keys: Vec<String> = Vec::new();
-    for ((_, Tried { envelope, attempt, how, .. }), delivered) in tried.iter_mut().zip(delivered) {
+    // A transport that answers for too few has not tried the others, as far as anybody knows.
+    let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
+    for (Parcel { id, attempt, envelope, lease, .. }, delivered) in parcels.into_iter().zip(delivered) {
         let behind = envelope.key.as_ref().is_some_and(|key| failed_keys.contains(key));
         match &delivered {
             Delivered::Failed(_) => failed_keys.extend(envelope.key.clone()),
@@ -219,10 +216,11 @@ async fn deliver_chunk(
             ),
             _ => {}
         }
-        *how = match delivered {
+        let how = match delivered {
             Delivered::NotTried if behind => How::Behind,
             delivered => How::Delivered(delivered),
         };
+        all.push((lease.token, Tried { id, attempt, envelope, how }));
     }
     refused
 }

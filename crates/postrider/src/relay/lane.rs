@@ -52,7 +52,6 @@ pub(super) struct LaneTask {
     waiting: Arc<Line>,
     delivering: JoinSet<Portion>,
     outcomes: Outcomes,
-    oldest_outcome: Option<Instant>,
     /// Every delivery whose lease is ours to keep, by claim.
     held: HashMap<Token, Held>,
     /// How long a delivery takes, in seconds, lately.
@@ -140,7 +139,6 @@ impl LaneTask {
             waiting: Arc::default(),
             delivering: JoinSet::new(),
             outcomes: Outcomes::default(),
-            oldest_outcome: None,
             held: HashMap::new(),
             pace: 0.0,
             began: Instant::now(),
@@ -195,7 +193,8 @@ impl LaneTask {
 
     /// Until when nothing happens by itself.
     fn wait(&self) -> Option<Duration> {
-        let linger = self.oldest_outcome.map(|at| LINGER.saturating_sub(at.elapsed()));
+        let waiting = self.outcomes.waiting().filter(|(token, _)| !is_in(&self.writes, *token));
+        let linger = waiting.map(|(_, since)| LINGER.saturating_sub(since.elapsed())).min();
         let linger = linger.filter(|_| self.writes.len() < SIDE_BY_SIDE && self.shared.health.is_up());
         let claim = [self.rate.wait(), self.rest(), self.until_trusted()].into_iter().max();
         let claim = claim.filter(|wait| !wait.is_zero() && self.is_hungry());
@@ -408,9 +407,7 @@ impl LaneTask {
                 self.held.remove(&token);
             }
         }
-        if self.outcomes.add(&self.lane, &self.figures, token, tried) {
-            self.oldest_outcome.get_or_insert_with(Instant::now);
-        }
+        self.outcomes.add(&self.lane, &self.figures, token, tried);
     }
 
     fn give_back_what_was_not_begun(&mut self) {
@@ -422,22 +419,20 @@ impl LaneTask {
     // --- settle
 
     fn write(&mut self) {
-        let more_is_coming = !self.delivering.is_empty() || !self.waiting.is_empty();
-        let lingered = self.oldest_outcome.is_some_and(|at| at.elapsed() >= LINGER);
-        let enough = self.outcomes.len() >= self.lane.options.batch as usize;
-        if self.outcomes.is_empty()
-            || self.writes.len() >= SIDE_BY_SIDE
-            || !self.shared.health.is_up()
-            || (more_is_coming && !enough && !lingered)
-        {
+        if self.outcomes.is_empty() || self.writes.len() >= SIDE_BY_SIDE || !self.shared.health.is_up() {
             return;
         }
-        // The results of one claim are written one write after the other: in the order of their keys.
-        let outcomes = self.outcomes.take_except(&self.writes);
+        let more_is_coming = !self.delivering.is_empty() || !self.waiting.is_empty();
+        let (held, writes) = (&self.held, &self.writes);
+        // What one claim took is settled by one statement, so all of it at once, unless that takes too long. And one write after
+        // the other: in the order of its keys.
+        let outcomes = self.outcomes.take(|token, since| {
+            let whole = !held.contains_key(&token);
+            (whole || !more_is_coming || since.elapsed() >= LINGER) && !is_in(writes, token)
+        });
         if outcomes.is_empty() {
             return;
         }
-        self.oldest_outcome = (!self.outcomes.is_empty()).then(Instant::now);
         self.writing += outcomes.len();
         let (tokens, count) = (outcomes.tokens(), outcomes.len());
         self.writes.push(tokens.clone());
@@ -522,10 +517,7 @@ impl LaneTask {
                 self.writes.retain(|writing| *writing != tokens);
                 // What was settled or released may have been what others of its key waited for.
                 self.hungry.keyed |= written.freed;
-                if !written.left.is_empty() {
-                    self.outcomes.join(written.left);
-                    self.oldest_outcome.get_or_insert_with(Instant::now);
-                }
+                self.outcomes.join(written.left);
             }
             Step::Extended { asked, kept } => {
                 self.extending = false;
@@ -537,6 +529,11 @@ impl LaneTask {
 
 fn tried(id: DeliveryId, attempt: u32, envelope: Arc<crate::Envelope>, delivered: Delivered) -> Tried {
     Tried { id, attempt, envelope, how: How::Delivered(delivered) }
+}
+
+/// Whether results of this claim are among what is being written.
+fn is_in(writes: &[HashSet<Token>], token: Token) -> bool {
+    writes.iter().any(|tokens| tokens.contains(&token))
 }
 
 /// A panic of the store's is one of the lane's.

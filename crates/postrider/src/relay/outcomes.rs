@@ -3,6 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use super::Shared;
 use crate::alert::Alarm;
 use crate::consumer::Failure;
@@ -33,8 +35,9 @@ pub(super) enum How {
 }
 
 /// Everything that is to be written under one token.
-#[derive(Default)]
 struct Ledger {
+    /// Since when the first of it has waited.
+    since: Instant,
     settle: Vec<DeliveryId>,
     expire: Vec<DeliveryId>,
     retry: Vec<Failed>,
@@ -42,6 +45,20 @@ struct Ledger {
     release: Vec<DeliveryId>,
     /// Whether any of these has a key.
     keyed: bool,
+}
+
+impl Default for Ledger {
+    fn default() -> Self {
+        Self {
+            since: Instant::now(),
+            settle: Vec::new(),
+            expire: Vec::new(),
+            retry: Vec::new(),
+            bury: Vec::new(),
+            release: Vec::new(),
+            keyed: false,
+        }
+    }
 }
 
 /// What waits to be written.
@@ -69,28 +86,17 @@ impl Outcomes {
         self.count == 0
     }
 
-    /// Takes note of one. False: nothing is to be written for it.
-    pub(super) fn add(&mut self, lane: &Lane, figures: &LaneFigures, token: Token, tried: Tried) -> bool {
+    /// Takes note of one.
+    pub(super) fn add(&mut self, lane: &Lane, figures: &LaneFigures, token: Token, tried: Tried) {
         let Tried { id, attempt, envelope, how } = tried;
         let delivered = match how {
-            How::Behind => return false,
-            How::Expired => {
-                self.ledger(token, &envelope).expire.push(id);
-                return true;
-            }
+            // It goes with the one in front.
+            How::Behind => return,
+            How::Expired => return self.ledger(token, &envelope).expire.push(id),
             How::Exhausted => {
                 let error = format!("given up: its worker died in each of {} attempts", attempt.saturating_sub(1));
-                self.bury(
-                    lane,
-                    token,
-                    id,
-                    attempt.saturating_sub(1),
-                    &envelope,
-                    false,
-                    error,
-                    Some("exhausted".into()),
-                );
-                return true;
+                let (attempts, code) = (attempt.saturating_sub(1), Some("exhausted".into()));
+                return self.bury(lane, token, id, attempts, &envelope, false, error, code);
             }
             How::Delivered(delivered) => delivered,
         };
@@ -98,17 +104,14 @@ impl Outcomes {
             Delivered::Completed => {
                 figures.sent(1);
                 figures.consumed(&envelope);
-                return false;
             }
             Delivered::LeaseLost => {
                 observe::lease_lost(1);
                 tracing::warn!(consumer = %lane.name, event_id = %envelope.event_id, "the lease was lost: its effect was taken back");
-                return false;
             }
             Delivered::Duplicate => {
                 figures.sent(1);
                 figures.idempotent();
-                return false;
             }
             Delivered::Done => {
                 figures.consumed(&envelope);
@@ -120,7 +123,6 @@ impl Outcomes {
                 self.failed(lane, token, id, attempt, &envelope, &failure);
             }
         }
-        true
     }
 
     fn failed(
@@ -176,10 +178,14 @@ impl Outcomes {
         self.ledgers.keys().copied().collect()
     }
 
-    /// Takes what is to be written, but for the claims that somebody is writing about already.
-    pub(super) fn take_except(&mut self, writes: &[HashSet<Token>]) -> Self {
-        let busy = |token: &Token| writes.iter().any(|tokens| tokens.contains(token));
-        let ledgers: HashMap<_, _> = self.ledgers.extract_if(|token, _| !busy(token)).collect();
+    /// The claims that these are results of, and since when the first of each has waited.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (Token, Instant)> {
+        self.ledgers.iter().map(|(token, ledger)| (*token, ledger.since))
+    }
+
+    /// Takes the results of those claims that are to be written now.
+    pub(super) fn take(&mut self, now: impl Fn(Token, Instant) -> bool) -> Self {
+        let ledgers: HashMap<_, _> = self.ledgers.extract_if(|token, ledger| now(*token, ledger.since)).collect();
         let count = ledgers.values().map(Ledger::len).sum();
         self.count -= count;
         Self { ledgers, count }

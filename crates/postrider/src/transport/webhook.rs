@@ -255,9 +255,9 @@ impl Transport for Webhooks {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
         let mut delivered = Vec::with_capacity(parcels.len());
-        for parcel in &parcels {
+        for parcel in parcels {
             delivered.push(match self.call(&lane.name, parcel).await {
                 Ok(()) => Delivered::Done,
                 Err(failure) => Delivered::Failed(failure),

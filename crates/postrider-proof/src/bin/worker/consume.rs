@@ -91,11 +91,10 @@ impl<T: Transport> Transport for Behind<T> {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
-        let events: Vec<_> = parcels.iter().map(|parcel| parcel.envelope.event_id.to_string()).collect();
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
         let delivered = self.inbox.deliver(lane, parcels).await;
-        for (event, _) in events.iter().zip(&delivered).filter(|(_, delivered)| **delivered == Delivered::Completed) {
-            self.stops.at(Point::Settled, event).await;
+        for (parcel, _) in parcels.iter().zip(&delivered).filter(|(_, delivered)| **delivered == Delivered::Completed) {
+            self.stops.at(Point::Settled, parcel.envelope.event_id.as_str()).await;
         }
         delivered
     }

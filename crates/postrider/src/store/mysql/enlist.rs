@@ -347,7 +347,7 @@ fn enqueue_one(new: &NewEvent, routing: Routing) -> Query<'_, MySql, MySqlArgume
         .bind(&event.topic)
         .bind(&event.key)
         .bind(&event.payload)
-        .bind(&event.payload_type)
+        .bind(&*event.payload_type)
         .bind(batch::encoding(event.payload_encoding))
         .bind(&event.trace_id)
         .bind(&event.span_id)

@@ -31,7 +31,7 @@ fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
         topic: get(row, at + 2)?,
         key: text(3)?,
         payload: get(row, at + 4)?,
-        payload_type: get(row, at + 5)?,
+        payload_type: get::<String>(row, at + 5)?.into(),
         payload_encoding: match get::<Option<&str>>(row, at + 6)? {
             Some("base64") => Encoding::Base64,
             _ => Encoding::Plain,

@@ -15,24 +15,12 @@ const TID_ARRAY: u32 = 1010;
 /// A block's number and a place in it.
 const BYTES: usize = 6;
 
-/// A row's `ctid`.
-pub(super) struct Address(pub(super) Option<NonZeroU64>);
+/// What comes before the elements of an array: how many dimensions, whether there are NULLs, what it is an array of, how many,
+/// and the number of the first.
+const HEAD: usize = 5 * size_of::<u32>();
 
-impl Type<Postgres> for Address {
-    fn type_info() -> PgTypeInfo {
-        PgTypeInfo::with_oid(Oid(TID))
-    }
-}
-
-impl<'r> Decode<'r, Postgres> for Address {
-    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
-        let mut bytes = [0; 8];
-        bytes[8 - BYTES..].copy_from_slice(value.as_bytes()?.get(..BYTES).ok_or("a ctid has six bytes")?);
-        Ok(Self(NonZeroU64::new(u64::from_be_bytes(bytes))))
-    }
-}
-
-/// A `tid[]`.
+/// The `ctid`s of rows, as a `tid[]`.
+#[derive(Default)]
 pub(super) struct Addresses(pub(super) Vec<NonZeroU64>);
 
 impl Type<Postgres> for Addresses {
@@ -43,7 +31,6 @@ impl Type<Postgres> for Addresses {
 
 impl Encode<'_, Postgres> for Addresses {
     fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        // One dimension, no NULLs, what it is an array of, how many, and the number of the first.
         for word in [1, 0, TID, u32::try_from(self.0.len())?, 1] {
             buffer.extend_from_slice(&word.to_be_bytes());
         }
@@ -52,5 +39,41 @@ impl Encode<'_, Postgres> for Addresses {
             buffer.extend_from_slice(&address.get().to_be_bytes()[8 - BYTES..]);
         }
         Ok(IsNull::No)
+    }
+}
+
+impl<'r> Decode<'r, Postgres> for Addresses {
+    fn decode(value: PgValueRef<'r>) -> Result<Self, BoxDynError> {
+        Self::read(value.as_bytes()?).ok_or_else(|| "a ctid has six bytes".into())
+    }
+}
+
+impl Addresses {
+    fn read(array: &[u8]) -> Option<Self> {
+        const LENGTH: usize = size_of::<u32>();
+        let elements = array.get(HEAD..).unwrap_or_default().chunks(LENGTH + BYTES);
+        let address = |element: &[u8]| {
+            let mut bytes = [0; 8];
+            bytes[8 - BYTES..].copy_from_slice(element.get(LENGTH..).filter(|tid| tid.len() == BYTES)?);
+            NonZeroU64::new(u64::from_be_bytes(bytes))
+        };
+        elements.map(address).collect::<Option<_>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        for count in [0, 1, 3] {
+            let addresses: Vec<_> = (1..=count).filter_map(|n| NonZeroU64::new(n << 16 | 7)).collect();
+            let mut written = PgArgumentBuffer::default();
+            let null = Addresses(addresses.clone()).encode_by_ref(&mut written).expect("encodes");
+            assert!(matches!(null, IsNull::No));
+            assert_eq!(Addresses::read(&written).expect("reads").0, addresses);
+            assert!(count == 0 || Addresses::read(&written[..written.len() - 1]).is_none(), "the last one is cut off");
+        }
     }
 }

@@ -31,16 +31,16 @@ pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Lease>
     claim.check()?;
     let token = Token::fresh();
     let front = store.fronts.of(claim);
-    let mut rows = claim_behind(store, front, claim, token).await?;
-    if rows.is_empty() && front.is_some() {
-        rows = claim_behind(store, None, claim, token).await?;
+    let mut leased = claim_behind(store, front, claim, token).await?;
+    if leased.is_empty() && front.is_some() {
+        leased = claim_behind(store, None, claim, token).await?;
     }
-    lease(store, token, &rows).await
+    lease(store, token, leased).await
 }
 
 /// Leases what is due behind a place; None: from the oldest on.
-async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim, token: Token) -> Result<Vec<PgRow>> {
-    let rows = sqlx::query(sql!("claim"))
+async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim, token: Token) -> Result<Vec<Leased>> {
+    let row = sqlx::query(sql!("claim"))
         .bind(&claim.lane)
         .bind(shards(claim.shards))
         .bind(i64::from(claim.limit))
@@ -49,11 +49,12 @@ async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim
         .bind(millis(claim.lease))
         .bind(front.map(|front| front.due_at))
         .bind(front.map_or(0, |front| front.number))
-        .fetch_all(&store.work)
+        .fetch_one(&store.work)
         .await
         .map_err(own)?;
-    store.fronts.reached(claim, front, &rows)?;
-    Ok(rows)
+    let leased = rows::leased(&row)?;
+    store.fronts.reached(claim, front, leased.len(), rows::last_due(&row)?);
+    Ok(leased)
 }
 
 pub(super) async fn claim_keyed(store: &PostgresStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -61,23 +62,23 @@ pub(super) async fn claim_keyed(store: &PostgresStore, claim: &Claim, dead_head:
     let token = Token::fresh();
     let keys = store.keys.take(claim);
     if !keys.is_empty() {
-        let rows = claim_known_keys(store, &keys, claim, dead_head, token).await?;
-        let lease = lease(store, token, &rows).await?;
+        let leased = claim_known_keys(store, &keys, claim, dead_head, token).await?;
+        let lease = lease(store, token, leased).await?;
         store.keys.give_back(claim, keys, &lease);
         if !lease.deliveries.is_empty() {
             return Ok(lease);
         }
     }
     for _ in 0..PARKED_WINDOWS {
-        let (rows, looked) = look_for_keys(store, claim, dead_head, token).await?;
-        let only_parked = rows.is_empty() && looked.is_some();
+        let (leased, looked) = look_for_keys(store, claim, dead_head, token).await?;
+        let only_parked = leased.is_empty() && looked.is_some();
         store.keys.seen(claim, looked.unwrap_or_default());
         // What had to be parked was in front of what can be had: look again, now that it is out of the way.
         if !only_parked {
-            return lease(store, token, &rows).await;
+            return lease(store, token, leased).await;
         }
     }
-    lease(store, token, &[]).await
+    Ok(Lease { token, deliveries: Vec::new() })
 }
 
 /// Leases runs of these keys.
@@ -87,18 +88,16 @@ async fn claim_known_keys(
     claim: &Claim,
     dead_head: DeadHead,
     token: Token,
-) -> Result<Vec<PgRow>> {
-    sqlx::query(sql!("claim_known_keys"))
+) -> Result<Vec<Leased>> {
+    let query = sqlx::query(sql!("claim_known_keys"))
         .bind(&claim.lane)
         .bind(keys)
         .bind(i64::from(claim.limit))
         .bind(token.0)
         .bind(&claim.owner)
         .bind(millis(claim.lease))
-        .bind(dead_head == DeadHead::Hold)
-        .fetch_all(&store.work)
-        .await
-        .map_err(own)
+        .bind(dead_head == DeadHead::Hold);
+    rows::leased(&query.fetch_one(&store.work).await.map_err(own)?)
 }
 
 /// Leases runs of the keys that have waited longest. Also tells which other keys wait, if there is a backlog, or if nothing was
@@ -108,8 +107,8 @@ async fn look_for_keys(
     claim: &Claim,
     dead_head: DeadHead,
     token: Token,
-) -> Result<(Vec<PgRow>, Option<Vec<String>>)> {
-    let mut rows = sqlx::query(sql!("claim_keyed"))
+) -> Result<(Vec<Leased>, Option<Vec<String>>)> {
+    let row = sqlx::query(sql!("claim_keyed"))
         .bind(&claim.lane)
         .bind(shards(claim.shards))
         .bind(i64::from(claim.limit))
@@ -121,16 +120,14 @@ async fn look_for_keys(
         .bind(lane_number(&claim.lane))
         .bind(LOOK_SHARDS)
         .bind(i64::from(Keys::backlog(claim)))
-        .fetch_all(&store.work)
+        .fetch_one(&store.work)
         .await
         .map_err(own)?;
-    let looked = rows::take_looked(&mut rows)?;
-    Ok((rows, looked))
+    Ok((rows::leased(&row)?, rows::looked(&row)?))
 }
 
-/// Rows of a claim, with their events.
-async fn lease(store: &PostgresStore, token: Token, rows: &[PgRow]) -> Result<Lease> {
-    let leased = rows::leased(rows)?;
+/// What a claim has leased, with its events.
+async fn lease(store: &PostgresStore, token: Token, leased: Vec<Leased>) -> Result<Lease> {
     if leased.is_empty() {
         return Ok(Lease { token, deliveries: Vec::new() });
     }

@@ -279,7 +279,7 @@ fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {
         .bind(&event.topic)
         .bind(&event.key)
         .bind(&event.payload)
-        .bind(&event.payload_type)
+        .bind(&*event.payload_type)
         .bind(batch::encoding(event.payload_encoding))
         .bind(&event.trace_id)
         .bind(&event.span_id)

@@ -7,11 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sqlx::postgres::PgRow;
 use time::OffsetDateTime;
 
-use super::rows;
-use crate::error::Result;
 use crate::shard::Shards;
 use crate::store::Claim;
 
@@ -46,21 +43,19 @@ impl Fronts {
         (front.begun.elapsed() < GOING_ON).then_some(front.reached)
     }
 
-    /// Takes note of what a claim got that had begun there.
-    pub(super) fn reached(&self, claim: &Claim, began: Option<Place>, rows: &[PgRow]) -> Result<()> {
+    /// Takes note of how many a claim got that had begun there, and how far it has come.
+    pub(super) fn reached(&self, claim: &Claim, began: Option<Place>, got: usize, reached: Option<Place>) {
         let mut fronts = self.lock();
-        if rows.len() < BACKLOG.max(claim.limit as usize) {
+        let Some(reached) = reached.filter(|_| got >= BACKLOG.max(claim.limit as usize)) else {
             fronts.remove(&key(claim));
-            return Ok(());
-        }
-        let Some(reached) = rows::last_due(rows)? else { return Ok(()) };
+            return;
+        };
         let now = Instant::now();
         let front = fronts.entry(key(claim)).or_insert(Front { reached, begun: now });
         front.reached = front.reached.max(reached);
         if began.is_none() {
             *front = Front { reached, begun: now };
         }
-        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(String, Shards), Front>> {

@@ -7,7 +7,7 @@ use sqlx::postgres::PgRow;
 use sqlx::{Decode, Postgres, Row, Type};
 use time::OffsetDateTime;
 
-use super::address::Address;
+use super::address::Addresses;
 use super::front::Place;
 use crate::entry::DeliveryStatus;
 use crate::envelope::{Encoding, Envelope, Initiator, trim};
@@ -30,7 +30,7 @@ fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
         topic: get(row, at + 2)?,
         key: text(3)?,
         payload: get(row, at + 4)?,
-        payload_type: get(row, at + 5)?,
+        payload_type: get::<String>(row, at + 5)?.into(),
         payload_encoding: encoding(row, at + 6)?,
         trace_id: text(7)?,
         span_id: text(8)?,
@@ -56,22 +56,35 @@ pub(super) struct Leased {
     target: String,
 }
 
-/// Rows of a claim, in the order of their events.
-pub(super) fn leased(rows: &[PgRow]) -> Result<Vec<Leased>> {
-    let leased = rows.iter().map(|row| {
-        let attempt = u32::from(get::<i16>(row, 2)?.unsigned_abs());
-        let id = DeliveryId { address: get::<Address>(row, 4)?.0, ..delivery_id(row)? };
-        Ok(Leased { id, attempt, target: get(row, 3)? })
-    });
-    let mut leased = leased.collect::<Result<Vec<_>>>()?;
+/// What a claim has leased, in the order of the events.
+pub(super) fn leased(row: &PgRow) -> Result<Vec<Leased>> {
+    let column = |column| Ok(get::<Option<Vec<i64>>>(row, column)?.unwrap_or_default().into_iter());
+    let ids = column(0)?.zip(column(1)?).map(|(sequence, number)| DeliveryId::new(sequence, number));
+    let attempts = get::<Option<Vec<i16>>>(row, 2)?.unwrap_or_default();
+    let Addresses(addresses) = get::<Option<_>>(row, 3)?.unwrap_or_default();
+    // No column at all where nothing is for one consumer of a broker's.
+    let mut targets = get::<Option<Vec<String>>>(row, 4)?.unwrap_or_default().into_iter();
+    let rows = ids.zip(addresses).zip(attempts);
+    let mut leased: Vec<_> = rows
+        .map(|((id, address), attempt)| Leased {
+            id: DeliveryId { address: Some(address), ..id },
+            attempt: u32::from(attempt.unsigned_abs()),
+            target: targets.next().unwrap_or_default(),
+        })
+        .collect();
     leased.sort_unstable_by_key(|leased| leased.id);
     Ok(leased)
 }
 
-/// How far rows of `claim.sql` go in the order of what is due.
-pub(super) fn last_due(rows: &[PgRow]) -> Result<Option<Place>> {
-    let place = |row| Ok(Place { due_at: get(row, 5)?, number: get(row, 1)? });
-    rows.iter().map(place).try_fold(None, |last, place| Ok(last.max(Some(place?))))
+/// How far a claim has come in the order of what is due: the last columns of `claim.sql`.
+pub(super) fn last_due(row: &PgRow) -> Result<Option<Place>> {
+    let (due_at, number): (Option<_>, Option<_>) = (get(row, 5)?, get(row, 6)?);
+    Ok(due_at.zip(number).map(|(due_at, number)| Place { due_at, number }))
+}
+
+/// The keys that a look has seen: the last column of `claim_keyed.sql`.
+pub(super) fn looked(row: &PgRow) -> Result<Option<Vec<String>>> {
+    get(row, 5)
 }
 
 /// What was leased, with its events: rows of `claim_fetch.sql`. Also the
@@ -110,14 +123,6 @@ pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Clai
     Ok((claimed, say_more, orphans))
 }
 
-/// Takes from the rows of `claim_keyed.sql` the one without a delivery, if it is there: the keys that were seen.
-pub(super) fn take_looked(rows: &mut Vec<PgRow>) -> Result<Option<Vec<String>>> {
-    let Some(at) = rows.iter().rposition(|row| matches!(get::<Option<i64>>(row, 0), Ok(None))) else {
-        return Ok(None);
-    };
-    get(&rows.swap_remove(at), 5).map(Some)
-}
-
 /// Completes those of a lease that say more with the rows of `claim_more.sql`.
 pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
     for row in rows {
@@ -127,7 +132,7 @@ pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
         for claimed in lease.deliveries[from..].iter_mut().take_while(|claimed| claimed.id.sequence == sequence) {
             claimed.expired = get(row, 11)?;
             let envelope = Arc::make_mut(&mut claimed.envelope);
-            envelope.payload_type = get(row, 1)?;
+            envelope.payload_type = get::<String>(row, 1)?.into();
             envelope.payload_encoding = encoding(row, 2)?;
             envelope.parent_event_id = get::<Option<String>>(row, 3)?.map(EventId::stored);
             envelope.store_id = get(row, 4)?;

@@ -94,7 +94,7 @@ impl Packed {
             topic: self.topic,
             key: self.event_key,
             payload,
-            payload_type: self.payload_type,
+            payload_type: self.payload_type.into(),
             payload_encoding: match self.payload_encoding {
                 None => Encoding::Plain,
                 Some(_) => Encoding::Base64,

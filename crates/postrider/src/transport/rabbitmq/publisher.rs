@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
+use futures_util::FutureExt;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -172,22 +171,32 @@ impl Publisher {
             }
         };
         let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
-        let sending = letters.iter().enumerate().map(|(n, letter)| {
+        let sending = letters.iter().map(|letter| {
             let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
             let sent = channel.basic_publish(exchange, routing_key, mandatory, letter.body, letter.properties.make());
-            async move {
-                // The first wait is for the letter to be written, the second for its confirm.
-                let confirmed = async { sent.await?.await };
-                (n, confirmed.await)
-            }
+            // The first wait is for the letter to be written, the second for its confirm.
+            let mut confirmed = Box::pin(async { sent.await?.await });
+            // Asked once, it puts the letter in line. Then they are waited for one after the other: confirms come for many at
+            // once, and to be woken for each of them took longer than to send it.
+            let at_once = (&mut confirmed).now_or_never();
+            (confirmed, at_once)
         });
-        let mut confirmed: FuturesUnordered<_> = sending.collect();
+        let sending: Vec<_> = sending.collect();
         let deadline = Instant::now() + self.link.options.confirm_timeout;
         let mut answers = nothing;
-        let mut objected = false;
-        while let Ok(Some((n, confirmed))) = timeout_at(deadline, confirmed.next()).await {
-            answers[n] = match confirmed {
-                Ok(confirmation) => answer(&letters[n], confirmation),
+        let (mut objected, mut unanswered) = (false, 0);
+        for ((letter, (confirmed, at_once)), answered) in letters.iter().zip(sending).zip(&mut answers) {
+            let confirmed = match at_once {
+                Some(refused) => Ok(refused),
+                // Past the deadline this still finds what is confirmed behind one that is not.
+                None => timeout_at(deadline, confirmed).await,
+            };
+            let Ok(confirmed) = confirmed else {
+                unanswered += 1;
+                continue;
+            };
+            *answered = match confirmed {
+                Ok(confirmation) => answer(letter, confirmation),
                 Err(error) if is_objection(&error) => {
                     objected = true;
                     match letters.len() {
@@ -203,8 +212,6 @@ impl Publisher {
                 }
             };
         }
-        let unanswered = confirmed.len();
-        drop(confirmed);
         if answers.iter().any(|answer| *answer != Delivered::NotTried) {
             self.link.worked();
         }
@@ -267,7 +274,7 @@ impl Transport for Publisher {
         }
     }
 
-    async fn deliver(&self, _lane: &Lane, parcels: Vec<Parcel>) -> Vec<Delivered> {
+    async fn deliver(&self, _lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
         let mut delivered = vec![Delivered::NotTried; parcels.len()];
         // Rounds: the first of each key and all without, then the second of each key, and so on.
         let mut rounds: Vec<Vec<usize>> = Vec::new();
@@ -287,7 +294,7 @@ impl Transport for Publisher {
         for round in rounds {
             let free = |key: &Option<String>| key.as_deref().is_none_or(|key| !stopped.contains(&key));
             let round: Vec<_> = round.into_iter().filter(|n| free(&parcels[*n].envelope.key)).collect();
-            let answers = self.publish_parcels(&parcels, &round, sent_at).await;
+            let answers = self.publish_parcels(parcels, &round, sent_at).await;
             for (n, answer) in round.into_iter().zip(answers) {
                 if answer != Delivered::Done {
                     stopped.extend(parcels[n].envelope.key.as_deref());
