@@ -59,7 +59,7 @@ struct Inner {
     busy: AtomicBool,
     /// It has not finished what it claimed.
     in_hand: AtomicBool,
-    /// Claims in a row that came back empty, and when the last one did.
+    /// Claims in a row that came back empty although something is due, and when the last one did.
     empty: AtomicU32,
     emptied: Mutex<Instant>,
 }
@@ -70,7 +70,8 @@ impl Bell {
             lane: Arc::clone(&lane.name),
             topics: lane.topics.clone(),
             ring: Notify::new(),
-            busy: AtomicBool::new(false),
+            // It begins with a claim.
+            busy: AtomicBool::new(true),
             in_hand: AtomicBool::new(false),
             empty: AtomicU32::new(0),
             emptied: Mutex::new(Instant::now()),
@@ -126,6 +127,11 @@ impl Bell {
             0 => emptied,
             n => emptied + AFTER_NOTHING.saturating_mul(1 << n.min(16)).min(at_the_latest),
         }
+    }
+
+    /// Nothing is due: claims that came back empty were none in vain.
+    fn found_what_there_was(&self) {
+        self.0.empty.store(0, Ordering::Relaxed);
     }
 
     /// What is due is not to be had: it is of other shards, or others hold it.
@@ -251,10 +257,14 @@ impl Watcher {
         let (mut next, mut idle) = (Duration::MAX, true);
         for (bell, due) in self.bells.iter().zip(dues) {
             match due {
-                None => {}
-                Some(due) if !due.is_zero() => next = next.min(due),
+                None => bell.found_what_there_was(),
+                Some(due) if !due.is_zero() => {
+                    bell.found_what_there_was();
+                    next = next.min(due);
+                }
                 Some(_) if self.shared.is_paused(&bell.0.lane) => {}
-                Some(_) if bell.is_busy() => {}
+                // Its claim may be over in a moment, and have begun before this was due.
+                Some(_) if bell.is_busy() => idle = false,
                 Some(_) => match bell.worth_ringing(poll).checked_duration_since(now) {
                     Some(wait) if !wait.is_zero() => (next, idle) = (next.min(wait), idle && bell.gave_up()),
                     _ => {
