@@ -422,6 +422,7 @@ macro_rules! suite {
                 events_of_a_key_are_consumed_in_order
                 a_dead_head_holds_or_is_skipped
                 a_batch_is_one_transaction
+                a_batch_is_of_its_topic_and_no_larger_than_asked_for
                 a_bad_event_takes_nothing_from_its_batch
                 a_drain_ends_with_the_last_of_all_lanes
                 a_child_inherits_trace_and_parent
@@ -438,6 +439,7 @@ macro_rules! suite {
                 a_batch_that_outlasts_its_lease_is_tried_once
                 a_slow_event_delays_no_other
                 a_transport_that_can_do_nothing_is_left_alone_for_a_while
+                a_transport_may_take_some_of_what_it_is_offered
                 a_timeout_is_a_failure
                 many_relays_follow_one_backoff
                 one_lane_has_one_transport

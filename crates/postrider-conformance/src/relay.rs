@@ -11,8 +11,8 @@ use postrider::entry::DeliveryStatus;
 use postrider::store::{Claim, DeadHead};
 use postrider::transport::{Delivered, Lane, Parcel};
 use postrider::{
-    BatchConsumer, Consumer, Enlist, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
-    Relay, RelayOptions, Retention, RetryPolicy, Store, Subscription, Transport, Via,
+    BatchConsumer, Consumer, Draft, Enlist, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer,
+    Received, Relay, RelayOptions, Retention, RetryPolicy, Store, Subscription, Transport, Via,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
@@ -474,6 +474,34 @@ pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
     assert!(h.store().counts().await.unwrap().is_empty());
 }
 
+/// Whatever else its lane is subscribed to, and however many of a key there are.
+pub async fn a_batch_is_of_its_topic_and_no_larger_than_asked_for<H: Harness>(h: H) {
+    somebody_listens(&h).await;
+    subscribe(&h, Refunded::TOPIC, LANE, Via::Local).await;
+    for n in 1..=100 {
+        h.make_counter(&format!("k{n}")).await;
+    }
+    enqueue(&h, keyed("k", 100)).await;
+    for name in names(30) {
+        h.make_counter(&name).await;
+        let refunded = Draft::of(&Refunded { n: name.clone() }).unwrap().event_id(format!("refund of {name}"));
+        enqueue(&h, [draft(name), refunded]).await;
+    }
+    let (sizes, mut told) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;
+    let mut batches = Vec::new();
+    while let Some(size) = told.recv().await {
+        batches.push(size);
+    }
+    assert_eq!(batches.iter().max(), Some(&20), "{batches:?}");
+    assert_eq!(h.written_down().await.iter().map(|(_, n)| *n).collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
+    assert_eq!(counted(&h, names(30)).await, [1; 30]);
+    for name in names(30) {
+        let told = find(&h, &format!("refund of {name}")).await.consumptions;
+        assert_eq!(told[0].code.as_deref(), Some("noConsumer"), "{name}");
+    }
+}
+
 /// One bad event is tried again by itself; the others of its batch have their effect, once, and those of its key wait.
 pub async fn a_bad_event_takes_nothing_from_its_batch<H: Harness>(h: H) {
     somebody_listens(&h).await;
@@ -907,6 +935,52 @@ pub async fn a_transport_that_can_do_nothing_is_left_alone_for_a_while<H: Harnes
     assert!(h.store().counts().await.unwrap().is_empty(), "and then everything is delivered");
     let told = find(&h, "e00000").await.consumptions;
     assert_eq!(told.iter().map(|one| one.attempt).collect::<Vec<_>>(), [1], "what was not tried is no attempt");
+}
+
+/// A transport may take fewer than it is offered, and is asked for the others; but for none that follows a failure of its key.
+pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
+    struct TakesTwo(Lane, mpsc::UnboundedSender<String>);
+    #[async_trait]
+    impl Transport for TakesTwo {
+        fn lanes(&self) -> Vec<Lane> {
+            vec![self.0.clone()]
+        }
+
+        async fn prepare(&self, _: &dyn Store) -> postrider::Result<()> {
+            Ok(())
+        }
+
+        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+            let take = |parcel: &Parcel| {
+                let name = parcel.envelope.event_id.to_string();
+                self.1.send(name.clone()).unwrap();
+                match name.ends_with("-4") {
+                    true => Delivered::Failed(Failure::retry("not now")),
+                    false => Delivered::Done,
+                }
+            };
+            parcels.iter().take(2).map(take).collect()
+        }
+    }
+    somebody_listens(&h).await;
+    for at_once in [1, 5] {
+        let (tell, mut told) = mpsc::unbounded_channel();
+        let (key, others) = (format!("key{at_once}-"), format!("other{at_once}-"));
+        enqueue(&h, keyed(&key, 7).into_iter().chain((101..=160).map(|n| draft(format!("{others}{n}"))))).await;
+        let options = LaneOptions { concurrency: 1, ..LaneOptions::default() };
+        let lane = Lane { name: LANE.into(), topics: vec![TOPIC.into()], at_once, options };
+        Relay::new(h.store().clone(), TakesTwo(lane, tell)).drain().await.unwrap();
+        let (mut of_key, mut unkeyed) = (Vec::new(), Vec::new());
+        while let Some(name) = told.recv().await {
+            of_key.extend(name.strip_prefix(&key).map(number));
+            unkeyed.extend(name.strip_prefix(&others).map(number));
+        }
+        assert_eq!(of_key, [1, 2, 3, 4], "at once {at_once}");
+        unkeyed.sort_unstable();
+        assert_eq!(unkeyed, (101..=160).collect::<Vec<_>>(), "at once {at_once}");
+        let behind = find(&h, &format!("{key}5")).await.deliveries;
+        assert_eq!((behind[0].status, behind[0].attempts), (DeliveryStatus::New, 0), "it was not its turn");
+    }
 }
 
 /// A try that takes too long is a failure, and its transaction is rolled back.

@@ -195,11 +195,15 @@ impl Envelope {
     /// The message that a broker or a webhook carries: the envelope, and when it was sent.
     #[cfg(any(feature = "rabbitmq", feature = "webhook"))]
     pub(crate) fn message(&self, sent_at: OffsetDateTime) -> Result<Vec<u8>> {
-        let mut message = serde_json::to_vec(self).map_err(Error::Encode)?;
+        // Most are no longer than this beside their payload.
+        let mut message = Vec::with_capacity(self.payload.len() + 512);
+        serde_json::to_writer(&mut message, self).map_err(Error::Encode)?;
         // The envelope is an object, and has members.
         message.pop();
-        let sent_at = sent_at.format(&time::format_description::well_known::Rfc3339).unwrap_or_default();
-        message.extend_from_slice(format!(",\"sentAt\":\"{sent_at}\"}}").as_bytes());
+        message.extend_from_slice(b",\"sentAt\":\"");
+        // RFC 3339 has all times of these years.
+        let _ = sent_at.format_into(&mut message, &time::format_description::well_known::Rfc3339);
+        message.extend_from_slice(b"\"}");
         Ok(message)
     }
 

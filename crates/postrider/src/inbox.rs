@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
@@ -23,6 +24,9 @@ use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
 use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
 use crate::subscription::{Subscription, Via};
 use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
+
+/// Events are consumed one after the other for so long; then others may have their turn.
+const SOON: Duration = Duration::from_millis(10);
 
 /// The consumers of this process. As a transport it is the in-process bus.
 pub struct Inbox<S: Enlist> {
@@ -91,28 +95,51 @@ impl<S: Enlist> Inbox<S> {
         }
     }
 
-    /// Consumes up to [`Lane::at_once`] events of one lane, in order. One answer per event.
-    pub(crate) async fn consume(&self, lane: &Lane, mut tries: Vec<Try>) -> Vec<Delivered> {
-        let topic = tries.first().map_or("", |one| one.handling.envelope.topic.as_str());
-        match self.lanes.get(&*lane.name).and_then(|consumers| consumers.by_topic.get(topic)) {
-            None => {
-                let failure = Failure::retry(format!(
-                    "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
-                    lane.name
-                ));
-                vec![Delivered::Failed(failure.code("noConsumer")); tries.len()]
+    /// Consumes events of one lane, in order. An answer for each that was tried: the first at least, and no more once they
+    /// take long or there is no database.
+    pub(crate) async fn consume(&self, lane: &Lane, tries: impl Iterator<Item = Try> + Send) -> Vec<Delivered> {
+        let consumers = self.lanes.get(&*lane.name);
+        let mut tries = tries.peekable();
+        if lane.at_once > 1
+            && let Some((topic, Registered::InBatches(consumer))) =
+                consumers.and_then(|lane| lane.by_topic.iter().next())
+        {
+            // An operator may have subscribed the lane to other topics.
+            let of_topic = |one: &Try| one.handling.envelope.topic == *topic;
+            let batch: Vec<_> = std::iter::from_fn(|| tries.next_if(of_topic)).collect();
+            if !batch.is_empty() {
+                return Box::pin(self.in_batches(lane, &**consumer, batch)).await;
             }
-            // Boxed: a future is as large as the largest it may become, and is moved whole for the smallest.
-            Some(Registered::InBatches(consumer)) => Box::pin(self.in_batches(lane, &**consumer, tries)).await,
-            Some(Registered::InTransaction(consumer)) => match tries.pop() {
-                Some(one) => vec![Box::pin(self.in_transaction(lane, &**consumer, one)).await],
-                None => Vec::new(),
-            },
-            Some(Registered::Outside(consumer)) => match tries.pop() {
-                Some(one) => vec![outside(lane, &**consumer, one).await],
-                None => Vec::new(),
-            },
         }
+        let began = Instant::now();
+        let mut delivered = Vec::with_capacity(tries.size_hint().0);
+        for one in tries {
+            let topic = one.handling.envelope.topic.as_str();
+            let tried = match consumers.and_then(|consumers| consumers.by_topic.get(topic)) {
+                None => {
+                    let failure = Failure::retry(format!(
+                        "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
+                        lane.name
+                    ));
+                    Delivered::Failed(failure.code("noConsumer"))
+                }
+                Some(Registered::Outside(consumer)) => outside(lane, &**consumer, one).await,
+                // Boxed: a future is as large as the largest it may become, and is moved whole for the smallest.
+                Some(Registered::InTransaction(consumer)) => {
+                    Box::pin(self.in_transaction(lane, &**consumer, one)).await
+                }
+                Some(Registered::InBatches(consumer)) => {
+                    let mut alone = Box::pin(self.in_batches(lane, &**consumer, vec![one])).await;
+                    alone.pop().unwrap_or(Delivered::NotTried)
+                }
+            };
+            let enough = tried == Delivered::NotTried || began.elapsed() > SOON;
+            delivered.push(tried);
+            if enough {
+                break;
+            }
+        }
+        delivered
     }
 
     /// A consumer in its transaction.
@@ -265,7 +292,7 @@ impl<S: Enlist> Transport for Inbox<S> {
             handling: handling(lane, Arc::clone(&parcel.envelope), parcel.attempt),
             claim: Some((parcel.id, parcel.lease.token)),
         };
-        self.consume(lane, parcels.iter().map(claimed).collect()).await
+        self.consume(lane, parcels.iter().map(claimed)).await
     }
 }
 

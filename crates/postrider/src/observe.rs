@@ -14,7 +14,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::store::{Enqueued, NewEvent};
-use crate::transport::Delivered;
+use crate::transport::{Delivered, Parcel};
 
 /// Events written by this process, duplicates not counted.
 pub const EVENTS_CREATED: &str = "postrider_outbox_events_created_total";
@@ -62,9 +62,14 @@ pub(crate) const PUBLISHED: &str = "Outbox published";
 /// What a log line about an effect says; a duplicate has none.
 pub(crate) const CONSUMED_LINE: &str = "Consumed";
 
+/// Whether anybody wants them.
+pub(crate) fn wants_spans() -> bool {
+    tracing::span_enabled!(target: SPANS, tracing::Level::INFO)
+}
+
 /// The writing of events, one span each: they may belong to different traces. Empty where nobody wants any.
 pub(crate) fn publishing(batch: &[NewEvent]) -> Vec<Span> {
-    if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
+    if !wants_spans() {
         return Vec::new();
     }
     let span = |NewEvent { envelope, .. }: &NewEvent| {
@@ -111,6 +116,14 @@ pub fn delivering(consumer: &str, attempt: u32, envelope: &Envelope) -> Span {
         outcome = Empty,
         code = Empty,
     )
+}
+
+/// Attempts that begin together. Empty where nobody wants any.
+pub(crate) fn delivering_all(consumer: &str, parcels: &[Parcel]) -> Vec<Span> {
+    match wants_spans() {
+        true => parcels.iter().map(|parcel| delivering(consumer, parcel.attempt, &parcel.envelope)).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// How the attempt ended.

@@ -31,7 +31,9 @@ pub trait Transport: Send + Sync + 'static {
     /// Called before the first claim: subscriptions are registered, queues declared.
     async fn prepare(&self, store: &dyn Store) -> Result<()>;
 
-    /// Delivers up to [`Lane::at_once`] parcels of one lane and one claim, in order. One answer per parcel.
+    /// Delivers parcels of one lane and one claim, in order. An answer for each that it has taken, the first at least; it is
+    /// asked again for the others. It is offered up to [`Lane::at_once`]; where that is 1, a few if they are likely to be
+    /// done in no time, no two of them of one key.
     async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered>;
 }
 
@@ -42,7 +44,7 @@ pub struct Lane {
     pub name: Arc<str>,
     /// The topics it hears, so that a new event wakes it; empty for all.
     pub topics: Vec<String>,
-    /// How many parcels the transport takes in one call.
+    /// How many parcels go together.
     pub at_once: usize,
     /// What the user may choose.
     pub options: LaneOptions,

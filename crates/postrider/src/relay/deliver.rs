@@ -1,19 +1,20 @@
 //! What was claimed, on its way to the transport. The tasks of a lane take from one line, a little at a time: nothing stands
 //! behind something slow while somebody is free.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::Shared;
 use super::outcomes::{How, Tried};
 use crate::consumer::Failure;
 use crate::observe;
-use crate::store::Token;
+use crate::store::{DeliveryId, Token};
 use crate::transport::{Delivered, Lane, Parcel, Transport};
 
 /// When a task ends and tells what it did, at the latest: after so long, or after so many.
@@ -31,12 +32,15 @@ pub(super) struct Portion {
     pub(super) refused: bool,
 }
 
-/// What was claimed and not begun: single deliveries, and runs of a key.
+/// Deliveries of one key in order, or one without: nearly all are that, and need no memory of their own.
+pub(super) type Run = SmallVec<[Parcel; 1]>;
+
+/// What was claimed and not begun.
 #[derive(Default)]
-pub(super) struct Line(Mutex<VecDeque<Vec<Parcel>>>);
+pub(super) struct Line(Mutex<VecDeque<Run>>);
 
 impl Line {
-    fn runs(&self) -> MutexGuard<'_, VecDeque<Vec<Parcel>>> {
+    fn runs(&self) -> MutexGuard<'_, VecDeque<Run>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,7 +52,7 @@ impl Line {
         self.runs().is_empty()
     }
 
-    pub(super) fn join(&self, runs: Vec<Vec<Parcel>>) {
+    pub(super) fn join(&self, runs: Vec<Run>) {
         self.runs().extend(runs);
     }
 
@@ -57,41 +61,41 @@ impl Line {
         std::mem::take(&mut *self.runs()).into_iter().flatten().collect()
     }
 
-    /// Takes parcels out, wherever they stand. How many those were.
-    pub(super) fn remove(&self, gone: impl Fn(&Parcel) -> bool) -> usize {
-        let mut runs = self.runs();
-        let before: usize = runs.iter().map(Vec::len).sum();
-        runs.iter_mut().for_each(|run| run.retain(|parcel| !gone(parcel)));
-        runs.retain(|run| !run.is_empty());
-        before - runs.iter().map(Vec::len).sum::<usize>()
-    }
-
-    /// The next for a transport that takes one at a time: so many, or a fair share of what there is.
-    fn handful(&self, lane: &Lane, parcels: usize) -> Vec<Vec<Parcel>> {
-        let mut runs = self.runs();
-        let share = runs.len().div_ceil(lane.options.concurrency.max(1));
-        let (mut taken, mut count) = (Vec::new(), 0);
-        while count < parcels.min(share) {
-            let Some(run) = runs.pop_front() else { break };
-            count += run.len();
-            taken.push(run);
+    /// Takes parcels out, wherever they stand.
+    pub(super) fn remove(&self, gone: impl Fn(&Parcel) -> bool) -> Vec<DeliveryId> {
+        let (mut runs, mut removed) = (self.runs(), Vec::new());
+        for run in runs.iter_mut() {
+            removed.extend(run.iter().filter(|parcel| gone(parcel)).map(|parcel| parcel.id));
+            run.retain(|parcel| !gone(parcel));
         }
-        taken
+        runs.retain(|run| !run.is_empty());
+        removed
     }
 
-    /// The next for a transport that takes many at once. They have one transaction, and its completion one token.
-    fn chunk(&self, lane: &Lane) -> Vec<Parcel> {
+    /// The next, all of one claim, and how many of them the transport may have at a time: of what goes together as many as it
+    /// takes; otherwise a handful, or a fair share of what there is. There no two are of one key, unless they are a run, which
+    /// is offered one by one: what follows a failure must not be tried.
+    fn take(&self, lane: &Lane, handful: usize) -> (Vec<Parcel>, usize) {
         let mut runs = self.runs();
-        let mut taken: Vec<Parcel> = Vec::new();
-        while let Some(run) = runs.front() {
-            let token = |parcels: &[Parcel]| parcels.first().map(|parcel| parcel.lease.token);
-            let fits = token(&taken) == token(run) && taken.len() + run.len() <= lane.at_once;
-            if !taken.is_empty() && !fits {
-                break;
-            }
+        let together = lane.at_once > 1;
+        let most = match together {
+            true => lane.at_once,
+            false => handful.min(runs.len().div_ceil(lane.options.concurrency.max(1))),
+        };
+        let mut taken: Vec<Parcel> = Vec::with_capacity(most.min(runs.len()));
+        taken.extend(runs.pop_front().into_iter().flatten());
+        if !together && taken.len() > 1 {
+            return (taken, 1);
+        }
+        let token = |parcels: &[Parcel]| parcels.first().map(|parcel| parcel.lease.token);
+        while let Some(run) = runs.front()
+            && token(run) == token(&taken)
+            && (together || run.len() == 1)
+            && taken.len() + run.len() <= most
+        {
             taken.extend(runs.pop_front().into_iter().flatten());
         }
-        taken
+        (taken, most)
     }
 }
 
@@ -105,34 +109,19 @@ pub(super) async fn deliver(
     pace: f64,
 ) -> Portion {
     let started = Instant::now();
-    let handful = if pace == 0.0 { 1 } else { (HANDFUL.as_secs_f64() / pace) as usize };
+    let handful = match pace == 0.0 || observe::wants_spans() {
+        // Each try has a span to itself.
+        true => 1,
+        false => (HANDFUL.as_secs_f64() / pace) as usize,
+    };
     let handful = handful.clamp(1, PORTION_PARCELS);
     let mut portion = Portion::default();
     while !portion.refused && portion.tried.len() < PORTION_PARCELS && started.elapsed() < PORTION {
-        if lane.at_once > 1 {
-            let parcels = line.chunk(lane);
-            if parcels.is_empty() {
-                break;
-            }
-            portion.refused = deliver_together(shared, lane, transport, parcels, &mut portion.tried).await;
-            continue;
-        }
-        let runs = line.handful(lane, handful);
-        if runs.is_empty() {
+        let (parcels, at_a_time) = line.take(lane, handful);
+        if parcels.is_empty() {
             break;
         }
-        for run in runs {
-            let mut broken = portion.refused.then_some(Broken::NotTried);
-            for parcel in run {
-                if let Some(broken) = &broken {
-                    let Parcel { id, attempt, envelope, lease, .. } = parcel;
-                    portion.tried.push((lease.token, Tried { id, attempt, envelope, how: broken.rest() }));
-                    continue;
-                }
-                portion.refused |= deliver_together(shared, lane, transport, [parcel], &mut portion.tried).await;
-                broken = portion.tried.last().and_then(|(_, tried)| Broken::of(&tried.how));
-            }
-        }
+        deliver_taken(shared, lane, transport, parcels, at_a_time, &mut portion).await;
     }
     portion.took = started.elapsed();
     portion
@@ -164,63 +153,74 @@ impl Broken {
     }
 }
 
-/// Tries what goes together. True: the transport was asked, and tried nothing of it.
-async fn deliver_together<P>(
+/// Tries what was taken from the line, so many at a time, or as few of them as the transport takes.
+async fn deliver_taken(
     shared: &Shared,
     lane: &Lane,
     transport: &dyn Transport,
-    parcels: P,
-    all: &mut Vec<(Token, Tried)>,
-) -> bool
-where
-    P: AsRef<[Parcel]> + IntoIterator<Item = Parcel>,
-{
-    let together = parcels.as_ref();
+    parcels: Vec<Parcel>,
+    at_a_time: usize,
+    portion: &mut Portion,
+) {
+    let mut broken: HashMap<String, Broken> = HashMap::new();
+    let mut parcels = parcels.into_iter();
+    while let Some(first) = parcels.as_slice().first() {
+        let offered = &parcels.as_slice()[..at_a_time.clamp(1, parcels.len())];
+        let untried = portion.refused || first.envelope.key.as_ref().is_some_and(|key| broken.contains_key(key));
+        let delivered = match untried {
+            true => vec![Delivered::NotTried],
+            false => offer(shared, lane, transport, offered, &mut portion.refused).await,
+        };
+        // As many as there are answers: with the others it is asked again.
+        for (delivered, Parcel { id, attempt, envelope, lease, .. }) in delivered.into_iter().zip(parcels.by_ref()) {
+            if matches!(delivered, Delivered::Completed | Delivered::Done) {
+                tracing::info!(
+                    lane = %lane.name, event_id = %envelope.event_id, topic = %envelope.topic,
+                    trace_id = envelope.trace_id.as_deref(), attempt, "{}", observe::PUBLISHED
+                );
+            }
+            let before = envelope.key.as_ref().and_then(|key| broken.get(key));
+            let how = match (delivered, before) {
+                (Delivered::NotTried, Some(broken)) => broken.rest(),
+                (delivered, _) => How::Delivered(delivered),
+            };
+            if let (Some(key), Some(reason)) = (&envelope.key, Broken::of(&how)) {
+                broken.entry(key.clone()).or_insert(reason);
+            }
+            portion.tried.push((lease.token, Tried { id, attempt, envelope, how }));
+        }
+    }
+}
+
+/// Offers parcels of one claim to the transport: an answer for the first, at least. `refused`: it tried nothing.
+async fn offer(
+    shared: &Shared,
+    lane: &Lane,
+    transport: &dyn Transport,
+    offered: &[Parcel],
+    refused: &mut bool,
+) -> Vec<Delivered> {
+    let nothing = vec![Delivered::NotTried; offered.len()];
     // A tenth of the lease is kept in hand: a try that begins must be able to end.
     let spare = shared.options.lease / 10;
-    let shed = together.iter().any(|parcel| parcel.lease.remaining() < spare);
-    let mut refused = false;
-    let delivered = match shed || shared.stop.is_cancelled() {
-        true => {
-            if shed {
-                observe::shed(together.len());
-            }
-            Vec::new()
-        }
-        false => {
-            // Consumers are guarded each by itself; this is for transports.
-            let spans: Vec<_> = together
-                .iter()
-                .map(|parcel| observe::delivering(&lane.name, parcel.attempt, &parcel.envelope))
-                .collect();
-            let delivering = AssertUnwindSafe(transport.deliver(lane, together)).catch_unwind();
-            let delivered = delivering.await.unwrap_or_else(|_| {
-                vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); together.len()]
-            });
-            debug_assert_eq!(together.len(), delivered.len(), "one answer per parcel");
-            spans.iter().zip(&delivered).for_each(|(span, delivered)| observe::delivered(span, delivered));
-            refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
-            delivered
-        }
-    };
-    let mut failed_keys: Vec<String> = Vec::new();
-    // A transport that answers for too few has not tried the others, as far as anybody knows.
-    let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
-    for (Parcel { id, attempt, envelope, lease, .. }, delivered) in parcels.into_iter().zip(delivered) {
-        let behind = envelope.key.as_ref().is_some_and(|key| failed_keys.contains(key));
-        match &delivered {
-            Delivered::Failed(_) => failed_keys.extend(envelope.key.clone()),
-            Delivered::Completed | Delivered::Done => tracing::info!(
-                lane = %lane.name, event_id = %envelope.event_id, topic = %envelope.topic,
-                trace_id = envelope.trace_id.as_deref(), attempt, "{}", observe::PUBLISHED
-            ),
-            _ => {}
-        }
-        let how = match delivered {
-            Delivered::NotTried if behind => How::Behind,
-            delivered => How::Delivered(delivered),
-        };
-        all.push((lease.token, Tried { id, attempt, envelope, how }));
+    if offered.first().is_some_and(|parcel| parcel.lease.remaining() < spare) {
+        observe::shed(offered.len());
+        return nothing;
     }
-    refused
+    if shared.stop.is_cancelled() {
+        return nothing;
+    }
+    let spans = observe::delivering_all(&lane.name, offered);
+    // Consumers are guarded each by itself; this is for transports.
+    let delivering = AssertUnwindSafe(transport.deliver(lane, offered)).catch_unwind();
+    let mut delivered = delivering.await.unwrap_or_else(|_| {
+        vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); offered.len()]
+    });
+    spans.iter().zip(&delivered).for_each(|(span, delivered)| observe::delivered(span, delivered));
+    delivered.truncate(offered.len());
+    *refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
+    match delivered.is_empty() {
+        true => nothing,
+        false => delivered,
+    }
 }

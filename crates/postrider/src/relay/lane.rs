@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use super::Shared;
-use super::deliver::{Broken, Line, Portion, deliver};
+use super::deliver::{Broken, Line, Portion, Run, deliver};
 use super::outcomes::{How, Outcomes, Tried, Written};
 use super::rate::Rate;
 use super::watch::Bell;
@@ -76,7 +76,21 @@ pub(super) struct LaneTask {
 
 struct Held {
     lease: Arc<HeldLease>,
-    deliveries: HashSet<DeliveryId>,
+    taken: Vec<DeliveryId>,
+    /// Those of them that need no lease any more. A list: it grows with every delivery, and is seldom searched.
+    done: Vec<DeliveryId>,
+}
+
+impl Held {
+    fn len(&self) -> usize {
+        self.taken.len() - self.done.len()
+    }
+
+    /// What waits or is being worked on.
+    fn open(&self) -> Vec<DeliveryId> {
+        let done: HashSet<_> = self.done.iter().collect();
+        self.taken.iter().filter(|id| !done.contains(id)).copied().collect()
+    }
 }
 
 /// A statement that has ended.
@@ -245,7 +259,7 @@ impl LaneTask {
     }
 
     fn in_hand(&self) -> usize {
-        self.held.values().map(|held| held.deliveries.len()).sum::<usize>() + self.outcomes.len() + self.writing
+        self.held.values().map(Held::len).sum::<usize>() + self.outcomes.len() + self.writing
     }
 
     // --- claim
@@ -314,14 +328,15 @@ impl LaneTask {
             return;
         }
         self.tried_before = deliveries.iter().any(|claimed| claimed.attempt > 1);
-        let ids = deliveries.iter().map(|claimed| claimed.id).collect();
-        self.held.insert(lease.token, Held { lease: Arc::clone(&lease), deliveries: ids });
+        let taken: Vec<_> = deliveries.iter().map(|claimed| claimed.id).collect();
+        let done = Vec::with_capacity(taken.len());
+        self.held.insert(lease.token, Held { lease: Arc::clone(&lease), taken, done });
         self.sort_out(&lease, deliveries);
     }
 
     /// Puts in line what may be tried, as runs of a key where it has one.
     fn sort_out(&mut self, lease: &Arc<HeldLease>, deliveries: Vec<Claimed>) {
-        let mut runs: Vec<Vec<Parcel>> = Vec::with_capacity(deliveries.len());
+        let mut runs: Vec<Run> = Vec::with_capacity(deliveries.len());
         let mut run_of: HashMap<String, usize> = HashMap::new();
         let mut broken: HashMap<String, Broken> = HashMap::new();
         for claimed in deliveries {
@@ -352,12 +367,12 @@ impl LaneTask {
                 continue;
             }
             match parcel.envelope.key.clone() {
-                None => runs.push(vec![parcel]),
+                None => runs.push(Run::from([parcel])),
                 Some(key) => {
                     let run = *run_of.entry(key).or_insert(runs.len());
                     match runs.get_mut(run) {
                         Some(run) => run.push(parcel),
-                        None => runs.push(vec![parcel]),
+                        None => runs.push(Run::from([parcel])),
                     }
                 }
             }
@@ -401,13 +416,18 @@ impl LaneTask {
 
     /// Takes note of a result: from now on the lease is not extended for it, unless it waits to be written.
     fn note(&mut self, token: Token, tried: Tried) {
+        self.let_go(token, &[tried.id]);
+        self.outcomes.add(&self.lane, &self.figures, token, tried);
+    }
+
+    /// Nothing of the claim's that is listed needs its lease any more.
+    fn let_go(&mut self, token: Token, deliveries: &[DeliveryId]) {
         if let Some(held) = self.held.get_mut(&token) {
-            held.deliveries.remove(&tried.id);
-            if held.deliveries.is_empty() {
+            held.done.extend_from_slice(deliveries);
+            if held.len() == 0 {
                 self.held.remove(&token);
             }
         }
-        self.outcomes.add(&self.lane, &self.figures, token, tried);
     }
 
     fn give_back_what_was_not_begun(&mut self) {
@@ -449,8 +469,7 @@ impl LaneTask {
     fn extend(&mut self) {
         let length = self.shared.options.lease;
         let due = self.held.values().filter(|held| held.lease.remaining() < length * 3 / 4);
-        let due: Vec<_> =
-            due.map(|held| (held.lease.token, held.deliveries.iter().copied().collect::<Vec<_>>())).collect();
+        let due: Vec<_> = due.map(|held| (held.lease.token, held.open())).collect();
         if due.is_empty() || self.extending || !self.shared.health.is_up() {
             return;
         }
@@ -477,20 +496,19 @@ impl LaneTask {
                     continue;
                 }
             };
-            let Some(held) = self.held.get_mut(&token) else { continue };
+            let Some(held) = self.held.get(&token) else { continue };
             held.lease.extend(asked, length);
             // Gone: taken by somebody else, or completed a moment ago. What waits must not be begun.
             let gone: HashSet<_> = deliveries.into_iter().filter(|id| !ours.contains(id)).collect();
             if gone.is_empty() {
                 continue;
             }
-            held.deliveries.retain(|id| !gone.contains(id));
-            if held.deliveries.is_empty() {
+            if held.open().iter().all(|id| gone.contains(id)) {
                 held.lease.lose();
-                self.held.remove(&token);
             }
             let lost = self.waiting.remove(|parcel| parcel.lease.token == token && gone.contains(&parcel.id));
-            observe::lease_lost(lost);
+            self.let_go(token, &lost);
+            observe::lease_lost(lost.len());
         }
     }
 

@@ -256,14 +256,12 @@ impl Transport for Webhooks {
     }
 
     async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
-        let mut delivered = Vec::with_capacity(parcels.len());
-        for parcel in parcels {
-            delivered.push(match self.call(&lane.name, parcel).await {
-                Ok(()) => Delivered::Done,
-                Err(failure) => Delivered::Failed(failure),
-            });
-        }
-        delivered
+        // One call at a time: the next may take long, and the relay may have to stop.
+        let Some(parcel) = parcels.first() else { return Vec::new() };
+        vec![match self.call(&lane.name, parcel).await {
+            Ok(()) => Delivered::Done,
+            Err(failure) => Delivered::Failed(failure),
+        }]
     }
 }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::link::{Away, BrokerState, Link, is_objection};
 use super::message;
@@ -182,18 +182,21 @@ impl Publisher {
             (confirmed, at_once)
         });
         let sending: Vec<_> = sending.collect();
-        let deadline = Instant::now() + self.link.options.confirm_timeout;
+        let mut deadline = std::pin::pin!(sleep(self.link.options.confirm_timeout));
         let mut answers = nothing;
         let (mut objected, mut unanswered) = (false, 0);
         for ((letter, (confirmed, at_once)), answered) in letters.iter().zip(sending).zip(&mut answers) {
             let confirmed = match at_once {
-                Some(refused) => Ok(refused),
-                // Past the deadline this still finds what is confirmed behind one that is not.
-                None => timeout_at(deadline, confirmed).await,
-            };
-            let Ok(confirmed) = confirmed else {
-                unanswered += 1;
-                continue;
+                Some(refused) => refused,
+                None => tokio::select! {
+                    // Past the deadline this still finds what is confirmed behind one that is not.
+                    biased;
+                    confirmed = confirmed => confirmed,
+                    () = &mut deadline => {
+                        unanswered += 1;
+                        continue;
+                    }
+                },
             };
             *answered = match confirmed {
                 Ok(confirmation) => answer(letter, confirmation),

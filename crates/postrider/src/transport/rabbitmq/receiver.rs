@@ -449,10 +449,11 @@ impl<S: Enlist> Work<S> {
         }
         let mut refusals = 0;
         while !events.is_empty() {
-            let tries = events
+            let tries: Vec<_> = events
                 .iter()
-                .map(|(message, envelope)| Try::of_message(&self.lane, Arc::clone(envelope), message.attempt()));
-            let delivered = self.shared.inbox.consume(&self.lane, tries.collect()).await;
+                .map(|(message, envelope)| Try::of_message(&self.lane, Arc::clone(envelope), message.attempt()))
+                .collect();
+            let delivered = self.shared.inbox.consume(&self.lane, tries.into_iter()).await;
             // A batch of several topics is consumed topic by topic, and a database that is away is asked again.
             let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
             let mut left = Vec::new();
