@@ -62,7 +62,7 @@ pub(crate) const PUBLISHED: &str = "Outbox published";
 /// What a log line about an effect says; a duplicate has none.
 pub(crate) const CONSUMED_LINE: &str = "Consumed";
 
-/// Whether anybody wants them.
+/// Whether anybody wants spans: somebody collects them.
 pub(crate) fn wants_spans() -> bool {
     tracing::span_enabled!(target: SPANS, tracing::Level::INFO)
 }
