@@ -1,5 +1,5 @@
 -- Who hears a topic, and the version of the subscriptions that says so. $1 topic. No row: there is no version to ask for later.
-SELECT a.version, h.lanes, h.remote
+SELECT a.version::bigint, h.lanes, h.remote
 FROM postrider_audience a
 CROSS JOIN (
     -- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.

@@ -4,7 +4,8 @@ WITH stored AS (
     INSERT INTO postrider_event (
         event_id, topic, event_key, payload, trace_id, span_id, aggregate_type, aggregate_id, tenant_id, initiator,
         occurred_at, routing)
-    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'ROUTED' FROM postrider_audience WHERE version = $13
+    SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 'ROUTED'
+    WHERE (pg_sequence_parameters('postrider_audience_version'::regclass)).start_value = $13
     ON CONFLICT (event_id) DO NOTHING
     RETURNING seq
 )

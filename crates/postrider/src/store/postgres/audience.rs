@@ -19,7 +19,7 @@ const LANELESS: Duration = Duration::from_secs(10);
 /// The lanes of a topic, by one version of the subscriptions.
 #[derive(Debug)]
 pub(super) struct Audience {
-    pub(super) version: String,
+    pub(super) version: i64,
     pub(super) lanes: Vec<String>,
     /// Whether some of them report from elsewhere, and are to be expected.
     pub(super) remote: bool,

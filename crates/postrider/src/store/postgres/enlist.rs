@@ -269,7 +269,7 @@ fn brief<'a>(sql: &'static str, new: &'a NewEvent, audience: &'a Audience) -> Qu
         .bind(event.initiator_json())
         .bind(event.occurred_at)
         .bind(i16::from(event.shard()))
-        .bind(&audience.version)
+        .bind(audience.version)
 }
 
 fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {
