@@ -81,7 +81,7 @@ const FULL: Size = Size {
     pending: 100_000,
     finished: (10_000, 1_000_000),
     keyed: (1_000, 20_000),
-    transactions: 20_000,
+    transactions: 60_000,
     memory: 1_000_000,
     latencies: (500, 100),
     http_seconds: 20,

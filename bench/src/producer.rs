@@ -45,7 +45,8 @@ const CLASSIC_TABLE: &str = "
     );
     CREATE INDEX outbox_pending ON outbox (status, next_retry_at);
     CREATE INDEX outbox_aggregate ON outbox (aggregate_type, aggregate_id)";
-const CLASSIC: &str = "INSERT INTO outbox (event_id, topic, aggregate_type, aggregate_id, payload, metadata) VALUES ($1, $2, $3, $4, $5::json, $6::json)";
+const CLASSIC: &str =
+    "INSERT INTO outbox (event_id, topic, aggregate_type, aggregate_id, payload) VALUES ($1, $2, $3, $4, $5::json)";
 
 pub(crate) async fn postgres_beside_classic(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let store = scratch.postgres_store("producer").await?;
@@ -90,15 +91,12 @@ impl Way {
             }
             Self::Insert(payload) => {
                 let id = Uuid::now_v7().to_string();
-                // Both sides write the same event. Ours has a trace, and this is where the classic table has it.
-                let metadata = format!(r#"{{"traceId":"{}"}}"#, Uuid::new_v4().simple());
                 sqlx::query(CLASSIC)
                     .bind(id)
                     .bind(TOPIC)
                     .bind("ORDER")
                     .bind("7")
                     .bind(payload.to_string())
-                    .bind(metadata)
                     .execute(conn)
                     .await?;
             }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::envelope::Envelope;
-use crate::envelope::trace::{TraceContext, fresh_span_id};
+use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::limits;
@@ -183,7 +183,7 @@ impl<E> Received<E> {
     /// None: the event's trace id is no W3C one.
     pub fn traceparent(&self) -> Option<String> {
         let trace = self.handling.envelope.trace_id.as_deref()?;
-        TraceContext::of(trace, &fresh_span_id()).map(|context| context.header())
+        traceparent(trace, &fresh_span_id())
     }
 
     /// Runs `work` on behalf of this event: what it enqueues has this event's trace, and is its child. Only a

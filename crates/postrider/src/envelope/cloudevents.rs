@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::trace::TraceContext;
+use super::trace::{self, TraceContext};
 use super::{Encoding, Envelope, JSON};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
@@ -131,7 +131,7 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
 }
 
 fn traceparent(envelope: &Envelope) -> Option<String> {
-    TraceContext::of(envelope.trace_id.as_deref()?, envelope.span_id.as_deref()?).map(|context| context.header())
+    trace::traceparent(envelope.trace_id.as_deref()?, envelope.span_id.as_deref()?)
 }
 
 /// An attribute as text: strings as they are, numbers and booleans as written, null as absent.

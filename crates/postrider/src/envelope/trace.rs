@@ -9,14 +9,12 @@ pub struct TraceContext {
     pub trace_id: String,
     /// 16 lower-case hexadecimal digits, not all zero.
     pub span_id: String,
-    /// Whether the trace is being recorded.
-    pub sampled: bool,
 }
 
 impl TraceContext {
     /// The start of a new trace.
     pub fn fresh() -> Self {
-        Self { trace_id: Uuid::new_v4().simple().to_string(), span_id: fresh_span_id(), sampled: true }
+        Self { trace_id: Uuid::new_v4().simple().to_string(), span_id: fresh_span_id() }
     }
 
     /// Reads a `traceparent` header. None: it is not one, and a new trace begins, as the standard asks.
@@ -28,29 +26,19 @@ impl TraceContext {
             return None;
         }
         let valid = is_id(trace_id, 32) && is_id(span_id, 16) && is_hex(flags, 2);
-        let sampled = u8::from_str_radix(flags, 16).ok()? & 1 == 1;
-        valid.then(|| Self { trace_id: trace_id.into(), span_id: span_id.into(), sampled })
+        valid.then(|| Self { trace_id: trace_id.into(), span_id: span_id.into() })
     }
+}
 
-    /// The header for the next hop.
-    pub fn header(&self) -> String {
-        format!("00-{}-{}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
-    }
-
-    /// The context of ids that may be anything (plain SQL writes what it likes). None: they cannot be a header.
-    pub fn of(trace_id: &str, span_id: &str) -> Option<Self> {
-        (is_id(trace_id, 32) && is_id(span_id, 16)).then(|| Self {
-            trace_id: trace_id.into(),
-            span_id: span_id.into(),
-            sampled: true,
-        })
-    }
+/// The `traceparent` header of ids that may be anything (plain SQL writes what it likes). None: they cannot be one.
+pub fn traceparent(trace_id: &str, span_id: &str) -> Option<String> {
+    (is_id(trace_id, 32) && is_id(span_id, 16)).then(|| format!("00-{trace_id}-{span_id}-01"))
 }
 
 /// A new span id: 16 hexadecimal digits.
 pub fn fresh_span_id() -> String {
     // A version-4 UUID has fixed bits in its middle, so its first half is never zero.
-    Uuid::new_v4().simple().to_string()[..16].to_owned()
+    Uuid::new_v4().simple().encode_lower(&mut Uuid::encode_buffer())[..16].to_owned()
 }
 
 fn is_hex(text: &str, digits: usize) -> bool {
@@ -68,7 +56,8 @@ mod tests {
     #[test]
     fn a_header_comes_back_as_it_went_out() {
         let context = TraceContext::fresh();
-        assert_eq!(TraceContext::parse(&context.header()), Some(context));
+        let header = traceparent(&context.trace_id, &context.span_id).expect("is a trace");
+        assert_eq!(TraceContext::parse(&header), Some(context));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::{Delivered, Lane, LaneOptions, Parcel, Transport};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
-use crate::envelope::trace::{TraceContext, fresh_span_id};
+use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
 use crate::relay::{Relay, RelayOptions};
 use crate::store::Store;
@@ -211,9 +211,9 @@ impl Webhooks {
         say("webhook-timestamp", &timestamp.to_string())?;
         say("webhook-signature", &signatures.join(" "))?;
         if let Some(trace) = &envelope.trace_id
-            && let Some(context) = TraceContext::of(trace, &fresh_span_id())
+            && let Some(header) = traceparent(trace, &fresh_span_id())
         {
-            say("traceparent", &context.header())?;
+            say("traceparent", &header)?;
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(headers)

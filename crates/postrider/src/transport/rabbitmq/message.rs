@@ -7,7 +7,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
-use crate::envelope::trace::TraceContext;
+use crate::envelope::trace::traceparent;
 use crate::limits;
 
 /// How often the message has been tried without success.
@@ -27,9 +27,9 @@ pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
         headers.insert(name.into(), AMQPValue::LongString(value.into()));
     };
     if let (Some(trace), Some(span)) = (&envelope.trace_id, &envelope.span_id)
-        && let Some(context) = TraceContext::of(trace, span)
+        && let Some(header) = traceparent(trace, span)
     {
-        say("traceparent", context.header());
+        say("traceparent", header);
     }
     say("cloudEvents_specversion", "1.0".into());
     say("cloudEvents_id", envelope.event_id.to_string());

@@ -172,12 +172,13 @@ impl Publisher {
         };
         let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
         let sending = letters.iter().map(|letter| {
-            let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
-            let sent = channel.basic_publish(exchange, routing_key, mandatory, letter.body, letter.properties.make());
             // The first wait is for the letter to be written, the second for its confirm.
-            let mut confirmed = Box::pin(async { sent.await?.await });
-            // Asked once, it puts the letter in line. Then they are waited for one after the other: confirms come for many at
-            // once, and to be woken for each of them took longer than to send it.
+            let mut confirmed = Box::pin(async {
+                let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
+                let properties = letter.properties.make();
+                channel.basic_publish(exchange, routing_key, mandatory, letter.body, properties).await?.await
+            });
+            // Asked once, it puts the letter in line.
             let at_once = (&mut confirmed).now_or_never();
             (confirmed, at_once)
         });
@@ -185,7 +186,9 @@ impl Publisher {
         let mut deadline = std::pin::pin!(sleep(self.link.options.confirm_timeout));
         let mut answers = nothing;
         let (mut objected, mut unanswered) = (false, 0);
-        for ((letter, (confirmed, at_once)), answered) in letters.iter().zip(sending).zip(&mut answers) {
+        // Waited for one after the other, the last one first: confirms come for many at once and nearly in order, and to be woken
+        // for each of them took longer than to send it.
+        for ((letter, (confirmed, at_once)), answered) in letters.iter().zip(sending).zip(&mut answers).rev() {
             let confirmed = match at_once {
                 Some(refused) => refused,
                 None => tokio::select! {
