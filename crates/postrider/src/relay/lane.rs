@@ -25,8 +25,8 @@ use crate::retry;
 use crate::store::{Claim, Claimed, DeliveryId, Token};
 use crate::transport::{Delivered, HeldLease, Lane, Parcel, Transport};
 
-/// How long a result may wait for the others of its claim, to be written with them. With a fifth of this, a relay to the broker
-/// waited for the disk twice as often, and was a twenty-fifth slower.
+/// How long a result may wait for the others of its claim, to be written with them. With a fifth of this, less than a claim takes, a
+/// relay to the broker waited for the disk nearly twice as often.
 const LINGER: Duration = Duration::from_millis(25);
 /// Batches that a lane has in hand or has asked for, at most: so that some are claimed and some written while others are
 /// delivered.
