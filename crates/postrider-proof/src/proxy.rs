@@ -212,7 +212,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, told: watch::Receiv
     }
 }
 
-/// Carries bytes one way while the link is in one of the `open` states. What is not read stays with whoever sent it.
+/// Carries bytes one way while the link is in one of the `open` states, and ends with the link.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -220,17 +220,22 @@ async fn pump(
     open: &[State],
 ) {
     let mut buffer = vec![0; 16 * 1024];
-    loop {
-        let state = *told.borrow_and_update();
-        if matches!(state, State::Closed | State::Reset) {
+    while opened(&mut told, open).await {
+        let read = tokio::select! {
+            _ = told.changed() => continue,
+            read = from.read(&mut buffer) => read,
+        };
+        let Ok(n @ 1..) = read else { return };
+        // Asked again: bytes may be read at the very moment in which the link is told, and these are not passed on.
+        if !opened(&mut told, open).await || to.write_all(&buffer[..n]).await.is_err() {
             return;
         }
-        tokio::select! {
-            changed = told.changed() => if changed.is_err() { return },
-            read = from.read(&mut buffer), if open.contains(&state) => match read {
-                Ok(0) | Err(_) => return,
-                Ok(n) => if to.write_all(&buffer[..n]).await.is_err() { return },
-            },
-        }
     }
+}
+
+/// Waits until the link is in one of the `open` states. False: it has ended.
+async fn opened(told: &mut watch::Receiver<State>, open: &[State]) -> bool {
+    let ended = [State::Closed, State::Reset];
+    let state = told.wait_for(|state| open.contains(state) || ended.contains(state)).await;
+    state.is_ok_and(|state| open.contains(&state))
 }

@@ -8,6 +8,7 @@ mod crash;
 mod database;
 mod operations;
 mod outage;
+mod proxy;
 mod rabbitmq;
 mod relays;
 mod sessions;
