@@ -458,6 +458,7 @@ macro_rules! suite {
             migrate {
                 five_at_once_on_an_empty_database
                 again_changes_nothing
+                tables_of_another_build_are_refused
             }
         }
     };

@@ -1,6 +1,6 @@
 //! `migrate`, `schema_version`.
 
-use postrider::{Draft, Enlist, Enqueued, Outbox, Store};
+use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store};
 
 use crate::Harness;
 use crate::steps::*;
@@ -33,4 +33,15 @@ pub async fn again_changes_nothing<H: Harness>(h: H) {
     assert_eq!(h.store().schema_version().await.unwrap(), before);
     assert!(before.found > 0);
     assert_eq!(ids(&claim(&h, 1).await), ["e"]);
+}
+
+/// Tables that a build with other migrations has made are told apart, and left alone.
+pub async fn tables_of_another_build_are_refused<H: Harness>(h: H) {
+    let another = "UPDATE postrider_migrations SET checksum = \
+        (SELECT checksum FROM (SELECT checksum FROM postrider_migrations WHERE version = 2) AS other) WHERE version = 1";
+    if h.shell_insert(another).await.is_none() {
+        return skipped("this store has no shell");
+    }
+    let refused = h.store().migrate().await;
+    assert!(matches!(&refused, Err(Error::Unsupported(why)) if why.contains("another build")), "{refused:?}");
 }

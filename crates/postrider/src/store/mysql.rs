@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::Serialize;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions};
 use sqlx::{ConnectOptions, MySql};
 use time::OffsetDateTime;
@@ -496,14 +496,8 @@ impl MySqlStore {
         }
         let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), locking: false, ..Migrator::DEFAULT };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
-        match migrator.run_direct(None, session, false).await {
-            Ok(()) => Ok(()),
-            Err(MigrateError::VersionMissing(found)) => {
-                Err(Error::SchemaTooNew { store: self.url.to_string(), found, needed: newest_migration() })
-            }
-            Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(meaning(error)),
-            Err(error) => Err(Error::Store(error.into())),
-        }
+        let migrated = migrator.run_direct(None, session, false).await;
+        migrated.map_err(|error| schema::refused(error, &self.url, newest_migration(), meaning))
     }
 
     async fn route_some(&self, limit: u32) -> Result<Routed> {

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgListener, PgPoolOptions};
 use sqlx::{ConnectOptions, Executor, Postgres, Row};
 use time::OffsetDateTime;
@@ -154,12 +154,8 @@ impl Store for PostgresStore {
         let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), ..Migrator::DEFAULT };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         // One instance migrates, the others wait for its lock and find nothing left to do.
-        migrator.run(self.pool.pool().await.map_err(own)?).await.map_err(|e| match e {
-            MigrateError::VersionMissing(found) => {
-                Error::SchemaTooNew { store: self.url.clone(), found, needed: newest_migration() }
-            }
-            other => Error::Store(other.into()),
-        })
+        let migrated = migrator.run(self.pool.pool().await.map_err(own)?).await;
+        migrated.map_err(|error| schema::refused(error, &self.url, newest_migration(), own))
     }
 
     async fn schema_version(&self) -> Result<SchemaVersion> {

@@ -28,6 +28,26 @@ impl SchemaVersion {
     }
 }
 
+/// Why the migrations of `store` were not run. `meaning` reads the database's own errors.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub(super) fn refused(
+    error: sqlx::migrate::MigrateError,
+    store: &str,
+    needed: i64,
+    meaning: fn(sqlx::Error) -> Error,
+) -> Error {
+    use sqlx::migrate::MigrateError;
+    match error {
+        MigrateError::VersionMissing(found) => Error::SchemaTooNew { store: store.into(), found, needed },
+        MigrateError::VersionMismatch(version) => Error::Unsupported(format!(
+            "the tables of {store} were made by another build, whose migration {version} was not the same: \
+             use that build, or an empty database"
+        )),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => meaning(error),
+        other => Error::Store(other.into()),
+    }
+}
+
 /// The migrations of a dialect as one script: its statements, and what marks each as applied, so that this program
 /// accepts a schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Connection, Sqlite, Transaction};
 use time::OffsetDateTime;
@@ -177,11 +177,7 @@ impl Store for SqliteStore {
         let migrated = migrator.run_direct(None, &mut *tx, false).await;
         match migrated {
             Ok(()) => tx.commit().await.map_err(own),
-            Err(MigrateError::VersionMissing(found)) => {
-                Err(Error::SchemaTooNew { store: self.url.to_string(), found, needed: newest_migration() })
-            }
-            Err(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => Err(own(error)),
-            Err(error) => Err(Error::Store(error.into())),
+            Err(error) => Err(schema::refused(error, &self.url, newest_migration(), own)),
         }
     }
 
