@@ -23,12 +23,12 @@ const ORDER: i64 = 5;
 /// The id of the n-th event: as long as a UUID, and in the order of time as those of version 7 are.
 const EVENTS: &str = "
 INSERT INTO postrider_event (event_id, topic, payload, event_key, trace_id, span_id, parent_event_id, aggregate_type,
-                             aggregate_id, tenant_id, initiator, routing)
+                             aggregate_id, tenant_id, initiator, waits_for)
 SELECT bench_id(n),
        (ARRAY['order.paid', 'order.paid', 'order.paid', 'order.sent', 'order.rated'])[(1 + n % 5)::int],
        $3, 'order-' || n / $4, md5((n / $4)::text), substr(md5(n::text), 1, 16),
        CASE WHEN n % $4 > 0 THEN bench_id(n - n % $4) END, 'order', (n / $4)::text, 'tenant-' || n % 50,
-       '{\"service\":\"shop-' || n % 4 || '\"}', 'ROUTED'
+       '{\"service\":\"shop-' || n % 4 || '\"}', NULL
 FROM generate_series($1::bigint, $2::bigint) n ORDER BY n";
 
 /// One in 500 is dead for `points` (FAILED) and one in 500 waits to be tried again (PARTIAL, since `mail` had it: it has the first of

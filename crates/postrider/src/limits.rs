@@ -73,6 +73,10 @@ pub(crate) fn consumer(value: &str) -> Result<()> {
 /// Text within `max` characters, without control characters (PostgreSQL cannot store NUL, and nobody can
 /// read the others in a list).
 pub(crate) fn text(field: &'static str, value: &str, max: usize) -> Result<()> {
+    // Most are short and plain. Every event is asked for several, and bytes are quicker to look at than characters.
+    if (1..=max).contains(&value.len()) && value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Ok(());
+    }
     let chars = value.chars().count();
     if chars == 0 || chars > max {
         return Err(Error::invalid(field, format!("must have 1 to {max} characters, has {chars}")));
@@ -97,7 +101,10 @@ pub(crate) fn bytes(field: &'static str, value: &str, max: usize) -> Result<()> 
 /// JSON nested no deeper than [`JSON_DEPTH`]. Counts brackets outside strings; whether it parses is not asked.
 pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
     // With no more brackets than levels there is nothing to find out. Every event is asked, and counting is quick.
-    if json.bytes().filter(|byte| matches!(byte, b'{' | b'[')).count() <= JSON_DEPTH {
+    // In parts that fit a byte's sum, sixteen are counted at once.
+    let parts = json.as_bytes().chunks(usize::from(u8::MAX));
+    let brackets = parts.map(|part| part.iter().map(|byte| u8::from(matches!(byte, b'{' | b'['))).sum::<u8>());
+    if brackets.map(usize::from).sum::<usize>() <= JSON_DEPTH {
         return Ok(());
     }
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);

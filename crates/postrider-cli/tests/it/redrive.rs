@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// As ten attempts of each that failed have left them: given up, for the consumer that was away.
 const DEAD: &str = "
 WITH written AS (
-    INSERT INTO postrider_event (event_id, topic, payload, routing)
-    SELECT 'order:' || n, 'order.paid', '{}', 'ROUTED' FROM generate_series(1, 50000) n
+    INSERT INTO postrider_event (event_id, topic, payload, waits_for)
+    SELECT 'order:' || n, 'order.paid', '{}', NULL FROM generate_series(1, 50000) n
     RETURNING seq),
 attempts AS (
     INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, error)

@@ -24,8 +24,8 @@ over! { postgres:
 
 /// Events that every worker has given up on.
 const DEAD: &str = "
-    INSERT INTO postrider_event (event_id, topic, payload, routing)
-    SELECT 'dead-' || n, 'work.done', '{}', 'ROUTED' FROM generate_series(1, 50000) n;
+    INSERT INTO postrider_event (event_id, topic, payload, waits_for)
+    SELECT 'dead-' || n, 'work.done', '{}', NULL FROM generate_series(1, 50000) n;
     INSERT INTO postrider_delivery (event_seq, lane, shard, place, due_at, attempts)
     SELECT seq, 'count', seq % 64, 3, now(), 10 FROM postrider_event;
     INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, error)

@@ -210,7 +210,7 @@ async fn sixty_four_simultaneous_callbacks_are_sixty_four_attempts() {
     }
     desk.publish(json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 }), 202).await;
     let row = async || -> String {
-        let sql = "SELECT json_array(seq, event_id, topic, payload, routing, created_at) FROM postrider_event";
+        let sql = "SELECT json_array(seq, event_id, topic, payload, waits_for, created_at) FROM postrider_event";
         sqlx::query_scalar(sql).fetch_one(desk.store.pool()).await.unwrap()
     };
     let before = row().await;

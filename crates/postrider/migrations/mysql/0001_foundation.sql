@@ -32,12 +32,10 @@ CREATE TABLE IF NOT EXISTS postrider_event (
     exchange         VARCHAR(255),
     routing_key      VARCHAR(255),
     created_at       DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)),
-    -- The one column that changes: NEW (plain INSERT, not seen by the router), ROUTED, UNHEARD.
-    routing          VARCHAR(7) NOT NULL DEFAULT 'NEW',
-    -- What the router looks for: '' for a new event, the topic of an unheard one. There are no partial indexes here, and
-    -- NULL, which it is for nearly all, makes the shortest entry.
-    waits_for        VARCHAR(128) GENERATED ALWAYS AS
-                     (CASE routing WHEN 'NEW' THEN '' WHEN 'UNHEARD' THEN topic END) STORED,
+    -- The one column that changes: what the event waits for. '' (after a plain INSERT) is the router, its topic is somebody who hears
+    -- it, NULL is nothing: it has its deliveries.
+    -- There are no partial indexes here, and NULL makes the shortest entry.
+    waits_for        VARCHAR(128) DEFAULT '',
     UNIQUE KEY postrider_event_id (event_id),
     -- Every index ends with the primary key, here and below.
     KEY postrider_event_waits (waits_for)
@@ -57,7 +55,6 @@ CREATE TABLE IF NOT EXISTS postrider_delivery (
     shard        TINYINT NOT NULL,
     -- Where it stands in its lane: 0 open, without a key; 1 open, with a key; 2 held behind a dead one of its key; 3 dead.
     place        TINYINT NOT NULL,
-    max_attempts SMALLINT,
     lane         VARCHAR(128) NOT NULL,
     target       VARCHAR(128) NOT NULL DEFAULT '',
     event_key    VARCHAR(256),
@@ -147,7 +144,7 @@ SELECT e.event_id, e.topic, e.aggregate_type, e.aggregate_id,
        CASE WHEN EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND d.place = 3) THEN 'DEAD'
             WHEN EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND d.token IS NULL AND d.attempts > 0) THEN 'FAILED'
             WHEN EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND d.token IS NOT NULL) THEN 'PROCESSING'
-            WHEN e.routing <> 'ROUTED' OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq) THEN 'NEW'
+            WHEN e.waits_for IS NOT NULL OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq) THEN 'NEW'
             ELSE 'SENT' END AS status,
        coalesce((SELECT max(CASE WHEN d.token IS NULL THEN d.attempts ELSE d.attempts - 1 END)
                  FROM postrider_delivery d WHERE d.event_seq = e.seq), 0) AS retry_count,

@@ -2,7 +2,8 @@
 -- Text that is compared (ids, topics, keys, consumers, lanes) is collated "C": byte for byte, and cheap to index.
 
 -- No CHECKs on the two tables that producers write: PostgreSQL reads and prepares each of them again for every INSERT
--- statement, which took half of its time. Lengths are in the types, which cost nothing.
+-- statement, which took half of its time. Lengths are in the types, and only of what is compared or seldom given: to cast a
+-- value to varchar(n) costs as well, and the library has counted before.
 
 CREATE TABLE postrider_event (
     seq              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -14,14 +15,14 @@ CREATE TABLE postrider_event (
     -- base64, or NULL where the text is the payload itself.
     payload_encoding varchar(6),
     event_key        varchar(256) COLLATE "C",
-    trace_id         varchar(128) COLLATE "C",
-    span_id          varchar(128) COLLATE "C",
+    trace_id         text COLLATE "C",
+    span_id          text COLLATE "C",
     parent_event_id  varchar(64) COLLATE "C",
-    aggregate_type   varchar(128) COLLATE "C",
-    aggregate_id     varchar(128) COLLATE "C",
-    tenant_id        varchar(128) COLLATE "C",
+    aggregate_type   text COLLATE "C",
+    aggregate_id     text COLLATE "C",
+    tenant_id        text COLLATE "C",
     store_id         varchar(128) COLLATE "C",
-    initiator        varchar(4096) NOT NULL DEFAULT '{"service":"sql"}',
+    initiator        text NOT NULL DEFAULT '{"service":"sql"}',
     metadata         varchar(16384),
     occurred_at      timestamptz NOT NULL DEFAULT now(),
     expire_at        timestamptz,
@@ -30,13 +31,13 @@ CREATE TABLE postrider_event (
     exchange         varchar(255),
     routing_key      varchar(255),
     created_at       timestamptz NOT NULL DEFAULT now(),
-    -- The one column that changes: NEW (plain INSERT, not seen by the router), ROUTED, UNHEARD.
-    routing          varchar(7) NOT NULL DEFAULT 'NEW'
+    -- The one column that changes: what the event waits for. '' (after a plain INSERT) is the router, its topic is somebody who hears
+    -- it, NULL is nothing: it has its deliveries.
+    waits_for        text COLLATE "C" DEFAULT ''
 );
 
--- What the router looks for. Both are empty nearly always, so producers do not fill them.
-CREATE INDEX postrider_event_new ON postrider_event (seq) WHERE routing = 'NEW';
-CREATE INDEX postrider_event_unheard ON postrider_event (topic, seq) WHERE routing = 'UNHEARD';
+-- Empty nearly always, so producers do not fill it. One for both kinds: predicates, too, are prepared with every INSERT.
+CREATE INDEX postrider_event_waits ON postrider_event (waits_for, seq) WHERE waits_for IS NOT NULL;
 
 CREATE TABLE postrider_delivery (
     -- First what is always there and what indexes hold: each look at a column walks over what comes before it, unless
@@ -50,9 +51,9 @@ CREATE TABLE postrider_delivery (
     place        smallint NOT NULL,
     shard        smallint NOT NULL,
     attempts     smallint NOT NULL DEFAULT 0,
-    lane         varchar(128) COLLATE "C" NOT NULL,
+    lane         text COLLATE "C" NOT NULL,
     target       varchar(128) COLLATE "C" NOT NULL DEFAULT '',
-    event_key    varchar(256) COLLATE "C",
+    event_key    text COLLATE "C",
     -- What a claim changes, and the attempts. None of them may ever be in an index or in the predicate of one, or claims
     -- stop being HOT updates.
     token        bigint,
@@ -60,7 +61,6 @@ CREATE TABLE postrider_delivery (
     lock_until   timestamptz,
     lock_owner   varchar(128),
     last_error   varchar(1000),
-    max_attempts smallint,
     PRIMARY KEY (event_seq, lane, target)
 -- Room for the leased version of every row on its own page: at 60 half of the claims were no HOT updates, and took twice
 -- as long.
@@ -155,7 +155,7 @@ SELECT e.event_id, e.topic, e.aggregate_type, e.aggregate_id,
        CASE WHEN d.dead THEN 'DEAD'
             WHEN d.failed THEN 'FAILED'
             WHEN d.leased THEN 'PROCESSING'
-            WHEN d.waiting OR e.routing <> 'ROUTED' THEN 'NEW'
+            WHEN d.waiting OR e.waits_for IS NOT NULL THEN 'NEW'
             ELSE 'SENT' END AS status,
        coalesce(d.retry_count, 0) AS retry_count,
        coalesce(e.max_attempts, 10) AS max_retry_count,

@@ -23,7 +23,7 @@ CREATE TABLE postrider_status (
     last_sent_at timestamptz,
     topic        varchar(128) COLLATE "C",
     service      varchar(128) COLLATE "C",
-    tenant_id    varchar(128) COLLATE "C",
+    tenant_id    text COLLATE "C",
     created_at   timestamptz,
     -- When time alone will change the status; NULL once it is final.
     expires_at   timestamptz,

@@ -51,15 +51,14 @@ CREATE TABLE postrider_event (
     routing_key      TEXT,
     created_at       INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000.0 + 0.5 AS INTEGER))
                      CONSTRAINT created_at_is_milliseconds_since_1970_utc CHECK (typeof(created_at) = 'integer'),
-    -- The one column that changes: NEW (plain INSERT, not seen by the router), ROUTED, UNHEARD.
-    routing          TEXT NOT NULL DEFAULT 'NEW'
-                     CONSTRAINT routing_is_new_routed_or_unheard CHECK (routing IN ('NEW', 'ROUTED', 'UNHEARD'))
+    -- The one column that changes: what the event waits for. '' (after a plain INSERT) is the router, its topic is somebody who hears
+    -- it, NULL is nothing: it has its deliveries.
+    waits_for        TEXT DEFAULT ''
+                     CONSTRAINT waits_for_is_null_empty_or_the_topic CHECK (waits_for IN ('', topic))
 );
 
--- What the router looks for. Both are empty nearly always, so producers do not pay for them. Every index of SQLite ends
--- with the row's number, which here is seq.
-CREATE INDEX postrider_event_new ON postrider_event (routing) WHERE routing = 'NEW';
-CREATE INDEX postrider_event_unheard ON postrider_event (topic) WHERE routing = 'UNHEARD';
+-- Empty nearly always, so producers do not pay for it. Every index of SQLite ends with the row's number, which here is seq.
+CREATE INDEX postrider_event_waits ON postrider_event (waits_for) WHERE waits_for IS NOT NULL;
 
 CREATE TABLE postrider_delivery (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -82,7 +81,6 @@ CREATE TABLE postrider_delivery (
     lane         TEXT NOT NULL,
     target       TEXT NOT NULL DEFAULT '',
     event_key    TEXT,
-    max_attempts INTEGER,
     last_error   TEXT,
     UNIQUE (event_seq, lane, target)
 );
@@ -188,7 +186,7 @@ SELECT e.event_id, e.topic, e.aggregate_type, e.aggregate_id,
             WHEN EXISTS (SELECT 1 FROM postrider_delivery d
                          WHERE d.event_seq = e.seq AND d.token IS NULL AND d.attempts > 0 AND NOT d.dead) THEN 'FAILED'
             WHEN EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND d.token IS NOT NULL) THEN 'PROCESSING'
-            WHEN e.routing <> 'ROUTED' OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq) THEN 'NEW'
+            WHEN e.waits_for IS NOT NULL OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq) THEN 'NEW'
             ELSE 'SENT' END AS status,
        coalesce((SELECT max(CASE WHEN d.token IS NULL THEN d.attempts ELSE d.attempts - 1 END)
                  FROM postrider_delivery d WHERE d.event_seq = e.seq), 0) AS retry_count,

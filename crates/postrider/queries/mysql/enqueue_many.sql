@@ -1,8 +1,8 @@
--- Stores events, in the order of the array. ? routing, ? events as JSON. All or, if one of the ids is known, none.
+-- Stores events, in the order of the array. ? whether they are heard, ? events as JSON. All or, if one of the ids is known, none.
 INSERT INTO postrider_event (
     event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
     aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
-    occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, routing)
+    occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, waits_for)
 SELECT event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
        aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
        TIMESTAMP '1970-01-01 00:00:00' + INTERVAL occurred_ms * 1000 MICROSECOND,
@@ -10,7 +10,7 @@ SELECT event_id, topic, event_key, payload, payload_type, payload_encoding, trac
                 TIMESTAMP '1970-01-01 00:00:00' + INTERVAL expire_ms * 1000 MICROSECOND),
        coalesce(UTC_TIMESTAMP(6) + INTERVAL deliver_in_ms * 1000 MICROSECOND,
                 TIMESTAMP '1970-01-01 00:00:00' + INTERVAL deliver_ms * 1000 MICROSECOND),
-       max_attempts, exchange, routing_key, ?
+       max_attempts, exchange, routing_key, CASE WHEN NOT ? THEN topic END
 FROM JSON_TABLE(?, '$[*]' COLUMNS (
     event_id VARCHAR(64) CHARACTER SET utf8mb4 PATH '$.event_id',
     topic VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.topic',

@@ -1,5 +1,5 @@
 -- The next events, and whether each is old and finished with. ? older than, in ms; ? after which seq; ? how many. Locks nothing.
-SELECT seq, created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND, routing = 'ROUTED'
+SELECT seq, created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND, waits_for IS NULL
 FROM postrider_event
 WHERE seq > ?
 ORDER BY seq LIMIT ?

@@ -1,7 +1,7 @@
 -- Makes deliveries due now, or makes them. ? [{seq, lane, target, shard}] as JSON. All of their events are locked, and nobody works on
 -- any of them.
-INSERT INTO postrider_delivery (event_seq, lane, target, shard, place, event_key, due_at, max_attempts)
-SELECT e.seq, i.lane, i.target, i.shard, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, UTC_TIMESTAMP(6), e.max_attempts
+INSERT INTO postrider_delivery (event_seq, lane, target, shard, place, event_key, due_at)
+SELECT e.seq, i.lane, i.target, i.shard, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, UTC_TIMESTAMP(6)
 FROM JSON_TABLE(?, '$[*]' COLUMNS (
     seq BIGINT PATH '$.seq', lane VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.lane',
     target VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.target', shard TINYINT PATH '$.shard')) i

@@ -8,22 +8,22 @@ WITH heard AS MATERIALIZED (
     INSERT INTO postrider_event (
         event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
         aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
-        occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, routing)
+        occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, waits_for)
     SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
            $16, coalesce(now() + $18 * interval '1 ms', $17), coalesce(now() + $20 * interval '1 ms', $19), $21, $22, $23,
-           CASE WHEN EXISTS (SELECT 1 FROM heard) THEN 'ROUTED' ELSE 'UNHEARD' END
+           CASE WHEN NOT EXISTS (SELECT 1 FROM heard) THEN $2 END
     WHERE $25 OR EXISTS (SELECT 1 FROM heard)
     ON CONFLICT (event_id) DO NOTHING
-    RETURNING seq, event_id, routing, deliver_at
+    RETURNING seq, event_id, waits_for, deliver_at
 ), delivered AS (
-    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, max_attempts)
+    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
     SELECT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, $24,
-           CASE WHEN $3 IS NULL THEN 0 ELSE 1 END, $3, coalesce(e.deliver_at, now()), $21
+           CASE WHEN $3 IS NULL THEN 0 ELSE 1 END, $3, coalesce(e.deliver_at, now())
     FROM stored e CROSS JOIN heard s
     WHERE s.via <> 'external'
     -- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
     ON CONFLICT (event_seq, lane, target) DO NOTHING
 )
-SELECT seq, event_id, routing,
+SELECT seq, event_id, waits_for IS NULL AS heard,
        EXISTS (SELECT 1 FROM heard WHERE via IN ('rabbitmq', 'external') AND consumer <> 'rabbitmq') AS remote
 FROM stored

@@ -15,21 +15,21 @@ WITH input AS MATERIALIZED (
     INSERT INTO postrider_event (
         event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
         aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
-        occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, routing)
+        occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, waits_for)
     SELECT event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
            aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
            timestamptz 'epoch' + occurred_ms * interval '1 ms',
            coalesce(now() + expire_in_ms * interval '1 ms', timestamptz 'epoch' + expire_ms * interval '1 ms'),
            coalesce(now() + deliver_in_ms * interval '1 ms', timestamptz 'epoch' + deliver_ms * interval '1 ms'),
-           max_attempts, exchange, routing_key, CASE WHEN is_heard THEN 'ROUTED' ELSE 'UNHEARD' END
+           max_attempts, exchange, routing_key, CASE WHEN NOT is_heard THEN topic END
     FROM routed
     WHERE is_heard OR $2
     ON CONFLICT (event_id) DO NOTHING
-    RETURNING seq, event_id, topic, event_key, deliver_at, max_attempts, routing
+    RETURNING seq, event_id, topic, event_key, deliver_at, waits_for
 ), delivered AS (
-    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, max_attempts)
+    INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
     SELECT e.seq, CASE h.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE h.consumer END, i.shard,
-           CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, coalesce(e.deliver_at, now()), e.max_attempts
+           CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, coalesce(e.deliver_at, now())
     FROM stored e
     JOIN input i ON i.event_id = e.event_id
     JOIN heard h ON h.topic IN (e.topic, '*') AND h.via <> 'external'
@@ -37,7 +37,7 @@ WITH input AS MATERIALIZED (
     -- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
     ON CONFLICT (event_seq, lane, target) DO NOTHING
 )
-SELECT seq, event_id, routing,
+SELECT seq, event_id, waits_for IS NULL AS heard,
        EXISTS (SELECT 1 FROM heard h WHERE h.topic IN (e.topic, '*') AND h.via IN ('rabbitmq', 'external') AND h.consumer <> 'rabbitmq')
            AS remote
 FROM stored e

@@ -1,5 +1,5 @@
 -- Events with everything they say, and what is kept of their status. $1 event seqs.
-SELECT e.routing, e.created_at,
+SELECT e.waits_for, e.created_at,
     e.seq, e.event_id, e.topic, e.event_key, e.payload, e.payload_type, e.payload_encoding, e.trace_id, e.span_id,
     e.parent_event_id, e.aggregate_type, e.aggregate_id, e.tenant_id, e.store_id, e.initiator, e.metadata,
     e.occurred_at, e.expire_at, e.deliver_at, e.max_attempts, e.exchange, e.routing_key,

@@ -2,7 +2,7 @@
 -- that it sees deliveries that were committed before the lock was had.
 WITH finished AS MATERIALIZED (
     SELECT seq FROM postrider_event e
-    WHERE seq = ANY ($1) AND routing = 'ROUTED'
+    WHERE seq = ANY ($1) AND waits_for IS NULL
       AND NOT EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq)
 ), attempts AS (
     DELETE FROM postrider_consumption WHERE event_seq = ANY (ARRAY(SELECT seq FROM finished))

@@ -1,6 +1,6 @@
 -- Makes a delivery due now, or makes it. $1 event seq, $2 lane, $3 target, $4 shard. No row: somebody works on it.
-INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, place, event_key, due_at, max_attempts)
-SELECT e.seq, $2, $3, $4, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, now(), e.max_attempts
+INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, place, event_key, due_at)
+SELECT e.seq, $2, $3, $4, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, now()
 FROM postrider_event e WHERE e.seq = $1
 ON CONFLICT (event_seq, lane, target) DO UPDATE
     SET due_at = now(), attempts = 0, place = excluded.place,

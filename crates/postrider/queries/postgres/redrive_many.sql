@@ -1,7 +1,7 @@
 -- Makes deliveries due now, or makes them. $1 [{seq, lane, target, shard}] as JSON. All of their events are locked, and nobody works
 -- on any of them.
-INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, place, event_key, due_at, max_attempts)
-SELECT e.seq, i.lane, i.target, i.shard, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, now(), e.max_attempts
+INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, place, event_key, due_at)
+SELECT e.seq, i.lane, i.target, i.shard, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, now()
 FROM json_to_recordset($1::json) AS i (seq bigint, lane text, target text, shard smallint)
 JOIN postrider_event e ON e.seq = i.seq
 ON CONFLICT (event_seq, lane, target) DO UPDATE

@@ -12,7 +12,7 @@ event AS (
 INSERT INTO postrider_event (
     event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
     aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,
-    occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, created_at, routing)
+    occurred_at, expire_at, deliver_at, max_attempts, exchange, routing_key, created_at, waits_for)
 SELECT json_extract(value, '$.event_id'), json_extract(value, '$.topic'), json_extract(value, '$.event_key'),
        json_extract(value, '$.payload'), json_extract(value, '$.payload_type'), json_extract(value, '$.payload_encoding'),
        json_extract(value, '$.trace_id'), json_extract(value, '$.span_id'), json_extract(value, '$.parent_event_id'),
@@ -22,8 +22,8 @@ SELECT json_extract(value, '$.event_id'), json_extract(value, '$.topic'), json_e
        coalesce(now + json_extract(value, '$.expire_in_ms'), json_extract(value, '$.expire_ms')),
        coalesce(now + json_extract(value, '$.deliver_in_ms'), json_extract(value, '$.deliver_ms')),
        json_extract(value, '$.max_attempts'), json_extract(value, '$.exchange'), json_extract(value, '$.routing_key'),
-       now, CASE WHEN heard THEN 'ROUTED' ELSE 'UNHEARD' END
+       now, CASE WHEN NOT heard THEN json_extract(value, '$.topic') END
 FROM event
 WHERE heard OR ?2
 ON CONFLICT (event_id) DO NOTHING
-RETURNING seq, event_id, routing
+RETURNING seq, event_id, waits_for IS NULL

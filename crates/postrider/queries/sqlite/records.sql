@@ -5,7 +5,7 @@ SELECT '',
         CAST(e.aggregate_type AS TEXT), CAST(e.aggregate_id AS TEXT), CAST(e.tenant_id AS TEXT),
         CAST(e.store_id AS TEXT), CAST(e.initiator AS TEXT), NULL, e.occurred_at, e.expire_at,
         e.deliver_at, e.max_attempts, CAST(e.exchange AS TEXT), CAST(e.routing_key AS TEXT)),
-    e.seq, e.routing, e.created_at, e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock),
+    e.seq, e.waits_for, e.created_at, e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock),
     s.status, s.redrives, s.redriven_at, s.expired_at, s.status_at
 FROM json_each(?1) i
 CROSS JOIN postrider_event e ON e.seq = i.value

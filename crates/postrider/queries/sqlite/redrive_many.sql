@@ -1,7 +1,7 @@
 -- Makes deliveries due now, or makes them. ?1 [{seq, lane, target, shard}] as JSON. Nobody works on any of them.
-INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, event_key, due_at, max_attempts)
+INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, event_key, due_at)
 SELECT e.seq, json_extract(i.value, '$.lane'), json_extract(i.value, '$.target'), json_extract(i.value, '$.shard'), e.event_key,
-       (SELECT now FROM postrider_clock), e.max_attempts
+       (SELECT now FROM postrider_clock)
 FROM json_each(?1) i
 CROSS JOIN postrider_event e ON e.seq = json_extract(i.value, '$.seq')
 WHERE true

@@ -1,7 +1,7 @@
 -- Writes the deliveries of events that were stored in the same transaction. ?1 [{seq, shard}] as JSON, by seq.
-INSERT INTO postrider_delivery (event_seq, lane, shard, event_key, due_at, max_attempts)
+INSERT INTO postrider_delivery (event_seq, lane, shard, event_key, due_at)
 SELECT e.seq, CASE s.via WHEN 'rabbitmq' THEN 'rabbitmq' ELSE s.consumer END, json_extract(i.value, '$.shard'), e.event_key,
-       coalesce(e.deliver_at, (SELECT now FROM postrider_clock)), e.max_attempts
+       coalesce(e.deliver_at, (SELECT now FROM postrider_clock))
 -- CROSS JOIN keeps the order of the events.
 FROM json_each(?1) i
 CROSS JOIN postrider_event e ON e.seq = json_extract(i.value, '$.seq')

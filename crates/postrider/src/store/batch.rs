@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Buried, Enqueued, Failed, NewEvent, Routing, Unheard};
+use super::{Buried, Enqueued, Failed, NewEvent, Unheard};
 use crate::envelope::{Encoding, Envelope};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -56,15 +56,15 @@ pub(super) fn distinct(batch: &[NewEvent]) -> Result<Vec<&NewEvent>> {
 }
 
 /// The ids that the statement did not store: they were there before, or nobody hears them.
-pub(super) fn missing<'a>(distinct: &[&'a NewEvent], stored: &HashMap<String, String>) -> Vec<&'a str> {
+pub(super) fn missing<'a>(distinct: &[&'a NewEvent], stored: &HashMap<String, bool>) -> Vec<&'a str> {
     let ids = distinct.iter().map(|new| new.envelope.event_id.as_str());
     ids.filter(|id| !stored.contains_key(*id)).collect()
 }
 
-/// One answer per event, from what was stored (with its routing) and what was there before.
+/// One answer per event, from what was stored (and whether somebody hears it) and what was there before.
 pub(super) fn answers(
     batch: &[NewEvent],
-    mut stored: HashMap<String, String>,
+    mut stored: HashMap<String, bool>,
     known: &HashMap<String, Envelope>,
     unheard: Unheard,
 ) -> Result<Vec<Enqueued>> {
@@ -74,9 +74,8 @@ pub(super) fn answers(
         .map(|NewEvent { envelope, .. }| {
             let id = envelope.event_id.clone();
             match (stored.remove(id.as_str()), known.get(id.as_str())) {
-                (Some(routing), _) => {
+                (Some(heard), _) => {
                     mine.insert(envelope.event_id.as_str());
-                    let heard = routing == Routing::Routed.as_str();
                     Ok(if heard { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
                 }
                 // Told twice in this very batch.

@@ -5,7 +5,6 @@ use std::time::Duration;
 use time::OffsetDateTime;
 
 use crate::envelope::Envelope;
-use crate::error::{Error, Result};
 use crate::event::EventId;
 
 /// An event that is about to be stored.
@@ -29,7 +28,7 @@ pub enum Unheard {
     Keep,
     /// Not stored; the caller is told.
     Skip,
-    /// [`Error::Unheard`].
+    /// [`Error::Unheard`](crate::Error::Unheard).
     Refuse,
 }
 
@@ -120,24 +119,13 @@ pub enum Routing {
 }
 
 impl Routing {
-    /// The word that is stored.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "NEW",
-            Self::Routed => "ROUTED",
-            Self::Unheard => "UNHEARD",
+    /// From what the event's row says that it waits for.
+    pub(crate) fn of(waits_for: Option<&str>) -> Self {
+        match waits_for {
+            None => Self::Routed,
+            Some("") => Self::New,
+            Some(_) => Self::Unheard,
         }
-    }
-}
-
-impl std::str::FromStr for Routing {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        [Self::New, Self::Routed, Self::Unheard]
-            .into_iter()
-            .find(|routing| routing.as_str() == text)
-            .ok_or_else(|| Error::corrupt("routing", text))
     }
 }
 

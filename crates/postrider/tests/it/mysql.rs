@@ -82,9 +82,9 @@ async fn a_consumer(store: &MySqlStore) -> Outbox<MySqlStore> {
 /// 200,000 deliveries of one lane: a third without a key; dead, delayed, held and leased ones in front of what is due.
 const LARGE: &str = "
     SET SESSION max_recursive_iterations = 1000000;
-    INSERT INTO postrider_event (event_id, topic, payload, event_key, routing)
+    INSERT INTO postrider_event (event_id, topic, payload, event_key, waits_for)
     WITH RECURSIVE ten (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM ten WHERE n < 9)
-    SELECT concat('e', n), 'order.paid', '{}', CASE WHEN n % 3 > 0 THEN concat('key-', n % 5000) END, 'ROUTED'
+    SELECT concat('e', n), 'order.paid', '{}', CASE WHEN n % 3 > 0 THEN concat('key-', n % 5000) END, NULL
     FROM (SELECT a.n + 10 * b.n + 100 * c.n + 1000 * d.n + 10000 * e.n + 100000 * f.n + 1 AS n
           FROM ten a, ten b, ten c, ten d, ten e, (SELECT 0 AS n UNION ALL SELECT 1) f) numbers
     ORDER BY n;
@@ -224,6 +224,19 @@ async fn mysql_goes_by_index_without_a_sort() {
     tx.rollback().await.expect("rolls back");
     assert_eq!(claimed, 500);
     assert!(after - before < 6_000, "{} rows were read", after - before);
+    database.drop().await;
+}
+
+/// F39: what the library would refuse may come by plain SQL. An event without a topic is one that nobody hears, and looked at once.
+#[tokio::test]
+async fn mysql_lives_with_an_event_without_a_topic() {
+    let (database, store) = Database::migrated().await;
+    database.execute("INSERT INTO postrider_event (event_id, topic, payload) VALUES ('no topic', '', '{}')").await;
+    assert_eq!(store.route(100).await.expect("routes").unheard, 1);
+    assert_eq!(store.route(100).await.expect("routes").unheard, 0);
+    let everything = "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('*', 'audit', 'local')";
+    database.execute(everything).await;
+    assert_eq!(store.route(100).await.expect("routes").routed, 1, "whoever hears everything hears it");
     database.drop().await;
 }
 

@@ -72,8 +72,8 @@ impl Database {
 
 /// 200,000 deliveries of one lane: a third without a key; dead, delayed, held and leased ones in front of what is due.
 const LARGE: &str = "
-    INSERT INTO postrider_event (event_id, topic, payload, event_key, routing)
-    SELECT 'e' || n, 'order.paid', '{}', CASE WHEN n % 3 > 0 THEN 'key-' || n % 5000 END, 'ROUTED' FROM generate_series(1, 200000) n;
+    INSERT INTO postrider_event (event_id, topic, payload, event_key, waits_for)
+    SELECT 'e' || n, 'order.paid', '{}', CASE WHEN n % 3 > 0 THEN 'key-' || n % 5000 END, NULL FROM generate_series(1, 200000) n;
     INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at, token, lock_time, lock_until, attempts)
     SELECT seq, 'coupon', seq % 64,
            CASE WHEN seq <= 20000 THEN 3 WHEN seq <= 40000 AND event_key IS NOT NULL THEN 2 WHEN event_key IS NULL THEN 0 ELSE 1 END,
@@ -83,6 +83,12 @@ const LARGE: &str = "
            CASE WHEN seq BETWEEN 100001 AND 101000 THEN now() END,
            CASE WHEN seq BETWEEN 100001 AND 101000 THEN now() + interval '1 h' END, 0
     FROM postrider_event";
+
+/// 20,000 events that wait: for the router, for somebody who hears them, and for nobody.
+const WAITING: &str = "
+    INSERT INTO postrider_event (event_id, topic, payload, waits_for)
+    SELECT 'w' || n, 't' || n % 100, '{}', CASE n % 2 WHEN 0 THEN 't' || n % 100 ELSE '' END FROM generate_series(1, 20000) n;
+    INSERT INTO postrider_subscription (topic, consumer) VALUES ('t50', 'somebody')";
 
 /// The lines of a plan that was really run.
 async fn plan(conn: &mut PgConnection, types: &str, sql: &str, values: &str) -> Vec<String> {
@@ -135,6 +141,7 @@ async fn postgres_claims_by_index_without_a_sort() {
     let mut conn = database.connect().await;
     sqlx::raw_sql(SESSION).execute(&mut conn).await.expect("sets up");
     sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
+    sqlx::raw_sql(WAITING).execute(&mut conn).await.expect("fills");
     for analysed in [false, true] {
         if analysed {
             sqlx::raw_sql("ANALYZE").execute(&mut conn).await.expect("analyses");
@@ -157,6 +164,15 @@ async fn postgres_claims_by_index_without_a_sort() {
 
         let route = plan(&mut conn, "bigint", ROUTE_LOCK, "100").await;
         assert!(!route.iter().any(|line| line.contains("Seq Scan on postrider_event")), "{route:#?}");
+        for (part, rows) in [("CTE arrived", "rows=100 "), ("CTE heard", "rows=100 "), ("CTE heard_by_all", "rows=0 ")]
+        {
+            let part = node(&route, part).join("\n");
+            assert!(
+                part.contains("Index Scan using postrider_event_waits") && !part.contains("Sort Key: postrider_event"),
+                "{part}"
+            );
+            assert!(part.lines().nth(1).expect("a node").contains(rows), "{part}");
+        }
     }
     database.drop().await;
 }
@@ -168,8 +184,8 @@ async fn postgres_lists_by_index_without_a_sort() {
     let (database, _store) = Database::migrated().await;
     let mut conn = database.connect().await;
     let events = "
-        INSERT INTO postrider_event (event_id, topic, payload, routing)
-        SELECT 'e' || n, 'order.paid', '{}', 'ROUTED' FROM generate_series(1, 200000) n";
+        INSERT INTO postrider_event (event_id, topic, payload, waits_for)
+        SELECT 'e' || n, 'order.paid', '{}', NULL FROM generate_series(1, 200000) n";
     for sql in [SESSION, events] {
         sqlx::raw_sql(sql).execute(&mut conn).await.expect("sets up");
     }
@@ -262,12 +278,15 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
             ("claim_more", "bigint[]", sql!("claim_more"), first.clone()),
             ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
             ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
+            ("route_lock", "bigint", ROUTE_LOCK, "100".into()),
         ];
         for (name, types, sql, values) in &statements {
             prepare(&mut conn, name, types, sql).await;
             explain(&mut conn, name, values).await;
         }
-        sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
+        for sql in [LARGE, WAITING] {
+            sqlx::raw_sql(sql).execute(&mut conn).await.expect("fills");
+        }
         for (name, _, _, values) in &statements {
             let plan = explain(&mut conn, name, values).await;
             // Their own, and what stands behind dead ones of the keys; never the whole table.
@@ -406,6 +425,44 @@ async fn postgres_hears_of_subscriptions_changed_by_hand() {
 
     run(&mut other, "TRUNCATE postrider_subscription").await;
     assert!(lanes(&store, &mut one).await.is_empty());
+    database.drop().await;
+}
+
+/// F39: what the library would refuse may come by plain SQL. It is kept as it is, or refused at once; nothing stops at it.
+#[tokio::test]
+async fn postgres_lives_with_whatever_plain_sql_says() {
+    let (database, store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    let written = "
+        INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('order.paid', 'coupon', 'local');
+        INSERT INTO postrider_event (event_id, topic, payload) VALUES ('no topic', '', '{}');
+        INSERT INTO postrider_event (event_id, topic, payload, trace_id, span_id, aggregate_type, aggregate_id, tenant_id, initiator)
+        SELECT 'long', 'order.paid', '{}', long, long, long, long, long, json_build_object('service', long)
+        FROM (SELECT repeat('x', 10000)) AS x (long)";
+    sqlx::raw_sql(written).execute(&mut conn).await.expect("writes");
+    for too_long in ["repeat('x', 65), 't', NULL", "'e', repeat('x', 129), NULL", "'e', 't', repeat('x', 257)"] {
+        let sql =
+            format!("INSERT INTO postrider_event (event_id, topic, event_key, payload) VALUES ({too_long}, '{{}}')");
+        let refused = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await;
+        assert!(refused.is_err(), "{too_long}");
+    }
+
+    let routed = store.route(100).await.expect("routes");
+    assert_eq!((routed.routed, routed.unheard), (1, 1));
+    let routed = store.route(100).await.expect("routes");
+    assert_eq!((routed.routed, routed.unheard), (0, 0), "what nobody hears is looked at once");
+    while store.fold(500).await.expect("folds").more {}
+    let lease = store.claim(&Claim::new("coupon", 10)).await.expect("claims");
+    let claimed = &lease.deliveries[0].envelope;
+    assert_eq!(claimed.trace_id.as_deref().map(str::len), Some(10_000));
+    assert_eq!(claimed.initiator.service.as_deref().map(str::len), Some(10_000));
+    let ids: Vec<_> = lease.deliveries.iter().map(|claimed| claimed.id).collect();
+    store.settle(lease.token, &ids, History::Keep).await.expect("settles");
+
+    let everything = "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('*', 'audit', 'local')";
+    sqlx::raw_sql(everything).execute(&mut conn).await.expect("subscribes");
+    assert_eq!(store.route(100).await.expect("routes").routed, 1, "whoever hears everything hears it");
+    while store.fold(500).await.expect("folds").more {}
     database.drop().await;
 }
 
@@ -564,8 +621,8 @@ async fn postgres_deliveries_without_an_event_do_not_block_their_lane() {
 async fn postgres_one_claim_parks_many_windows() {
     let (database, store) = Database::migrated().await;
     sqlx::raw_sql(
-        "INSERT INTO postrider_event (event_id, topic, payload, event_key, routing)
-         SELECT 'e' || n, 'order.paid', '{}', CASE WHEN n <= 3000 THEN 'dead' ELSE 'alive' END, 'ROUTED' FROM generate_series(1, 3001) n;
+        "INSERT INTO postrider_event (event_id, topic, payload, event_key, waits_for)
+         SELECT 'e' || n, 'order.paid', '{}', CASE WHEN n <= 3000 THEN 'dead' ELSE 'alive' END, NULL FROM generate_series(1, 3001) n;
          INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
          SELECT seq, 'coupon', 7, CASE WHEN event_id = 'e1' THEN 3 ELSE 1 END, event_key, now() FROM postrider_event",
     )

@@ -505,8 +505,8 @@ async fn sqlite_claims_by_index_without_a_sort() {
                 CASE i % 11 WHEN 0 THEN 9000000000000 END, i % 3, i % 64, i % 13 = 0, i % 17 = 0,
                 CASE i % 5 WHEN 0 THEN 'other' ELSE 'c' END, CASE i % 2 WHEN 0 THEN i % 5000 END
          FROM n;
-         INSERT INTO postrider_event (event_id, topic, payload, routing)
-         SELECT id, 't' || id % 100, '', CASE id % 50 WHEN 0 THEN 'NEW' WHEN 1 THEN 'UNHEARD' ELSE 'ROUTED' END
+         INSERT INTO postrider_event (event_id, topic, payload, waits_for)
+         SELECT id, 't' || id % 100, '', CASE id % 50 WHEN 0 THEN '' WHEN 1 THEN 't' || id % 100 END
          FROM postrider_delivery;
          INSERT INTO postrider_subscription (topic, consumer) VALUES ('t51', 'c'), ('*', 'c');",
     )
@@ -520,8 +520,7 @@ async fn sqlite_claims_by_index_without_a_sort() {
             ("claim_fetch", include_str!("../../queries/sqlite/claim_fetch.sql"), "postrider_delivery_due ("),
             ("claim_keyed", include_str!("../../queries/sqlite/claim_keyed.sql"), "postrider_delivery_due_keyed ("),
             ("park", include_str!("../../queries/sqlite/park.sql"), "postrider_delivery_due_keyed ("),
-            ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_new ("),
-            ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_unheard ("),
+            ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_waits ("),
             ("next_due", include_str!("../../queries/sqlite/next_due.sql"), "postrider_delivery_due ("),
         ] {
             let plan = plan(&mut conn, sql).await;
@@ -546,7 +545,7 @@ async fn sqlite_lists_by_index_without_a_sort() {
     run(
         &mut conn,
         "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000)
-         INSERT INTO postrider_event (event_id, topic, payload, routing) SELECT i, 't', '', 'ROUTED' FROM n;
+         INSERT INTO postrider_event (event_id, topic, payload, waits_for) SELECT i, 't', '', NULL FROM n;
          INSERT INTO postrider_status (event_seq, status, expires_at)
          SELECT seq, CASE seq % 10 WHEN 0 THEN 'FAILED' ELSE 'CONSUMED' END, CASE seq % 10 WHEN 0 THEN seq END FROM postrider_event;
          INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;

@@ -17,9 +17,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::batch::{self, millis};
 use crate::store::sessions::Tx;
-use crate::store::{
-    Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Routing, Token, Unheard,
-};
+use crate::store::{Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
 
 impl Enlist for MySqlStore {
     type Conn = MySqlConnection;
@@ -178,8 +176,8 @@ impl Enlist for MySqlStore {
 struct Writing<'c> {
     conn: &'c mut MySqlConnection,
     heard: Heard,
-    /// What was stored, with its routing.
-    stored: HashMap<String, String>,
+    /// What was stored, and whether somebody hears it.
+    stored: HashMap<String, bool>,
     /// What the index refused, because it was there.
     refused: Vec<String>,
 }
@@ -192,9 +190,8 @@ pub(super) struct Part<'a, 'b> {
 
 impl Writing<'_> {
     async fn store(&mut self, Part { events, heard }: Part<'_, '_>) -> Result<()> {
-        let routing = if heard { Routing::Routed } else { Routing::Unheard };
         let mut stored: Vec<(i64, &NewEvent)> = Vec::with_capacity(events.len());
-        if events.len() > 1 && self.store_all(events, routing).await? {
+        if events.len() > 1 && self.store_all(events, heard).await? {
             let ids: Vec<_> = events.iter().map(|new| new.envelope.event_id.as_str()).collect();
             let seqs: Vec<(String, i64)> = sqlx::query_as(sql!("find_seqs"))
                 .bind(json(&ids)?)
@@ -205,7 +202,7 @@ impl Writing<'_> {
             stored.extend(events.iter().filter_map(|new| Some((*seqs.get(new.envelope.event_id.as_str())?, *new))));
         } else {
             for new in events {
-                match enqueue_one(new, routing).execute(&mut *self.conn).await {
+                match enqueue_one(new, heard).execute(&mut *self.conn).await {
                     Ok(written) => stored.push((i64::try_from(written.last_insert_id()).unwrap_or(i64::MAX), new)),
                     Err(error) if is_known(&error) => self.refused.push(new.envelope.event_id.to_string()),
                     Err(error) => return Err(meaning(error)),
@@ -214,13 +211,13 @@ impl Writing<'_> {
         }
         self.deliver(&stored).await?;
         let ids = stored.iter().map(|(_, new)| new.envelope.event_id.to_string());
-        self.stored.extend(ids.map(|id| (id, routing.as_str().to_owned())));
+        self.stored.extend(ids.map(|id| (id, heard)));
         Ok(())
     }
 
     /// One statement for all. False: one of them was there, and none was written.
-    async fn store_all(&mut self, events: &[&NewEvent], routing: Routing) -> Result<bool> {
-        let query = sqlx::query(sql!("enqueue_many")).bind(routing.as_str()).bind(batch::events(events)?);
+    async fn store_all(&mut self, events: &[&NewEvent], heard: bool) -> Result<bool> {
+        let query = sqlx::query(sql!("enqueue_many")).bind(heard).bind(batch::events(events)?);
         is_new(query.execute(&mut *self.conn).await.map(|_| ()))
     }
 
@@ -236,7 +233,7 @@ impl Writing<'_> {
                 let query = sqlx::query(sql!("deliver")).bind(one.seq).bind(one.lane).bind(one.shard);
                 let query = query.bind(u8::from(new.envelope.key.is_some())).bind(&new.envelope.key);
                 let query = query.bind(new.delay.map(millis)).bind(new.envelope.deliver_at);
-                query.bind(new.envelope.max_attempts).execute(&mut *self.conn).await.map_err(meaning)?;
+                query.execute(&mut *self.conn).await.map_err(meaning)?;
             }
             _ => {
                 let query = sqlx::query(sql!("deliver_many")).bind(json(&routes.deliveries)?);
@@ -340,7 +337,7 @@ async fn end_key(
     Ok(query.execute(conn).await.map_err(meaning)?.rows_affected() == 1)
 }
 
-fn enqueue_one(new: &NewEvent, routing: Routing) -> Query<'_, MySql, MySqlArguments> {
+fn enqueue_one(new: &NewEvent, heard: bool) -> Query<'_, MySql, MySqlArguments> {
     let event = &new.envelope;
     sqlx::query(sql!("enqueue"))
         .bind(event.event_id.as_str())
@@ -366,7 +363,7 @@ fn enqueue_one(new: &NewEvent, routing: Routing) -> Query<'_, MySql, MySqlArgume
         .bind(event.max_attempts)
         .bind(&event.exchange)
         .bind(&event.routing_key)
-        .bind(routing.as_str())
+        .bind((!heard).then_some(&event.topic))
 }
 
 impl Heard {

@@ -13,7 +13,7 @@ use crate::envelope::{Encoding, Envelope, trim};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::status::Kept;
-use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Token};
+use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Routing, Token};
 use crate::subscription::{StoredSubscription, Subscription};
 
 fn get<'r, T: Decode<'r, MySql> + Type<MySql>>(row: &'r MySqlRow, column: usize) -> Result<T> {
@@ -116,7 +116,7 @@ pub(super) fn records(events: &[MySqlRow], deliveries: &[MySqlRow], consumptions
     for row in events {
         let record = Found {
             sequence: seq(row)?,
-            routing: get::<&str>(row, 0)?.parse()?,
+            routing: Routing::of(get(row, 0)?),
             created_at: get(row, 1)?,
             envelope: envelope(row, 2)?,
             expired: get(row, 24)?,

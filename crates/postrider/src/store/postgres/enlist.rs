@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
+use sqlx::{Arguments, Postgres};
 
 use super::audience::Audience;
 use super::{PostgresStore, enlisted, own, rows};
@@ -256,7 +256,10 @@ fn is_brief(new: &NewEvent) -> bool {
 /// What an event says that is as most are, and the version of its audience.
 fn brief<'a>(sql: &'static str, new: &'a NewEvent, audience: &'a Audience) -> Query<'a, Postgres, PgArguments> {
     let event = &new.envelope;
-    sqlx::query(sql)
+    // Room for the lane as well, and for what is short.
+    let mut arguments = PgArguments::default();
+    arguments.reserve(15, event.payload.len() + 512);
+    sqlx::query_with(sql, arguments)
         .bind(event.event_id.as_str())
         .bind(&event.topic)
         .bind(&event.key)
@@ -269,6 +272,7 @@ fn brief<'a>(sql: &'static str, new: &'a NewEvent, audience: &'a Audience) -> Qu
         .bind(event.initiator_json())
         .bind(event.occurred_at)
         .bind(i16::from(event.shard()))
+        .bind(i16::from(event.key.is_some()))
         .bind(audience.version)
 }
 

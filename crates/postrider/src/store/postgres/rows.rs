@@ -14,7 +14,7 @@ use crate::envelope::{Encoding, Envelope, Initiator, trim};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::status::Kept;
-use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease};
+use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Routing};
 use crate::subscription::{StoredSubscription, Subscription};
 
 fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
@@ -178,8 +178,8 @@ pub(super) fn delivery_id(row: &PgRow) -> Result<DeliveryId> {
     Ok(DeliveryId::new(get(row, 0)?, get(row, 1)?))
 }
 
-/// What `enqueue.sql` has stored, by id with its routing; and the seqs of those that remote consumers are expected for.
-pub(super) fn stored(rows: &[PgRow]) -> Result<(HashMap<String, String>, Vec<i64>)> {
+/// What `enqueue.sql` has stored, by id, and whether it is heard; and the seqs of those that remote consumers are expected for.
+pub(super) fn stored(rows: &[PgRow]) -> Result<(HashMap<String, bool>, Vec<i64>)> {
     let (mut stored, mut expecting) = (HashMap::with_capacity(rows.len()), Vec::new());
     for row in rows {
         stored.insert(get(row, 1)?, get(row, 2)?);
@@ -230,7 +230,7 @@ pub(super) fn records(events: &[PgRow], deliveries: &[PgRow], consumptions: &[Pg
     for row in events {
         let record = Found {
             sequence: seq(row)?,
-            routing: get::<&str>(row, 0)?.parse()?,
+            routing: Routing::of(get(row, 0)?),
             created_at: get(row, 1)?,
             envelope: envelope(row, 2)?,
             expired: get(row, 24)?,

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::shard;
 use crate::status::Kept;
-use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Token};
+use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Routing, Token};
 use crate::subscription::{StoredSubscription, Subscription};
 
 fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(row: &'r SqliteRow, column: usize) -> Result<T> {
@@ -137,8 +137,8 @@ pub(super) fn shard(row: &SqliteRow) -> Result<(i64, u8)> {
 }
 
 /// A row of `enqueue.sql`.
-pub(super) fn stored(row: &SqliteRow) -> Result<(i64, String, String)> {
-    Ok((seq(row)?, required(row, 1)?, required(row, 2)?))
+pub(super) fn stored(row: &SqliteRow) -> Result<(i64, String, bool)> {
+    Ok((seq(row)?, required(row, 1)?, get(row, 2)?))
 }
 
 /// The delivery, in every row that begins with its event's seq and its own id.
@@ -225,7 +225,7 @@ pub(super) fn records(
         let record = Found {
             sequence: found_seq(row)?,
             envelope: envelope(row)?,
-            routing: get::<&str>(row, 3)?.parse()?,
+            routing: Routing::of(get(row, 3)?),
             created_at: time(get(row, 4)?),
             expired: get(row, 5)?,
             listed: get::<Option<&str>>(row, 6)?.map(str::parse).transpose()?,
