@@ -180,6 +180,29 @@ async fn an_unroutable_event_is_not_sent_by_rabbitmq() {
     scene.finish().await;
 }
 
+/// F39, F48: what plain SQL wrote may be longer than a frame of the broker's. It is sent, and costs nobody the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_of_any_length_are_sent_by_rabbitmq() {
+    let scene = Scene::fresh().await;
+    let (consumer, mut told) = tells(|_| Ok(()));
+    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
+    receiver.declare().await.unwrap();
+    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    let long = "INSERT INTO postrider_event (event_id, topic, payload, aggregate_type, aggregate_id, initiator)
+        SELECT 'long', 'order.paid', '{}', long, long, json_object('service', long) FROM (SELECT hex(zeroblob(100000)) AS long)";
+    scene.database.execute(long).await;
+    scene.store.route(10).await.unwrap();
+    scene.enqueue([paid(1)]).await;
+
+    scene.send_all().await;
+    for event in ["long", "order-1"] {
+        assert!(scene.find(event).await.deliveries.is_empty(), "{event} is sent");
+    }
+    let first = async { assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1)) };
+    receiver.run(first).await.unwrap();
+    scene.finish().await;
+}
+
 /// E.1, F48: an event may name exchange and routing key; one that names an exchange that is not there fails alone, however
 /// many are sent with it.
 #[tokio::test(flavor = "multi_thread")]

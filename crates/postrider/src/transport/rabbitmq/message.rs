@@ -23,7 +23,10 @@ const PERSISTENT: u8 = 2;
 
 pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
     let mut headers = FieldTable::default();
-    let mut say = |name: &str, value: String| {
+    let mut say = |name: &str, mut value: String| {
+        // Headers share one frame, and plain SQL writes what it likes: one that does not fit would cost everybody the connection. The
+        // body has it whole; what the library has checked is never this long.
+        value.truncate(value.floor_char_boundary(limits::INITIATOR_BYTES));
         headers.insert(name.into(), AMQPValue::LongString(value.into()));
     };
     if let (Some(trace), Some(span)) = (&envelope.trace_id, &envelope.span_id)
