@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicIsize, Ordering};
 use futures_util::future::try_join_all;
 use postrider::Store;
 use postrider::store::{Claim, History};
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
 use tokio::task::JoinHandle;
 
 use crate::report::Round;
-use crate::setup::{LANE, Scratch, fill, fill_finished};
+use crate::setup::{LANE, Scratch, fill, fill_both, fill_finished};
 use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size, bare_mysql, bare_postgres, bare_sqlite};
 
@@ -104,26 +106,48 @@ pub(crate) async fn mysql_beside_bare(scratch: &Scratch, size: Size) -> Outcome<
 pub(crate) async fn postgres_many_finished(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let few = scratch.postgres_store("few").await?;
     let many = scratch.postgres_store("many").await?;
+    fill_finished(&few, size.finished.0).await?;
+    fill_finished(&many, size.finished.1).await?;
+    // What is kept was finished days ago, and a vacuum has been there since. What is done but not cleaned up is another question:
+    // see `postgres_snapshot_held`.
+    scratch.vacuum("few").await?;
+    scratch.vacuum("many").await?;
     many_finished(few, many, size).await
 }
 
 pub(crate) async fn sqlite_many_finished(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let few = scratch.sqlite_store("few").await?;
     let many = scratch.sqlite_store("many").await?;
+    fill_finished(&few, size.finished.0).await?;
+    fill_finished(&many, size.finished.1).await?;
     many_finished(few, many, size).await
 }
 
 async fn many_finished<S: postrider::Enlist>(few: S, many: S, size: Size) -> Outcome<Vec<Round>> {
-    fill_finished(&few, size.finished.0).await?;
-    fill_finished(&many, size.finished.1).await?;
     let (few, many) = (Arc::new(few), Arc::new(many));
     let mut rounds = Vec::new();
     for _ in 0..size.rounds {
-        fill(&*many, size.pending, 0).await?;
-        fill(&*few, size.pending, 0).await?;
+        fill_both(&*many, &*few, size.pending).await?;
         let ours = async |goal| drain(many.clone(), WORKERS, goal, History::Omit).await;
         let other = async |goal| drain(few.clone(), WORKERS, goal, History::Omit).await;
         rounds.push(in_turns(size.pending, TURNS, ours, other).await?);
+    }
+    Ok(rounds)
+}
+
+/// A report that nobody ended, a backup that hangs: what is done since cannot be cleaned up while it looks at what was.
+pub(crate) async fn postgres_snapshot_held(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
+    let mut rounds = Vec::new();
+    for round in 0..size.rounds {
+        let held = Arc::new(scratch.postgres_store(&format!("held_{round}")).await?);
+        let free = Arc::new(scratch.postgres_store(&format!("free_{round}")).await?);
+        fill_both(&*held, &*free, size.pending).await?;
+        let mut holder = PgConnection::connect(&scratch.url(&format!("held_{round}"))?).await?;
+        sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1").execute(&mut holder).await?;
+        let ours = async |goal| drain(held.clone(), WORKERS, goal, History::Omit).await;
+        let other = async |goal| drain(free.clone(), WORKERS, goal, History::Omit).await;
+        rounds.push(in_turns(size.pending, TURNS, ours, other).await?);
+        holder.close().await?;
     }
     Ok(rounds)
 }
@@ -137,9 +161,8 @@ pub(crate) async fn postgres_started_empty(scratch: &Scratch, size: Size) -> Out
         for _ in 0..20 {
             drain(empty.clone(), WORKERS, 1, History::Omit).await?;
         }
-        fill(&*empty, size.pending, 0).await?;
         let full = Arc::new(scratch.postgres_store(&format!("full_{round}")).await?);
-        fill(&*full, size.pending, 0).await?;
+        fill_both(&*empty, &*full, size.pending).await?;
         let ours = async |goal| drain(empty.clone(), WORKERS, goal, History::Omit).await;
         let other = async |goal| drain(full.clone(), WORKERS, goal, History::Omit).await;
         rounds.push(in_turns(size.pending, TURNS, ours, other).await?);

@@ -148,6 +148,7 @@ async fn run(args: Args) -> Outcome<bool> {
     scenario!("postgres: many finished events / few", Some(0.9), drain::postgres_many_finished(&scratch, size));
     scenario!("sqlite: many finished events / few", Some(0.9), drain::sqlite_many_finished(&scratch, size));
     scenario!("postgres: started empty / started full", Some(0.9), drain::postgres_started_empty(&scratch, size));
+    scenario!("postgres: a snapshot held / none", Some(0.6), drain::postgres_snapshot_held(&scratch, size));
     scenario!("postgres: keyed, four claimers / unkeyed", Some(0.5), ordered::postgres_keyed(&scratch, size));
     scenario!("postgres: one hot key, four claimers / unkeyed", None, ordered::postgres_hot_key(&scratch, size));
     scenario!(

@@ -147,6 +147,19 @@ pub(crate) async fn fill<S: Enlist>(store: &S, events: usize, keys: usize) -> Ou
     Ok(())
 }
 
+/// Writes as many events to each of two stores, in turns: the one that was filled last would have more of its own in the
+/// server's memory.
+pub(crate) async fn fill_both<S: Enlist>(one: &S, other: &S, events: usize) -> Outcome<()> {
+    let mut left = events;
+    while left > 0 {
+        let batch = left.min(1_000);
+        fill(one, batch, 0).await?;
+        fill(other, batch, 0).await?;
+        left -= batch;
+    }
+    Ok(())
+}
+
 /// Writes events and delivers them, so that they are kept as finished.
 pub(crate) async fn fill_finished<S: Enlist>(store: &S, events: usize) -> Outcome<()> {
     let mut left = events;

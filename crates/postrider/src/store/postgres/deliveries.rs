@@ -1,7 +1,7 @@
 //! Deliveries while they are worked on: claimed, and settled one way or the other.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
@@ -40,6 +40,7 @@ pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Lease>
 
 /// Leases what is due behind a place; None: from the oldest on.
 async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim, token: Token) -> Result<Vec<Leased>> {
+    let began = Instant::now();
     let row = sqlx::query(sql!("claim"))
         .bind(&claim.lane)
         .bind(shards(claim.shards))
@@ -53,7 +54,7 @@ async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim
         .await
         .map_err(own)?;
     let leased = rows::leased(&row)?;
-    store.fronts.reached(claim, front, leased.len(), rows::last_due(&row)?);
+    store.fronts.reached(claim, front, leased.len(), rows::last_due(&row)?, began.elapsed());
     Ok(leased)
 }
 
