@@ -42,6 +42,7 @@ pub async fn tables_of_another_build_are_refused<H: Harness>(h: H) {
     if h.shell_insert(another).await.is_none() {
         return skipped("this store has no shell");
     }
-    let refused = h.store().migrate().await;
-    assert!(matches!(&refused, Err(Error::Unsupported(why)) if why.contains("another build")), "{refused:?}");
+    for refused in [h.store().migrate().await, h.store().check_schema().await] {
+        assert!(matches!(&refused, Err(Error::Unsupported(why)) if why.contains("another build")), "{refused:?}");
+    }
 }

@@ -1,1 +1,1 @@
-SELECT coalesce(max(version), 0) FROM postrider_migrations WHERE success
+SELECT version, checksum FROM postrider_migrations WHERE success

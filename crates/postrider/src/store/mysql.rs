@@ -91,10 +91,6 @@ pub fn migrations_script() -> String {
     schema::script(&MIGRATOR, sql!("migrations_table"), |hex| format!("x'{hex}'"))
 }
 
-fn newest_migration() -> i64 {
-    MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default()
-}
-
 impl MySqlStore {
     /// Connects, and refuses a server that cannot carry what we do. Says nothing about the schema: `migrate` or
     /// [`Store::check_schema`] comes next.
@@ -178,11 +174,11 @@ impl Store for MySqlStore {
     }
 
     async fn schema_version(&self) -> Result<SchemaVersion> {
-        let found = match has_migrations(&mut *self.work.acquire().await.map_err(meaning)?).await? {
-            false => 0,
-            true => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.work).await.map_err(meaning)?,
+        let applied = match has_migrations(&mut *self.work.acquire().await.map_err(meaning)?).await? {
+            false => Vec::new(),
+            true => sqlx::query_as(sql!("schema_version")).fetch_all(&self.work).await.map_err(meaning)?,
         };
-        Ok(SchemaVersion { found, needed: newest_migration() })
+        schema::version(&MIGRATOR, &applied, &self.url)
     }
 
     fn name(&self) -> &str {
@@ -497,7 +493,7 @@ impl MySqlStore {
         let mut migrator = Migrator { migrations: MIGRATOR.migrations.clone(), locking: false, ..Migrator::DEFAULT };
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         let migrated = migrator.run_direct(None, session, false).await;
-        migrated.map_err(|error| schema::refused(error, &self.url, newest_migration(), meaning))
+        migrated.map_err(|error| schema::refused(error, &self.url, &MIGRATOR, meaning))
     }
 
     async fn route_some(&self, limit: u32) -> Result<Routed> {

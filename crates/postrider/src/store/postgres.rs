@@ -83,10 +83,6 @@ pub fn migrations_script() -> String {
     schema::script(&MIGRATOR, sql!("migrations_table"), |hex| format!("'\\x{hex}'"))
 }
 
-fn newest_migration() -> i64 {
-    MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default()
-}
-
 impl PostgresStore {
     /// Connects, and refuses a connection that cannot carry what we do. Says nothing about the schema: `migrate` or
     /// [`Store::schema_version`] comes next.
@@ -155,17 +151,17 @@ impl Store for PostgresStore {
         migrator.dangerous_set_table_name(MIGRATIONS_TABLE);
         // One instance migrates, the others wait for its lock and find nothing left to do.
         let migrated = migrator.run(self.pool.pool().await.map_err(own)?).await;
-        migrated.map_err(|error| schema::refused(error, &self.url, newest_migration(), own))
+        migrated.map_err(|error| schema::refused(error, &self.url, &MIGRATOR, own))
     }
 
     async fn schema_version(&self) -> Result<SchemaVersion> {
         let table: Option<String> =
             sqlx::query_scalar(sql!("schema_table")).fetch_one(&self.work).await.map_err(own)?;
-        let found = match table {
-            None => 0,
-            Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.work).await.map_err(own)?,
+        let applied = match table {
+            None => Vec::new(),
+            Some(_) => sqlx::query_as(sql!("schema_version")).fetch_all(&self.work).await.map_err(own)?,
         };
-        Ok(SchemaVersion { found, needed: newest_migration() })
+        schema::version(&MIGRATOR, &applied, &self.url)
     }
 
     fn name(&self) -> &str {

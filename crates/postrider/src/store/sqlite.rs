@@ -77,10 +77,6 @@ pub fn migrations_script() -> String {
     schema::script(&MIGRATOR, sql!("migrations_table"), |hex| format!("x'{hex}'"))
 }
 
-fn newest_migration() -> i64 {
-    MIGRATOR.iter().map(|m| m.version).max().unwrap_or_default()
-}
-
 impl SqliteStore {
     /// Opens `sqlite://path/to/file.db`, and makes the file and its folder where there are none. Says nothing about the
     /// schema: `migrate` or [`Store::check_schema`] comes next.
@@ -177,18 +173,17 @@ impl Store for SqliteStore {
         let migrated = migrator.run_direct(None, &mut *tx, false).await;
         match migrated {
             Ok(()) => tx.commit().await.map_err(own),
-            Err(error) => Err(schema::refused(error, &self.url, newest_migration(), own)),
+            Err(error) => Err(schema::refused(error, &self.url, &MIGRATOR, own)),
         }
     }
 
     async fn schema_version(&self) -> Result<SchemaVersion> {
-        let needed = newest_migration();
         let table = sqlx::query(sql!("schema_table")).fetch_optional(&self.reader).await.map_err(own)?;
-        let found = match table {
-            None => 0,
-            Some(_) => sqlx::query_scalar(sql!("schema_version")).fetch_one(&self.reader).await.map_err(own)?,
+        let applied = match table {
+            None => Vec::new(),
+            Some(_) => sqlx::query_as(sql!("schema_version")).fetch_all(&self.reader).await.map_err(own)?,
         };
-        Ok(SchemaVersion { found, needed })
+        schema::version(&MIGRATOR, &applied, &self.url)
     }
 
     fn name(&self) -> &str {
