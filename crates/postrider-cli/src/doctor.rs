@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use postrider::Error;
 use postrider::store::{Store, connect};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -101,7 +102,13 @@ async fn look_at_store(url: &str, findings: &mut Findings) {
     match store.check_schema().await {
         Ok(()) => findings.well("schema", "is this program's"),
         Err(error) => {
-            findings.wrong("schema", error.to_string(), "postrider migrate up");
+            let remedy = match &error {
+                Error::SchemaOutOfDate { .. } => "postrider migrate up",
+                Error::SchemaTooNew { .. } => "update this program",
+                Error::Unsupported(_) => "use the build that made them, or another database",
+                _ => "look at the database's log",
+            };
+            findings.wrong("schema", error.to_string(), remedy);
             return;
         }
     }

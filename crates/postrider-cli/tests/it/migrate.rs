@@ -45,6 +45,29 @@ fn status_tells_an_empty_database_from_a_current_one() {
 }
 
 #[test]
+fn tables_of_another_build_or_a_newer_one_are_told_apart() {
+    let file = File::new("another");
+    assert!(postrider(&["migrate", "up", "--store", &file.url()]).status.success());
+    let remedies = |change: &str| {
+        assert!(Command::new("sqlite3").args([&file.path(), change]).status().unwrap().success());
+        let doctor = postrider(&["doctor", "--store", &file.url()]);
+        assert_eq!(doctor.status.code(), Some(4));
+        assert!(!stdout(&doctor).contains("migrate up"), "{}", stdout(&doctor));
+        stdout(&doctor)
+    };
+    let newer = "INSERT INTO postrider_migrations VALUES (9999, 'future', CURRENT_TIMESTAMP, true, x'', 0)";
+    assert!(remedies(newer).contains("update this program"));
+    let another = "DELETE FROM postrider_migrations WHERE version = 9999; UPDATE postrider_migrations SET checksum = x'' WHERE version = 1";
+    assert!(remedies(another).contains("use the build that made them"));
+
+    for action in ["status", "up"] {
+        let refused = postrider(&["migrate", action, "--store", &file.url()]);
+        assert_eq!(refused.status.code(), Some(1), "{action}");
+        assert!(stderr(&refused).contains("another build"), "{action}: {}", stderr(&refused));
+    }
+}
+
+#[test]
 fn what_print_prints_is_a_whole_schema() {
     let file = File::new("print");
     let printed = postrider(&["migrate", "print", "--store", &file.url()]);
