@@ -1,5 +1,5 @@
-//! `create_token`, `find_token`, `tokens`, `revoke_token`; `create_session`, `find_session`, `end_session`; `append_audit`,
-//! `audit`: who may come in, and who did what.
+//! Access control: `create_token`, `find_token`, `tokens`, `revoke_token`; `create_session`, `find_session`,
+//! `end_session`; `append_audit`, `audit`.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub async fn a_taken_id_or_hash_is_refused<H: Harness>(h: H) {
 }
 
 /// A name is 1 to 128 characters.
-pub async fn tokens_that_say_too_much_are_refused_by_name<H: Harness>(h: H) {
+pub async fn invalid_token_names_are_refused<H: Harness>(h: H) {
     let long = "a".repeat(129);
     let refused = h.store().create_token(&NewToken { name: &long, ..token("t1", "abc") }).await;
     assert!(matches!(refused, Err(Error::Invalid { field: "name", .. })));
@@ -79,7 +79,7 @@ pub async fn tokens_that_say_too_much_are_refused_by_name<H: Harness>(h: H) {
     assert_eq!(find_token(&h, "abc").await.expect("it is there").name, longest);
 }
 
-/// G.8: a revoked token is no use from that moment on, and stays in the list.
+/// G.8: a revoked token stops working at once and stays in the list.
 pub async fn a_revoked_token_is_not_found<H: Harness>(h: H) {
     create(&h, "t1", "abc").await;
     assert!(h.store().revoke_token("t1").await.unwrap());
@@ -91,8 +91,8 @@ pub async fn a_revoked_token_is_not_found<H: Harness>(h: H) {
     assert!(!create(&h, "t1", "abc").await, "and its id is not given again");
 }
 
-/// G.8: an operator sees which tokens are still in use.
-pub async fn the_last_use_is_known_to_the_minute<H: Harness>(h: H) {
+/// G.8: an operator can see which tokens are in use.
+pub async fn the_last_use_is_recorded_to_the_minute<H: Harness>(h: H) {
     create(&h, "t1", "abc").await;
     let last = async || h.store().tokens().await.unwrap()[0].last_used_at;
     assert_eq!(last().await, None);
@@ -114,7 +114,7 @@ pub async fn tokens_are_listed_by_their_creation<H: Harness>(h: H) {
 }
 
 /// S6
-pub async fn a_session_stands_for_its_token<H: Harness>(h: H) {
+pub async fn a_session_resolves_to_its_token<H: Harness>(h: H) {
     create(&h, "t1", "abc").await;
     begin(&h, "s1", "t1").await;
     assert_eq!(find_session(&h, "s1").await.expect("it lasts").token_id, "t1");
@@ -123,7 +123,7 @@ pub async fn a_session_stands_for_its_token<H: Harness>(h: H) {
     assert_eq!(find_token(&h, "s1").await, None, "nor the other way round");
 }
 
-/// S6: ended, it is over at once.
+/// S6: an ended session stops working at once.
 pub async fn an_ended_session_is_over<H: Harness>(h: H) {
     create(&h, "t1", "abc").await;
     begin(&h, "s1", "t1").await;
@@ -134,7 +134,7 @@ pub async fn an_ended_session_is_over<H: Harness>(h: H) {
     assert!(find_session(&h, "s2").await.is_some(), "the other goes on");
 }
 
-/// S6: idle 30 min, absolute 8 h.
+/// S6: a session ends after 30 minutes idle, or 8 hours in total.
 pub async fn a_session_ends_when_idle_and_when_old<H: Harness>(h: H) {
     create(&h, "t1", "abc").await;
     begin(&h, "idle", "t1").await;
@@ -147,13 +147,13 @@ pub async fn a_session_ends_when_idle_and_when_old<H: Harness>(h: H) {
     }
     age(&h, 25 * MINUTE).await;
     assert_eq!(find_session(&h, "used").await, None, "eight hours are over");
-    // The next one sweeps up what is over.
+    // Creating a session deletes the expired ones.
     begin(&h, "next", "t1").await;
     assert!(!h.store().end_session("used").await.unwrap());
     assert!(find_session(&h, "next").await.is_some());
 }
 
-/// S6: revoked on the server.
+/// S6: the sessions of a revoked token stop working.
 pub async fn a_revoked_token_ends_its_sessions<H: Harness>(h: H) {
     create(&h, "t1", "abc").await;
     begin(&h, "s1", "t1").await;
@@ -161,7 +161,7 @@ pub async fn a_revoked_token_ends_its_sessions<H: Harness>(h: H) {
     assert_eq!(find_session(&h, "s1").await, None);
 }
 
-/// S20: newest first, by keyset: what is appended meanwhile moves nothing.
+/// S20: newest first, with keyset paging: records appended between two pages do not move the page.
 pub async fn the_audit_is_read_newest_first_page_by_page<H: Harness>(h: H) {
     for n in 1..=5 {
         append(&h, &format!("act {n}")).await;
@@ -179,7 +179,8 @@ pub async fn the_audit_is_read_newest_first_page_by_page<H: Harness>(h: H) {
     assert!(h.store().audit(Some(last[0].number), 2).await.unwrap().is_empty());
 }
 
-/// S20: who, when, what, on what, outcome, request, reason; and a record is never refused for what it says.
+/// S20: actor, time, action, target, outcome, request and reason come back. A record is never refused because of its
+/// text.
 pub async fn every_field_of_a_record_comes_back_cut_to_its_limit<H: Harness>(h: H) {
     let full = NewAudit {
         actor: "ada",

@@ -1,4 +1,4 @@
-//! `bury`: given up, until a person says otherwise.
+//! `bury`: a delivery becomes DEAD until an operator redrives it.
 
 use postrider::Store;
 use postrider::entry::DeliveryStatus;
@@ -7,9 +7,9 @@ use postrider::store::{Buried, History};
 use crate::Harness;
 use crate::steps::*;
 
-/// A.5: DEAD, and no claim ever sees it.
+/// A.5: a DEAD delivery is never claimed.
 pub async fn only_a_redrive_brings_it_back<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let burial = [buried(lease.deliveries[0].id)];
@@ -25,19 +25,19 @@ pub async fn only_a_redrive_brings_it_back<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 1).await), ["e"]);
 }
 
-/// F01 zombie settles: nor does it give up what another is working on.
+/// F01 zombie settles: a zombie does not bury a delivery that another worker holds.
 pub async fn zombie_buries_nothing<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    let (zombie, successor) = expired_and_current_lease(&h).await;
     let burial = [buried(zombie.deliveries[0].id)];
     assert!(h.store().bury(zombie.token, &burial, History::Keep).await.unwrap().is_empty());
     assert_eq!(status(&h, "e").await, DeliveryStatus::Processing);
     assert!(find(&h, "e").await.consumptions.is_empty());
-    settle(&h, &heir).await;
+    settle(&h, &successor).await;
 }
 
-/// D.5: the last attempt failed, and none will follow.
+/// D.5: the last failure is appended with `will_retry` false.
 pub async fn with_history_appends_the_failure<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, std::time::Duration::ZERO)];
@@ -46,14 +46,14 @@ pub async fn with_history_appends_the_failure<H: Harness>(h: H) {
     let burial = [buried(lease.deliveries[0].id)];
     h.store().bury(lease.token, &burial, History::Keep).await.unwrap();
     let attempts = find(&h, "e").await.consumptions;
-    let told: Vec<_> = attempts.iter().map(|c| (c.attempt, c.success, c.will_retry)).collect();
-    assert_eq!(told, [(1, Some(false), true), (2, Some(false), false)]);
+    let outcomes: Vec<_> = attempts.iter().map(|c| (c.attempt, c.success, c.will_retry)).collect();
+    assert_eq!(outcomes, [(1, Some(false), true), (2, Some(false), false)]);
     assert_eq!((attempts[1].error.as_deref(), attempts[1].code.as_deref()), (Some("boom"), Some("E1")));
 }
 
-/// F03: the claim that found the attempts used up was no try.
+/// F03: the claim that found the attempts used up does not count as an attempt.
 pub async fn an_untried_burial_does_not_count_its_claim<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     claim(&h, 1).await;
     age(&h, HOUR).await;
@@ -64,13 +64,13 @@ pub async fn an_untried_burial_does_not_count_its_claim<H: Harness>(h: H) {
     assert_eq!((row.status, row.attempts), (DeliveryStatus::Dead, 1));
 }
 
-/// F39, E.1: saving a failure never fails because of what the failure says.
+/// F39, E.1: a failure is saved whatever its text contains.
 pub async fn an_error_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
-    let burial = Buried { error: terrible_text(), code: Some(terrible_text()), ..buried(lease.deliveries[0].id) };
+    let burial = Buried { error: oversized_text(), code: Some(oversized_text()), ..buried(lease.deliveries[0].id) };
     h.store().bury(lease.token, &[burial], History::Keep).await.unwrap();
-    assert!(is_what_is_kept(delivery(&h, "e").await.last_error.as_deref()));
-    assert!(is_what_is_kept(find(&h, "e").await.consumptions[0].error.as_deref()));
+    assert!(is_cut_to_limit(delivery(&h, "e").await.last_error.as_deref()));
+    assert!(is_cut_to_limit(find(&h, "e").await.consumptions[0].error.as_deref()));
 }

@@ -1,4 +1,4 @@
-//! `claim`: each delivery to one claimer at a time, the oldest first, no more than asked for.
+//! `claim`: each delivery goes to one claimer at a time, the oldest first, up to the limit.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +10,9 @@ use tokio::time::timeout;
 use crate::Harness;
 use crate::steps::*;
 
-/// F06 claim returns more than LIMIT: neither returned nor leased, on a table of thousands.
+/// F06 claim returns more than LIMIT: on a table of thousands, a claim neither returns nor leases more.
 pub async fn limit_is_exact<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(5_000)).await;
     let mut leased = 0;
     for limit in [1, 1, 7, 500] {
@@ -23,7 +23,7 @@ pub async fn limit_is_exact<H: Harness>(h: H) {
     }
 }
 
-/// Everything has a limit.
+/// A limit outside 1 to 500, or a lease of zero, is refused.
 pub async fn limit_of_nothing_or_too_much_is_refused<H: Harness>(h: H) {
     for limit in [0, 501] {
         let refused = h.store().claim(&wanted(limit)).await.unwrap_err();
@@ -36,16 +36,17 @@ pub async fn limit_of_nothing_or_too_much_is_refused<H: Harness>(h: H) {
     assert!(matches!(refused, Error::Invalid { field: "lease", .. }), "{refused:?}");
 }
 
-/// B.1, B.2, F05: eight claimers over 20,000 deliveries; each delivery is held by exactly one.
+/// B.1, B.2, F05: eight claimers over 20,000 deliveries. Each delivery is held by exactly one.
 pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(20_000)).await;
     let claimers = (0..8).map(|n| {
         let h = h.clone();
         async move {
             let mut mine = Vec::new();
             let claim = Claim { owner: format!("claimer-{n}"), ..wanted(250) };
-            // Others may hold locks on the last few for a moment: an empty claim ends it only when all are leased.
+            // Another claimer may hold locks on the last rows for a moment. An empty claim is final only when no row is
+            // NEW.
             loop {
                 let lease = h.store().claim(&claim).await.unwrap();
                 assert!(lease.deliveries.len() <= 250);
@@ -62,9 +63,10 @@ pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
     assert!(claimed.iter().all(|(_, attempt)| *attempt == 1));
 }
 
-/// Claims of a backlog come back to what is free again in front of it: given back, or left by somebody who died.
+/// A claimer working through a backlog also finds older deliveries that are free again: released, or with an expired
+/// lease.
 pub async fn a_backlog_hides_nothing_in_front_of_it<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(1_000)).await;
     let given_back = claim(&h, 200).await;
     let gone = Claim { lease: MINUTE, ..wanted(200) };
@@ -87,12 +89,12 @@ pub async fn a_backlog_hides_nothing_in_front_of_it<H: Harness>(h: H) {
     settle(&h, &held).await;
 }
 
-/// B.2: a claimer takes what is free and never waits for what another has locked.
+/// B.2: a claimer takes the free rows and does not wait for locked ones.
 pub async fn never_waits_for_locked_deliveries<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(150)).await;
     let Some(locks) = h.hold_locks(LANE, 100).await else {
-        return skipped("nobody can hold locks beside a claimer");
+        return skipped("this store allows no second writer");
     };
     let lease = timeout(PROMPTLY, claim(&h, 100)).await.expect("the claim waits for locks");
     let rest: Vec<String> = (100..150).map(|n| format!("e{n:05}")).collect();
@@ -100,7 +102,7 @@ pub async fn never_waits_for_locked_deliveries<H: Harness>(h: H) {
     let nothing = timeout(PROMPTLY, claim(&h, 100)).await.expect("the claim waits for locks");
     assert!(nothing.deliveries.is_empty());
     drop(locks);
-    // The rollback may reach the server a moment after the drop.
+    // The rollback may reach the server after the drop returns.
     let mut freed = 0;
     timeout(PROMPTLY, async {
         while freed < 100 {
@@ -111,9 +113,9 @@ pub async fn never_waits_for_locked_deliveries<H: Harness>(h: H) {
     .expect("what is unlocked can be claimed");
 }
 
-/// By due time, then in the order in which they were written.
+/// Sorted by due time, then by sequence.
 pub async fn oldest_come_first<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, [draft("third"), draft("fourth")]).await;
     let now = h.store().now().await.unwrap();
     enqueue(&h, [draft("second").deliver_at(now - HOUR), draft("first").deliver_at(now - 2 * HOUR)]).await;
@@ -122,17 +124,17 @@ pub async fn oldest_come_first<H: Harness>(h: H) {
     }
 }
 
-/// What has a key is claimed as a run only.
+/// Deliveries with a key are claimed only by `claim_keyed`.
 pub async fn keyed_deliveries_are_left_alone<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 2)).await;
     enqueue_one(&h, draft("unkeyed")).await;
     assert_eq!(ids(&claim(&h, 10).await), ["unkeyed"]);
 }
 
-/// A.6: a lane is one consumer's.
+/// A.6: a claim takes deliveries of its own lane only.
 pub async fn other_lanes_are_left_alone<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, drafts(2)).await;
     let lease = claim(&h, 10).await;
@@ -142,9 +144,9 @@ pub async fn other_lanes_are_left_alone<H: Harness>(h: H) {
     assert_eq!(h.store().claim(&other).await.unwrap().deliveries.len(), 2);
 }
 
-/// B.2: also when the lease was extended.
+/// B.2: an extended lease protects its delivery as well.
 pub async fn a_leased_delivery_is_not_claimed_again<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     assert!(claim(&h, 1).await.deliveries.is_empty());
@@ -155,18 +157,18 @@ pub async fn a_leased_delivery_is_not_claimed_again<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// B.3, F09: an expired lease makes the delivery claimable, under another token, for another attempt.
+/// B.3, F09: a delivery with an expired lease is claimable again, with a new token and the next attempt.
 pub async fn an_expired_lease_is_claimed_again<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
-    assert_eq!((zombie.deliveries[0].attempt, heir.deliveries[0].attempt), (1, 2));
-    assert_eq!(zombie.deliveries[0].id, heir.deliveries[0].id);
+    let (zombie, successor) = expired_and_current_lease(&h).await;
+    assert_eq!((zombie.deliveries[0].attempt, successor.deliveries[0].attempt), (1, 2));
+    assert_eq!(zombie.deliveries[0].id, successor.deliveries[0].id);
     assert!(claim(&h, 1).await.deliveries.is_empty());
-    settle(&h, &heir).await;
+    settle(&h, &successor).await;
 }
 
-/// F03 attempts never rise: a handler that kills its process uses its attempts up all the same.
+/// F03 attempts never rise: a handler that kills its process still uses up its attempts.
 pub async fn attempts_count_at_the_claim_until_they_are_exhausted<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e").max_attempts(3)).await;
     let mut verdicts = Vec::new();
     for attempt in 1..=4 {
@@ -187,9 +189,9 @@ pub async fn attempts_count_at_the_claim_until_they_are_exhausted<H: Harness>(h:
     assert_eq!((dead.status, dead.attempts), (DeliveryStatus::Dead, 3));
 }
 
-/// G.2: by a delay of the database's clock, or at a time.
+/// G.2: a delay by duration and one by time, both on the database clock.
 pub async fn a_delayed_event_waits_until_it_is_due<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let now = h.store().now().await.unwrap();
     enqueue(&h, [draft("delay").delay(HOUR), draft("at").deliver_at(now + HOUR), draft("now")]).await;
     assert_eq!(ids(&claim(&h, 10).await), ["now"]);
@@ -201,9 +203,9 @@ pub async fn a_delayed_event_waits_until_it_is_due<H: Harness>(h: H) {
     assert_eq!(ids(&due), ["delay", "at"]);
 }
 
-/// D.9: whoever claims it is told, by the database's clock.
-pub async fn an_expired_event_says_so<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// D.9: the claim reports the expiry, by the database clock.
+pub async fn an_expired_event_is_flagged<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     let now = h.store().now().await.unwrap();
     let past = draft("past").expire_at(now - MINUTE);
     let batch = [past, draft("soon").expire_after(HOUR), draft("never"), draft("k1").key("k").expire_after(HOUR)];
@@ -216,9 +218,9 @@ pub async fn an_expired_event_says_so<H: Harness>(h: H) {
     assert_eq!(flags(&claim_keyed(&h, 10).await), [true]);
 }
 
-/// B.4: two disjoint subsets share the work, and neither gets the other's.
+/// B.4: two disjoint subsets of shards share the work without overlap.
 pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(400)).await;
     let mut seen = 0;
     for shards in ["0-20,63", "21-62"] {

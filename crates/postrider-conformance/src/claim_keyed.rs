@@ -1,4 +1,5 @@
-//! `claim_keyed`: the order of a key. Judged by what the consumer wrote down, not by what the store says.
+//! `claim_keyed`: deliveries of a key stay in order. The cases check the log that the consumer wrote, not what the
+//! store reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,9 +14,9 @@ use tokio::time::timeout;
 use crate::Harness;
 use crate::steps::*;
 
-/// Of each key the stretch from its first delivery on, in the order of the events.
+/// A claim takes the first deliveries of each key, without a gap, in the order of the events.
 pub async fn a_run_is_gapless_and_in_order<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     let lease = claim_keyed(&h, 2).await;
     assert_eq!(ids(&lease), ["a1", "a2"]);
@@ -25,16 +26,16 @@ pub async fn a_run_is_gapless_and_in_order<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3"]);
 }
 
-/// What has no key has a claim of its own.
+/// Deliveries without a key are claimed only by `claim`.
 pub async fn unkeyed_deliveries_are_left_alone<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("unkeyed")).await;
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty());
 }
 
-/// F06: over many keys, too.
+/// F06: the limit holds over many keys too.
 pub async fn limit_is_exact<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let many = (0..300).flat_map(|n| keyed(&format!("k{n}-"), 3));
     enqueue(&h, many).await;
     for limit in [1, 10, 100] {
@@ -44,22 +45,22 @@ pub async fn limit_is_exact<H: Harness>(h: H) {
         assert_eq!(leased, lease.deliveries.len() as u64, "what was not returned is not leased");
         settle(&h, &lease).await;
     }
-    // One key alone fills a claim.
-    somebody_listens(&h).await;
+    // A single key can fill a claim.
+    subscribe_lane(&h).await;
     let other = Claim { lane: "other".into(), ..wanted(100) };
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, keyed("hot", 150)).await;
     assert_eq!(h.store().claim_keyed(&other, DeadHead::Hold).await.unwrap().deliveries.len(), 100);
 }
 
-/// F17: while one holds a part of a key, nobody else gets the rest.
+/// F17: while one claimer holds a part of a key, no other gets the rest.
 pub async fn a_held_key_is_not_claimed_by_another<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 5)).await;
     let lease = claim_keyed(&h, 2).await;
     assert_eq!(ids(&lease), ["a1", "a2"]);
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty());
-    // Also once the first of them is done.
+    // The key stays held after its first delivery is settled.
     let first = [lease.deliveries[0].id];
     h.store().settle(lease.token, &first, History::Omit).await.unwrap();
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty());
@@ -67,19 +68,19 @@ pub async fn a_held_key_is_not_claimed_by_another<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3", "a4", "a5"]);
 }
 
-/// B.2, F05: what another claimer has locked is neither waited for nor overtaken.
+/// B.2, F05: a claim neither waits for a locked head nor takes the deliveries behind it.
 pub async fn a_locked_head_is_neither_waited_for_nor_overtaken<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     enqueue(&h, keyed("b", 1)).await;
     let Some(locks) = h.hold_locks(LANE, 1).await else {
-        return skipped("nobody can hold locks beside a claimer");
+        return skipped("this store allows no second writer");
     };
     let claimed = timeout(PROMPTLY, claim_all_keyed(&h, DeadHead::Hold)).await;
     let claimed = claimed.expect("the claim waits for locks");
     assert_eq!(claimed.iter().flat_map(ids).collect::<Vec<_>>(), ["b1"]);
     drop(locks);
-    // The rollback may reach the server a moment after the drop.
+    // The rollback may reach the server after the drop returns.
     let freed = timeout(PROMPTLY, async {
         loop {
             let lease = claim_keyed(&h, 10).await;
@@ -91,22 +92,22 @@ pub async fn a_locked_head_is_neither_waited_for_nor_overtaken<H: Harness>(h: H)
     assert_eq!(ids(&freed.await.expect("what is unlocked can be claimed")), ["a1", "a2", "a3"]);
 }
 
-/// B.3, F01: a run whose holder died goes to the next, whole; the old token writes nothing.
+/// B.3, F01: after its lease expires, a run is claimed again as a whole. The old token writes nothing.
 pub async fn an_expired_run_is_claimed_again<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     let zombie = claim_keyed(&h, 2).await;
     age(&h, HOUR).await;
-    let heir = claim_keyed(&h, 10).await;
-    assert_eq!(ids(&heir), ["a1", "a2", "a3"]);
+    let successor = claim_keyed(&h, 10).await;
+    assert_eq!(ids(&successor), ["a1", "a2", "a3"]);
     nothing_is_written(&h, zombie.token, &zombie.ids(), "a1").await;
     nothing_is_written(&h, zombie.token, &zombie.ids(), "a2").await;
-    settle(&h, &heir).await;
+    settle(&h, &successor).await;
 }
 
-/// F17 order inverted on retry: what follows waits for what failed.
+/// F17 order inverted on retry: the deliveries behind a failed one wait for it.
 pub async fn a_failing_head_keeps_its_key_waiting<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     let lease = claim_keyed(&h, 1).await;
     assert_eq!(ids(&lease), ["a1"]);
@@ -123,9 +124,9 @@ pub async fn a_failing_head_keeps_its_key_waiting<H: Harness>(h: H) {
     assert_eq!(due, ["a1", "a2", "a3"]);
 }
 
-/// G.2, F17: a delay holds what follows, though that is due by itself.
+/// G.2, F17: a delayed delivery holds those behind it, even if they are due.
 pub async fn a_delayed_head_keeps_its_key_waiting<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, [draft("a1").key("a").delay(HOUR), draft("a2").key("a"), draft("b1").key("b")]).await;
     let others = claim_all_keyed(&h, DeadHead::Hold).await;
     assert_eq!(others.iter().flat_map(ids).collect::<Vec<_>>(), ["b1"]);
@@ -137,9 +138,9 @@ pub async fn a_delayed_head_keeps_its_key_waiting<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a1", "a2"]);
 }
 
-/// G.2, F17: a run ends before what is delayed, though what follows is due by itself.
+/// G.2, F17: a run ends before a delayed delivery, even if those behind it are due.
 pub async fn a_run_ends_before_a_delay<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let delayed = draft("a3").key("a").delay(HOUR);
     enqueue(&h, [draft("a1").key("a"), draft("a2").key("a"), delayed, draft("a4").key("a"), draft("a5").key("a")])
         .await;
@@ -153,9 +154,9 @@ pub async fn a_run_ends_before_a_delay<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a3", "a4", "a5"]);
 }
 
-/// F18 one dead letter blocks its key: that is the default, and it is visible.
+/// F18 one dead letter blocks its key: this is the default, and `counts` shows it.
 pub async fn a_dead_head_holds_its_key<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     bury_head(&h, "a1").await;
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
@@ -164,15 +165,15 @@ pub async fn a_dead_head_holds_its_key<H: Harness>(h: H) {
     let counts = h.store().counts().await.unwrap()[LANE];
     assert_eq!((counts.dead, counts.held, counts.new), (1, 2, 2), "{counts:?}");
     assert!(delivery(&h, "a2").await.held && !delivery(&h, "a1").await.held);
-    // One that is written later waits as well.
+    // A later event of the key waits as well.
     enqueue_one(&h, draft("a4").key("a")).await;
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
     assert_eq!(h.store().counts().await.unwrap()[LANE].held, 3);
 }
 
-/// F18: the other policy goes on without it.
+/// F18: the other policy continues without the dead delivery.
 pub async fn a_dead_head_is_skipped_where_asked<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     bury_head(&h, "a1").await;
     let lease = h.store().claim_keyed(&wanted(10), DeadHead::Skip).await.unwrap();
@@ -182,14 +183,14 @@ pub async fn a_dead_head_is_skipped_where_asked<H: Harness>(h: H) {
     assert_eq!((counts.dead, counts.held, counts.new), (1, 0, 0), "{counts:?}");
 }
 
-/// F18: what was held under one policy flows under the other.
-pub async fn a_change_of_policy_frees_what_was_held<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// F18: deliveries held under one policy are delivered under the other.
+pub async fn a_change_of_policy_frees_held_deliveries<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     bury_head(&h, "a1").await;
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
     assert_eq!(h.store().counts().await.unwrap()[LANE].held, 2);
-    // The claim that frees them may be the one before that which brings them.
+    // One claim frees them; they may be returned only by the next.
     let mut freed = Vec::new();
     for _ in 0..2 {
         let lease = h.store().claim_keyed(&wanted(10), DeadHead::Skip).await.unwrap();
@@ -199,9 +200,9 @@ pub async fn a_change_of_policy_frees_what_was_held<H: Harness>(h: H) {
     assert_eq!(h.store().counts().await.unwrap()[LANE].held, 0);
 }
 
-/// F18: a person redrives it, and the key goes on where it stopped.
+/// F18: after an operator redrives the head, the key continues in order.
 pub async fn a_redriven_dead_head_keeps_its_place_and_frees_its_followers<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 4)).await;
     bury_head(&h, "a1").await;
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
@@ -212,15 +213,16 @@ pub async fn a_redriven_dead_head_keeps_its_place_and_frees_its_followers<H: Har
     assert_eq!(h.store().counts().await.unwrap()[LANE].held, 0);
     settle(&h, &lease).await;
 
-    // So does one that was done: it goes by its event's sequence, not by when it was redriven.
+    // A redriven delivery that was settled also keeps its place: the order is that of the event sequence, not of the
+    // redrive.
     enqueue(&h, [draft("a5").key("a")]).await;
     assert_eq!(h.store().redrive("a2", LANE, "").await.unwrap(), Redriven::Made);
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a2", "a5"]);
 }
 
-/// D.8: what waited for the retry of its head is due with it.
+/// D.8: the followers of a retried head are due together with it.
 pub async fn a_redriven_failed_head_pulls_its_followers<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let late = draft("a4").key("a").delay(3 * HOUR);
     enqueue(&h, keyed("a", 3).into_iter().chain([late])).await;
     let lease = claim_keyed(&h, 1).await;
@@ -231,9 +233,9 @@ pub async fn a_redriven_failed_head_pulls_its_followers<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a1", "a2", "a3"], "and not what is delayed by itself");
 }
 
-/// F17: when one fails or is given up, those after it are free again, as if never claimed.
+/// F17: when a delivery fails or is buried, those behind it are released and their attempts are not counted.
 pub async fn a_failure_releases_the_rest_of_its_run_uncounted<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 4)).await;
     enqueue(&h, keyed("b", 2)).await;
     let leases = claim_all_keyed(&h, DeadHead::Hold).await;
@@ -249,7 +251,7 @@ pub async fn a_failure_releases_the_rest_of_its_run_uncounted<H: Harness>(h: H) 
         ("a2", after(1, DeliveryStatus::Failed)),
         ("a3", after(0, DeliveryStatus::New)),
         ("a4", after(0, DeliveryStatus::New)),
-        // Another key in the same claim is none of its business.
+        // Another key of the same claim is not affected.
         ("b1", after(1, DeliveryStatus::Processing)),
         ("b2", after(1, DeliveryStatus::Processing)),
     ] {
@@ -271,9 +273,9 @@ pub async fn a_failure_releases_the_rest_of_its_run_uncounted<H: Harness>(h: H) 
     assert_eq!(attempts, [2, 1, 1]);
 }
 
-/// F18: two thousand that wait behind a dead one are not in the way of anybody else.
+/// F18: two thousand deliveries behind a dead one do not delay other keys.
 pub async fn followers_of_a_dead_head_do_not_starve_other_keys<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 1)).await;
     bury_head(&h, "a1").await;
     enqueue(&h, (2..=2_001).map(|n| draft(format!("a{n}")).key("a"))).await;
@@ -288,14 +290,14 @@ pub async fn followers_of_a_dead_head_do_not_starve_other_keys<H: Harness>(h: H)
         assert!(lease.deliveries.is_empty(), "{:?}", ids(&lease));
         assert!(claims < 4, "b1 is starved");
     }
-    // Once they are out of sight, nobody has to look past them.
+    // A held delivery is outside the index range that a claim scans.
     enqueue(&h, keyed("c", 1)).await;
     assert_eq!(ids(&claim_keyed(&h, 1).await), ["c1"]);
 }
 
-/// F18: a redrive beside claimers that are parking its followers: one of them always sees the other.
-pub async fn a_redrive_beside_claimers_strands_nobody<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// F18: a redrive runs while claimers mark the followers as held. Neither may miss the other's write.
+pub async fn a_redrive_beside_claimers_strands_no_delivery<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     for round in 0..20 {
         let key = format!("k{round}-");
         enqueue(&h, keyed(&key, 10)).await;
@@ -323,9 +325,9 @@ pub async fn a_redrive_beside_claimers_strands_nobody<H: Harness>(h: H) {
     }
 }
 
-/// DESIGN 6: keys in other letters are other keys.
+/// DESIGN 6: keys that differ in case or in a space are different keys.
 pub async fn keys_are_compared_byte_for_byte<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let keys = ["A", "a", "A ", "\u{e9}", "e\u{301}"];
     let first = keys.iter().enumerate().map(|(n, key)| draft(format!("{n}-1")).key(*key));
     let second = keys.iter().enumerate().map(|(n, key)| draft(format!("{n}-2")).key(*key));
@@ -339,9 +341,9 @@ pub async fn keys_are_compared_byte_for_byte<H: Harness>(h: H) {
     assert_eq!(flowing, ["1-1", "1-2", "2-1", "2-2", "3-1", "3-2", "4-1", "4-2"]);
 }
 
-/// One consumer's failure is no other's.
+/// A dead head blocks its key in its own lane only.
 pub async fn a_key_is_ordered_within_its_lane_only<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, keyed("a", 2)).await;
     bury_head(&h, "a1").await;
@@ -351,9 +353,9 @@ pub async fn a_key_is_ordered_within_its_lane_only<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// B.4: a key lies in one shard, whole.
+/// B.4: all deliveries of a key are in one shard.
 pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, (0..100).flat_map(|n| keyed(&format!("k{n}-"), 3))).await;
     let mut seen = BTreeSet::new();
     for shards in ["0-30", "31-63"] {
@@ -373,9 +375,9 @@ pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
     assert_eq!(seen.len(), 300);
 }
 
-/// Claims of a backlog come back to keys that are free again in front of it, and leave alone those that somebody holds.
+/// Claimers of a backlog return to keys that are free again, and do not touch keys that are held.
 pub async fn a_backlog_hides_no_key_in_front_of_it<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, (0..1_200).map(|n| draft(format!("e{n}")).key(format!("key-{}", n % 100)))).await;
     let given_back = claim_keyed(&h, 200).await;
     let run_out = h.store().claim_keyed(&Claim { lease: MINUTE, ..wanted(200) }, DeadHead::Hold).await.unwrap();
@@ -397,13 +399,13 @@ pub async fn a_backlog_hides_no_key_in_front_of_it<H: Harness>(h: H) {
         lease.deliveries.iter().map(|claimed| claimed.envelope.key.clone().unwrap()).collect()
     };
     assert!(keys(&given_back).union(&keys(&run_out)).all(|key| seen.contains_key(key)), "they came back");
-    assert!(keys(&held).iter().all(|key| !seen.contains_key(key)), "nobody overtakes");
+    assert!(keys(&held).iter().all(|key| !seen.contains_key(key)), "held keys are not claimed");
     assert_eq!(seen.len() + keys(&held).len(), 100);
     assert!(seen.values().all(|sequences| sequences.len() == 12 && sequences.is_sorted()), "{seen:?}");
 }
 
-/// F17, B.2: four claimers, random failures, a hot key. No two hold the same key at once, and each key is written down
-/// in its order.
+/// F17, B.2: four claimers, random failures and one hot key. No key is held twice at once, and the log of each key is
+/// in order.
 pub async fn four_claimers_keep_the_order_of_every_key<H: Harness>(h: H) {
     consume_with_four(&h, 40, DeadHead::Hold).await;
     let counts = h.store().counts().await.unwrap();
@@ -411,14 +413,14 @@ pub async fn four_claimers_keep_the_order_of_every_key<H: Harness>(h: H) {
     the_log_is_in_order(&h, EVENTS).await;
 }
 
-/// F17, B.2: the same with large claims, which a backlog is claimed by.
+/// F17, B.2: the same with large claims, which take the code path for a backlog.
 pub async fn four_claimers_keep_the_order_of_a_backlog<H: Harness>(h: H) {
     consume_with_four(&h, 100, DeadHead::Hold).await;
     assert!(h.store().counts().await.unwrap().is_empty());
     the_log_is_in_order(&h, EVENTS).await;
 }
 
-/// F18: the same where some are given up on the way and skipped.
+/// F18: the same while some deliveries are buried and skipped.
 pub async fn four_claimers_keep_the_order_where_dead_heads_are_skipped<H: Harness>(h: H) {
     let dead = consume_with_four(&h, 40, DeadHead::Skip).await;
     assert!(dead > 0, "the case is about dead ones");
@@ -428,9 +430,9 @@ pub async fn four_claimers_keep_the_order_where_dead_heads_are_skipped<H: Harnes
 
 const EVENTS: usize = 2_000;
 
-/// Half of the events have one hot key, the rest thirty others.
+/// Half of the events share one hot key; the rest use thirty other keys.
 async fn consume_with_four<H: Harness>(h: &H, limit: u32, policy: DeadHead) -> usize {
-    somebody_listens(h).await;
+    subscribe_lane(h).await;
     let events = (0..EVENTS).map(|n| {
         let key = if n % 2 == 0 { "hot".into() } else { format!("key-{}", n % 31) };
         draft(format!("e{n}")).key(key)
@@ -457,11 +459,11 @@ async fn consume_with_four<H: Harness>(h: &H, limit: u32, policy: DeadHead) -> u
 struct Scene {
     left: AtomicUsize,
     dead: AtomicUsize,
-    /// The keys that somebody holds now.
+    /// The keys that are held now.
     holders: Mutex<BTreeSet<String>>,
 }
 
-/// Handles each run of a lease until one of it fails.
+/// Handles each run of a lease until a delivery of it fails.
 async fn consume<H: Harness>(h: &H, scene: &Scene, lease: &Lease, policy: DeadHead, dice: &mut Dice) {
     let mut runs: BTreeMap<&str, Vec<(DeliveryId, i64)>> = BTreeMap::new();
     for claimed in &lease.deliveries {
@@ -483,7 +485,7 @@ async fn consume<H: Harness>(h: &H, scene: &Scene, lease: &Lease, policy: DeadHe
         let whole = done == run.len();
         let give_back = || assert!(scene.holders.lock().unwrap().remove(key));
         if whole {
-            // Before the write that lets the next one in.
+            // Before the settle, because the settle lets the next claimer take the key.
             give_back();
         }
         let settled: Vec<DeliveryId> = run[..done].iter().map(|(id, _)| *id).collect();

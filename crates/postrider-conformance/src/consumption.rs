@@ -1,4 +1,4 @@
-//! `append_consumption`: what remote consumers report is appended, numbered, and never overwritten.
+//! `append_consumption`: reports of remote consumers are appended and numbered, never overwritten.
 
 use postrider::store::{Appended, Report};
 use postrider::{Store, Via};
@@ -17,19 +17,19 @@ fn report(success: bool) -> Report {
     Report { event_id: "e".into(), consumer: REMOTE.into(), success, ..Report::default() }
 }
 
-/// D.5: attempt 0 is the expectation, the first report is 1.
+/// D.5: attempt 0 is the expectation; the first report is attempt 1.
 pub async fn reports_are_numbered_from_one<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     for n in 1..=3 {
         let appended = h.store().append_consumption(&report(n == 3)).await.unwrap();
         assert_eq!(appended, Appended::Attempt(n));
     }
-    let told = find(&h, "e").await.consumptions;
-    let told: Vec<_> = told.iter().map(|c| (c.attempt, c.success)).collect();
-    assert_eq!(told, [(0, None), (1, Some(false)), (2, Some(false)), (3, Some(true))]);
+    let attempts = find(&h, "e").await.consumptions;
+    let attempts: Vec<_> = attempts.iter().map(|c| (c.attempt, c.success)).collect();
+    assert_eq!(attempts, [(0, None), (1, Some(false)), (2, Some(false)), (3, Some(true))]);
 }
 
-/// D.5: 32 callbacks at once are 32 attempts.
+/// D.5: 32 concurrent callbacks become 32 attempts.
 pub async fn concurrent_reports_are_numbered_without_gap_or_repeat<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     let callbacks = (0..32).map(|_| {
@@ -49,7 +49,7 @@ pub async fn concurrent_reports_are_numbered_without_gap_or_repeat<H: Harness>(h
     assert_eq!(find(&h, "e").await.consumptions.len(), 33);
 }
 
-/// D.5: the same callback again is the same attempt.
+/// D.5: a repeated callback id returns the attempt of the first.
 pub async fn a_repeated_callback_is_the_same_attempt<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     subscribe(&h, TOPIC, "other", Via::External).await;
@@ -62,14 +62,14 @@ pub async fn a_repeated_callback_is_the_same_attempt<H: Harness>(h: H) {
     assert_eq!(append(report(true)).await, Appended::Attempt(3));
     assert_eq!(append(report(true)).await, Appended::Attempt(4), "without an id each is its own");
     assert_eq!(find(&h, "e").await.consumptions[1].success, Some(false), "the first word stands");
-    // Of another event, or another consumer, it is another callback.
+    // A callback id is unique per event and consumer.
     let other_event = Report { event_id: "f".into(), ..with("c1", true) };
     assert_eq!(append(other_event.clone()).await, Appended::Attempt(1));
     let other_consumer = Report { consumer: "other".into(), ..other_event };
     assert_eq!(append(other_consumer).await, Appended::Attempt(1));
 }
 
-/// D.5: also when it comes twice at the same moment.
+/// D.5: the same for concurrent repeats.
 pub async fn a_callback_repeated_at_once_is_the_same_attempt<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     let callbacks = (0..8).map(|_| {
@@ -83,9 +83,10 @@ pub async fn a_callback_repeated_at_once_is_the_same_attempt<H: Harness>(h: H) {
     assert_eq!((appended, repeated), (1, 7), "{answers:?}");
 }
 
-/// No such event, nobody who reports, or a consumer whose lane says it all.
-pub async fn what_nobody_expected_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// Refused: an unknown event, an unknown consumer, and a consumer with a lane of its own, whose deliveries already
+/// record its attempts.
+pub async fn an_unexpected_report_is_refused<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     a_remote_consumer(&h).await;
     let strangers = [
         Report { event_id: "unknown".into(), ..report(true) },
@@ -98,7 +99,7 @@ pub async fn what_nobody_expected_is_refused<H: Harness>(h: H) {
     assert_eq!(find(&h, "e").await.consumptions.len(), 1);
 }
 
-/// As reported, with the consumer's own time where it says one.
+/// Every field comes back, including the consumer's own time if it sends one.
 pub async fn every_field_comes_back<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
     let now = h.store().now().await.unwrap();
@@ -111,20 +112,20 @@ pub async fn every_field_comes_back<H: Harness>(h: H) {
     };
     h.store().append_consumption(&full).await.unwrap();
     h.store().append_consumption(&report(true)).await.unwrap();
-    let told = find(&h, "e").await.consumptions;
-    assert_eq!((told[1].success, told[1].will_retry), (Some(false), true));
-    assert_eq!((told[1].error.as_deref(), told[1].code.as_deref()), (Some("余额不足"), Some("E402")));
+    let attempts = find(&h, "e").await.consumptions;
+    assert_eq!((attempts[1].success, attempts[1].will_retry), (Some(false), true));
+    assert_eq!((attempts[1].error.as_deref(), attempts[1].code.as_deref()), (Some("余额不足"), Some("E402")));
     let millis = |at: time::OffsetDateTime| at.unix_timestamp_nanos() / 1_000_000;
-    assert_eq!(told[1].consumed_at.map(millis), Some(millis(now - HOUR)));
-    assert!(is_about((now - told[1].created_at).unsigned_abs(), std::time::Duration::ZERO));
-    assert!(is_about((now - told[2].consumed_at.unwrap()).unsigned_abs(), std::time::Duration::ZERO));
+    assert_eq!(attempts[1].consumed_at.map(millis), Some(millis(now - HOUR)));
+    assert!(is_about((now - attempts[1].created_at).unsigned_abs(), std::time::Duration::ZERO));
+    assert!(is_about((now - attempts[2].consumed_at.unwrap()).unsigned_abs(), std::time::Duration::ZERO));
 }
 
-/// F39: a report is never lost for what its error says.
+/// F39: a report is saved whatever its error text contains.
 pub async fn an_error_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
     a_remote_consumer(&h).await;
-    let terrible = Report { error: Some(terrible_text()), code: Some(terrible_text()), ..report(false) };
+    let terrible = Report { error: Some(oversized_text()), code: Some(oversized_text()), ..report(false) };
     assert_eq!(h.store().append_consumption(&terrible).await.unwrap(), Appended::Attempt(1));
-    let told = find(&h, "e").await.consumptions;
-    assert!(is_what_is_kept(told[1].error.as_deref()));
+    let attempts = find(&h, "e").await.consumptions;
+    assert!(is_cut_to_limit(attempts[1].error.as_deref()));
 }

@@ -1,4 +1,4 @@
-//! `enqueue`: an event is written in the caller's transaction, once, as it is.
+//! `enqueue`: an event is written in the caller's transaction, exactly once and unchanged.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use serde_json::json;
 use crate::Harness;
 use crate::steps::*;
 
-/// A.1: commit, and both the change and the event exist.
+/// A.1: after a commit, both the change and the event exist.
 pub async fn commit_writes_the_event_and_the_change<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("orders").await;
     let mut tx = h.store().begin().await.unwrap();
     h.add(&mut *tx, "orders").await.unwrap();
@@ -27,9 +27,9 @@ pub async fn commit_writes_the_event_and_the_change<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 10).await), ["e"]);
 }
 
-/// A.1: roll back, and neither exists.
+/// A.1: after a rollback, neither exists.
 pub async fn rollback_leaves_neither_event_nor_change<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("orders").await;
     let mut tx = h.store().begin().await.unwrap();
     h.add(&mut *tx, "orders").await.unwrap();
@@ -37,16 +37,16 @@ pub async fn rollback_leaves_neither_event_nor_change<H: Harness>(h: H) {
     outbox.enqueue_many(&mut *tx, drafts(3)).await.unwrap();
     drop(tx);
 
-    // The next transaction waits for the rollback where there is one writer, so that what it sees is final.
+    // With a single writer, this transaction waits for the rollback, so the checks below see the final state.
     enqueue_one(&h, draft("after")).await;
     assert_eq!(h.counter("orders").await, 0);
     assert!(!is_stored(&h, "e00000").await);
     assert_eq!(ids(&claim(&h, 10).await), ["after"]);
 }
 
-/// A.14: a task that dies in the middle of its transaction leaves nothing, and is in nobody's way.
+/// A.14: a task aborted inside its transaction leaves nothing behind and blocks no other transaction.
 pub async fn a_transaction_dropped_in_a_crash_leaves_nothing<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("orders").await;
     let (in_the_middle, signal) = tokio::sync::oneshot::channel();
     let dying = h.clone();
@@ -56,7 +56,7 @@ pub async fn a_transaction_dropped_in_a_crash_leaves_nothing<H: Harness>(h: H) {
         let outbox = Outbox::new(dying.store().clone());
         outbox.enqueue(&mut *tx, draft("e")).await.unwrap();
         in_the_middle.send(()).unwrap();
-        // Not a panic, whose message would be read as a failure; what is dropped is the same.
+        // An abort instead of a panic: the drop is the same, and no panic message appears in the test output.
         std::future::pending::<()>().await;
         drop(tx);
     });
@@ -69,9 +69,9 @@ pub async fn a_transaction_dropped_in_a_crash_leaves_nothing<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 10).await), ["e"]);
 }
 
-/// A.2: every field survives the store, byte for byte and to the millisecond.
-pub async fn everything_an_event_says_comes_back<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// A.2: every field comes back byte for byte, times to the millisecond.
+pub async fn every_field_of_an_event_comes_back<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     let now = h.store().now().await.unwrap();
     let full = Draft::text(TOPIC, "text/plain; charset=utf-8", "付款成功 ✓ 'quoted' \"double\" \\ %s $1 ?1")
         .event_id("order:7:paid")
@@ -121,25 +121,25 @@ pub async fn everything_an_event_says_comes_back<H: Harness>(h: H) {
     assert_eq!((bytes.payload.as_str(), bytes.payload_encoding), ("AP+A", Encoding::Base64));
 }
 
-/// A.3: a repeated fact is reported as such, and stored once.
+/// A.3: a repeated event is reported as a duplicate and stored once.
 pub async fn the_same_event_twice_is_a_duplicate<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Accepted(_)));
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Duplicate(_)));
     let lease = claim(&h, 10).await;
     assert_eq!(ids(&lease), ["e"]);
     settle(&h, &lease).await;
 
-    // Also beside new ones, also after it was delivered.
+    // The same holds next to new events, and after the event was delivered.
     let enqueued = enqueue(&h, [draft("f"), draft("e"), draft("g")]).await;
     let kinds: Vec<bool> = enqueued.iter().map(|e| matches!(e, Enqueued::Duplicate(_))).collect();
     assert_eq!(kinds, [false, true, false]);
     assert_eq!(ids(&claim(&h, 10).await), ["f", "g"]);
 }
 
-/// A.3: one id for two facts is an error, and changes nothing.
+/// A.3: the same id with other content is an error and changes nothing.
 pub async fn the_same_id_with_other_content_is_a_conflict<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let outbox = Outbox::new(h.store().clone());
     for other in [
@@ -158,9 +158,9 @@ pub async fn the_same_id_with_other_content_is_a_conflict<H: Harness>(h: H) {
     assert_eq!(find(&h, "e").await.envelope.payload, r#"{"n":"e"}"#);
 }
 
-/// A.3: within one batch the same rule holds.
+/// A.3: the rule also holds within one batch.
 pub async fn the_same_id_twice_in_one_batch<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let enqueued = enqueue(&h, [draft("e"), draft("f"), draft("e")]).await;
     assert!(matches!(enqueued[0], Enqueued::Accepted(_)));
     assert!(matches!(enqueued[1], Enqueued::Accepted(_)));
@@ -176,9 +176,9 @@ pub async fn the_same_id_twice_in_one_batch<H: Harness>(h: H) {
     assert!(!is_stored(&h, "g").await);
 }
 
-/// A.3, A.15: the same fact at the same moment, in as many transactions as there are connections.
+/// A.3, A.15: the same event written concurrently, by one transaction per connection.
 pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("accepted").await;
     let writers = (0..h.features().connections.min(8)).map(|_| {
         let h = h.clone();
@@ -199,9 +199,9 @@ pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
     assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
 }
 
-/// A.3: two facts under one id at the same moment: one is stored, the others are refused.
+/// A.3: different events with one id, written concurrently: one is stored, the others are refused.
 pub async fn concurrent_conflicts_store_one_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let writers = (0..h.features().connections.min(8)).map(|n| {
         let h = h.clone();
         async move {
@@ -220,9 +220,9 @@ pub async fn concurrent_conflicts_store_one_event<H: Harness>(h: H) {
     assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
 }
 
-/// DESIGN 6: 'A', 'a' and 'A ' are three ids, and so are two ways to write é.
+/// DESIGN 6: 'A', 'a' and 'A ' are three ids, and so are the two Unicode forms of é.
 pub async fn ids_are_compared_byte_for_byte<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let written = ["A", "a", "A ", " A", "\u{e9}", "e\u{301}", "ß", "ss", "ſ", "İ", "i"];
     let enqueued = enqueue(&h, written.map(draft)).await;
     assert!(enqueued.iter().all(|e| matches!(e, Enqueued::Accepted(_))), "{enqueued:?}");
@@ -233,14 +233,14 @@ pub async fn ids_are_compared_byte_for_byte<H: Harness>(h: H) {
     assert!(!is_stored(&h, "E\u{301}").await);
 }
 
-/// One answer per event, in order.
+/// One result per event, in the order of the batch.
 pub async fn answers_come_in_the_order_of_the_batch<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let backwards: Vec<String> = (0..1000).rev().map(|n| format!("e{n:04}")).collect();
     let enqueued = enqueue(&h, backwards.iter().map(draft)).await;
     let answered: Vec<&str> = enqueued.iter().map(|e| e.event_id().as_str()).collect();
     assert_eq!(answered, backwards);
-    // The sequence is that of the batch, too.
+    // The sequence numbers follow the order of the batch too.
     assert_eq!(ids(&claim(&h, 500).await), backwards[..500]);
 
     let mut tx = h.store().begin().await.unwrap();
@@ -250,9 +250,9 @@ pub async fn answers_come_in_the_order_of_the_batch<H: Harness>(h: H) {
     assert!(matches!(refused, Error::TooLarge { field: "events", .. }), "{refused:?}");
 }
 
-/// F16 sequence gap: nothing reads by "the last id seen", because ids commit out of order.
+/// F16 sequence gap: sequence numbers commit out of order, so no reader may continue after "the last id seen".
 pub async fn an_earlier_id_that_commits_later_is_still_delivered<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let outbox = Outbox::new(h.store().clone());
     let mut first = h.store().begin().await.unwrap();
     outbox.enqueue(&mut *first, draft("first")).await.unwrap();
@@ -266,8 +266,8 @@ pub async fn an_earlier_id_that_commits_later_is_still_delivered<H: Harness>(h: 
         h.store().commit(first).await.unwrap();
         assert_eq!(ids(&claim(&h, 10).await), ["first"]);
     } else {
-        // With one writer there is no gap: the second cannot begin before the first has ended. The one wait for time
-        // in this suite, because what is shown is that nothing happens.
+        // With one writer there is no gap: the second transaction cannot begin before the first ends. This sleep is the
+        // only one in this module, because the check is that nothing happens.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert!(!second.is_finished());
         h.store().commit(first).await.unwrap();
@@ -276,9 +276,9 @@ pub async fn an_earlier_id_that_commits_later_is_still_delivered<H: Harness>(h: 
     }
 }
 
-/// F14 clock skew: a process whose clock is ten minutes off stamps a wrong `occurredAt` and harms nothing else.
+/// F14 clock skew: a process clock that is ten minutes off affects `occurredAt` only.
 pub async fn a_clock_that_is_ten_minutes_off_harms_nothing<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let now = h.store().now().await.unwrap();
     for (name, clock) in [("ahead", now + 10 * MINUTE), ("behind", now - 10 * MINUTE)] {
         let outbox = Outbox::new(h.store().clone()).clock(ManualClock::at(clock));
@@ -294,7 +294,7 @@ pub async fn a_clock_that_is_ten_minutes_off_harms_nothing<H: Harness>(h: H) {
         let found = find(&h, &format!("{name}-now")).await;
         assert!(
             is_about((found.envelope.occurred_at - clock).unsigned_abs(), Duration::ZERO),
-            "it says what its clock said"
+            "the time of its own clock"
         );
         assert!(is_about((found.created_at - now).unsigned_abs(), Duration::ZERO));
         let delayed = delivery(&h, &format!("{name}-delayed")).await;
@@ -311,9 +311,9 @@ pub async fn a_clock_that_is_ten_minutes_off_harms_nothing<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 10).await), ["ahead-delayed", "behind-delayed"]);
 }
 
-/// F39: odd text is kept as it is, or refused by name; never changed.
+/// F39: unusual text is stored unchanged.
 pub async fn odd_text_comes_back_as_it_went_in<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let kept = [
         r#""\u0000 written as an escape""#,
         r#""a lone surrogate: \ud800""#,
@@ -335,7 +335,7 @@ pub async fn odd_text_comes_back_as_it_went_in<H: Harness>(h: H) {
 
 /// F40: a payload of exactly 1 MiB is stored and delivered.
 pub async fn a_payload_of_the_largest_size_comes_back_intact<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let payload = format!("\"{}\"", "错".repeat((1024 * 1024 - 2) / 3));
     let payload = format!("{payload}{}", " ".repeat(1024 * 1024 - payload.len()));
     enqueue_one(&h, Draft::text(TOPIC, "application/json", payload.clone()).event_id("e")).await;
@@ -344,9 +344,9 @@ pub async fn a_payload_of_the_largest_size_comes_back_intact<H: Harness>(h: H) {
     assert!(lease.deliveries[0].envelope.payload == payload, "it is the same text");
 }
 
-/// F39, F40: refused before anything is written, with the field's name.
+/// F39, F40: an invalid event is refused with the field's name before anything is written.
 pub async fn what_is_over_a_limit_is_refused_by_name_and_nothing_is_written<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let text = |payload: String| Draft::text(TOPIC, "text/plain", payload);
     let mut big = serde_json::Map::new();
     big.insert("x".into(), "x".repeat(16 * 1024).into());
@@ -381,11 +381,11 @@ pub async fn what_is_over_a_limit_is_refused_by_name_and_nothing_is_written<H: H
             panic!("{name}: {refused:?}");
         };
         assert_eq!(*field, name);
-        // Even for a caller who goes on and commits: one bad event refuses them all.
+        // Even if the caller commits: one invalid event refuses the whole batch.
         h.store().commit(tx).await.unwrap();
         assert!(!is_stored(&h, "good").await, "{name}");
     }
-    // And what is just within the limits is stored.
+    // Values at the limit are stored.
     let most = [
         draft("号".repeat(64)).key("钥".repeat(256)).tenant("x".repeat(128)),
         Draft::text(TOPIC, "x".repeat(128), "").event_id("type").max_attempts(10_000),
@@ -394,7 +394,7 @@ pub async fn what_is_over_a_limit_is_refused_by_name_and_nothing_is_written<H: H
     assert_eq!(enqueue(&h, most).await.len(), 3);
 }
 
-/// An outbox keeps what nobody hears yet, and says so.
+/// By default an event without subscribers is stored and reported as `Unheard`.
 pub async fn unheard_is_kept_by_default<H: Harness>(h: H) {
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Unheard(_)));
     let found = find(&h, "e").await;
@@ -403,9 +403,9 @@ pub async fn unheard_is_kept_by_default<H: Harness>(h: H) {
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Duplicate(_)));
 }
 
-/// D.3: nothing is stored, and the caller goes on unharmed.
+/// D.3: nothing is stored, and the caller's transaction continues.
 pub async fn unheard_is_skipped_where_asked<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("orders").await;
     let outbox = Outbox::new(h.store().clone()).unheard(Unheard::Skip);
     let mut tx = h.store().begin().await.unwrap();
@@ -421,9 +421,9 @@ pub async fn unheard_is_skipped_where_asked<H: Harness>(h: H) {
     assert_eq!(h.counter("orders").await, 1);
 }
 
-/// Refused with the topic's name; what the caller then rolls back is gone.
+/// Refused with the topic's name. After the rollback nothing is stored.
 pub async fn unheard_is_refused_where_asked<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let outbox = Outbox::new(h.store().clone()).unheard(Unheard::Refuse);
     let mut tx = h.store().begin().await.unwrap();
     let unheard = Draft::json("order.other", &json!({})).unwrap().event_id("unheard");

@@ -1,4 +1,4 @@
-//! `expire`: a person ends an event.
+//! `expire`: an operator ends an event.
 
 use postrider::redrive::{RedriveRules, Refusal};
 use postrider::status::EventStatus;
@@ -9,9 +9,9 @@ use crate::Harness;
 use crate::fold::{listed, report};
 use crate::steps::*;
 
-/// D.9: by hand; neither retried nor redriven, and the worker that has it loses it.
+/// D.9: an expired event is neither retried nor redriven, and a worker that holds it loses its lease.
 pub async fn an_event_is_expired_by_hand<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["waiting", "held", "dead"].map(draft)).await;
     let lease = claim(&h, 3).await;
     let [waiting, held, dead] = lease.ids()[..] else { panic!("{lease:?}") };
@@ -32,9 +32,9 @@ pub async fn an_event_is_expired_by_hand<H: Harness>(h: H) {
     assert!(claim(&h, 10).await.deliveries.is_empty());
 }
 
-/// D.6: what has happened has happened.
+/// D.6: a consumed event cannot expire.
 pub async fn a_consumed_event_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
@@ -42,19 +42,19 @@ pub async fn a_consumed_event_is_refused<H: Harness>(h: H) {
     assert_eq!(h.store().expire("nothing").await.unwrap().expect_err("it is refused"), Refusal::UnknownEvent);
 }
 
-/// D.9: an event that nobody has routed is not routed any more.
-pub async fn an_unrouted_event_stays_where_it_is<H: Harness>(h: H) {
+/// D.9: an expired event that was not routed is never routed.
+pub async fn an_expired_unrouted_event_is_never_routed<H: Harness>(h: H) {
     insert_plainly(&h, "e").await;
     h.store().expire("e").await.unwrap().expect("it is allowed");
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.store().route(10).await.unwrap();
     assert!(claim(&h, 10).await.deliveries.is_empty());
     assert_eq!(listed(&h, "e").await, EventStatus::Expired);
 }
 
-/// D.9: the others of its key go on.
+/// D.9: the followers of its key are delivered.
 pub async fn an_expired_head_frees_its_key<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     let lease = claim_keyed(&h, 10).await;
     h.store().bury(lease.token, &[buried(lease.deliveries[0].id)], History::Keep).await.unwrap();
@@ -63,7 +63,7 @@ pub async fn an_expired_head_frees_its_key<H: Harness>(h: H) {
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a2", "a3"]);
 }
 
-/// D.5, D.6: late reports are kept, and if everybody has had it after all, it was consumed.
+/// D.5, D.6: late reports are stored. If all consumers succeed after all, the status is CONSUMED.
 pub async fn late_reports_are_kept<H: Harness>(h: H) {
     for consumer in ["a", "b"] {
         subscribe(&h, TOPIC, consumer, Via::External).await;

@@ -1,13 +1,13 @@
-//! `extend`: a heartbeat.
+//! `extend`: the heartbeat of a lease.
 
 use postrider::Store;
 
 use crate::Harness;
 use crate::steps::*;
 
-/// The lease is counted from now, not added to what is left of it.
+/// The new lease runs from now; it is not added to the remaining time.
 pub async fn the_lease_runs_from_now<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(2)).await;
     let lease = claim(&h, 2).await;
     let one = [lease.deliveries[0].id];
@@ -20,9 +20,9 @@ pub async fn the_lease_runs_from_now<H: Harness>(h: H) {
     assert!(is_about((other.lock_until.unwrap() - now).unsigned_abs(), LEASE), "{other:?}");
 }
 
-/// A token that nobody has replaced is still the caller's.
-pub async fn a_lease_that_nobody_took_can_be_extended_late<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// An expired lease is valid until another claim replaces its token.
+pub async fn an_expired_lease_can_be_extended_until_the_next_claim<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     age(&h, HOUR).await;
@@ -30,12 +30,12 @@ pub async fn a_lease_that_nobody_took_can_be_extended_late<H: Harness>(h: H) {
     assert!(claim(&h, 1).await.deliveries.is_empty());
 }
 
-/// F01 zombie settles: nor does it renew.
+/// F01 zombie settles: a zombie does not extend either.
 pub async fn zombie_extends_nothing<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    let (zombie, successor) = expired_and_current_lease(&h).await;
     let until = delivery(&h, "e").await.lock_until;
     let extended = h.store().extend(zombie.token, &zombie.ids(), 9 * HOUR).await.unwrap();
     assert!(extended.is_empty());
     assert_eq!(delivery(&h, "e").await.lock_until, until);
-    settle(&h, &heir).await;
+    settle(&h, &successor).await;
 }

@@ -1,4 +1,4 @@
-//! What people look at: figures per minute, failures in groups, who holds what, how long lanes wait.
+//! What operators read: counters per minute, failures in groups, lease holders, waiting times of lanes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::Harness;
 use crate::fold::{fold_all, report};
 use crate::steps::*;
 
-/// Created, sent, consumed, failed, dead of the last two hours.
+/// The sums of created, sent, consumed, failed and dead over the last two hours.
 async fn counted(h: &impl Harness) -> [u64; 5] {
     let now = h.store().now().await.unwrap();
     let minutes = h.store().figures(now - 2 * HOUR, now + HOUR).await.unwrap();
@@ -25,7 +25,7 @@ async fn counted(h: &impl Harness) -> [u64; 5] {
 
 /// D.13: each change is counted once, however often it is folded.
 pub async fn minutes_count_each_change_once<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["done", "dead", "retried"].map(draft)).await;
     fold_all(&h).await;
     assert_eq!(counted(&h).await, [3, 0, 0, 0, 0]);
@@ -42,7 +42,7 @@ pub async fn minutes_count_each_change_once<H: Harness>(h: H) {
     h.store().retry(again.token, &[failed(again.ids()[0], HOUR)], History::Keep).await.unwrap();
     fold_all(&h).await;
     assert_eq!(counted(&h).await, [3, 3, 1, 1, 1], "it is retried still");
-    // What was never seen before it was finished counts as well.
+    // An event that finished before the first fold counts as well.
     enqueue_one(&h, draft("quick")).await;
     let lease = claim(&h, 1).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
@@ -52,9 +52,9 @@ pub async fn minutes_count_each_change_once<H: Harness>(h: H) {
     assert_eq!(counted(&h).await, [0; 5], "in their time");
 }
 
-/// D.13: by consumer and kind of error, the largest first; what was mended is gone.
+/// D.13: grouped by consumer and kind of error, the largest group first. A failure that succeeded later is not listed.
 pub async fn failures_are_grouped_by_consumer_and_kind<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "remote", Via::External).await;
     enqueue(&h, drafts(6)).await;
     let lease = claim(&h, 6).await;
@@ -64,14 +64,14 @@ pub async fn failures_are_grouped_by_consumer_and_kind<H: Harness>(h: H) {
         h.store().retry(lease.token, &[failure], History::Keep).await.unwrap();
     }
     for n in 0..2 {
-        let told = report(&format!("e{n:05}"), "remote", false, false);
-        h.store().append_consumption(&told).await.unwrap();
+        let failure = report(&format!("e{n:05}"), "remote", false, false);
+        h.store().append_consumption(&failure).await.unwrap();
     }
     fold_all(&h).await;
     let found = failures(h.store()).await.unwrap();
-    let told: Vec<_> =
+    let groups: Vec<_> =
         found.groups.iter().map(|g| (g.consumer.as_str(), g.fingerprint.as_str(), g.events, g.dead)).collect();
-    assert_eq!(told, [(LANE, "no wallet #", 4, 0), (LANE, "timeout", 2, 0), ("remote", "", 2, 2)]);
+    assert_eq!(groups, [(LANE, "no wallet #", 4, 0), (LANE, "timeout", 2, 0), ("remote", "", 2, 2)]);
     assert!(!found.cut);
     let wallet = &found.groups[0];
     assert!(wallet.sample.starts_with("no wallet ") && wallet.code.as_deref() == Some("E1"), "{wallet:?}");
@@ -84,11 +84,11 @@ pub async fn failures_are_grouped_by_consumer_and_kind<H: Harness>(h: H) {
     assert_eq!(failures(h.store()).await.unwrap().groups.len(), 2, "what went well since is no failure");
 }
 
-/// CONTRACT: who holds what, while it is held.
-pub async fn holdings_tell_who_has_what<H: Harness>(h: H) {
+/// CONTRACT: each lease is listed with its owner while it runs.
+pub async fn holdings_list_each_lease_with_its_owner<H: Harness>(h: H) {
     let store = h.store();
     assert!(store.holdings().await.unwrap().is_empty());
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(3)).await;
     let claimed = store.claim(&Claim { owner: "a".into(), ..wanted(2) }).await.unwrap();
     store.acquire_lease("postrider.rollup", "b", LEASE).await.unwrap().unwrap();
@@ -102,7 +102,7 @@ pub async fn holdings_tell_who_has_what<H: Harness>(h: H) {
     store.create_operation(&NewOperation::redrive("op", Filter::default())).await.unwrap();
     store.claim_operation("d", LEASE).await.unwrap().unwrap();
     let held = store.holdings().await.unwrap();
-    let told: Vec<_> =
+    let listed: Vec<_> =
         held.iter().map(|one| (one.owner.as_str(), one.kind.as_str(), one.name.as_str(), one.count)).collect();
     let expected = [
         ("a", "lane", LANE, 2),
@@ -110,17 +110,17 @@ pub async fn holdings_tell_who_has_what<H: Harness>(h: H) {
         ("c", "job", "reaper", 1),
         ("d", "operation", "op", 1),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(listed, expected);
     let now = OffsetDateTime::now_utc();
     assert!(held.iter().all(|one| is_about((one.until - now).unsigned_abs(), LEASE)), "{held:?}");
     store.release(claimed.token, &claimed.ids()).await.unwrap();
     assert_eq!(store.holdings().await.unwrap().len(), 3);
     age(&h, HOUR).await;
-    assert!(store.holdings().await.unwrap().is_empty(), "what ran out is nobody's");
+    assert!(store.holdings().await.unwrap().is_empty(), "an expired lease has no holder");
 }
 
-/// CONTRACT: how long each consumer has let its oldest wait.
-pub async fn lanes_tell_how_long_their_oldest_has_waited<H: Harness>(h: H) {
+/// CONTRACT: how long the oldest delivery of each lane has been due.
+pub async fn oldest_due_is_the_longest_wait_of_each_lane<H: Harness>(h: H) {
     for lane in ["a", "b", "c"] {
         subscribe(&h, TOPIC, lane, Via::Local).await;
     }
@@ -131,13 +131,13 @@ pub async fn lanes_tell_how_long_their_oldest_has_waited<H: Harness>(h: H) {
     let keyed = Claim { lane: "b".into(), ..wanted(10) };
     let lease = h.store().claim_keyed(&keyed, postrider::store::DeadHead::Hold).await.unwrap();
     h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
-    let waits = h.store().oldest_due(&["a", "b", "nobody"]).await.unwrap();
+    let waits = h.store().oldest_due(&["a", "b", "unknown"]).await.unwrap();
     assert!(waits[0].is_some_and(|wait| is_about(wait, HOUR)), "{waits:?}");
     assert!(waits[1].is_some_and(|wait| is_about(wait, Duration::ZERO)), "{waits:?}");
     assert_eq!(waits[2], None);
 }
 
-/// G.3: what has ended goes with time; what has not, stays.
+/// G.3: old finished operations and old figures are removed; running operations stay.
 pub async fn old_operations_and_figures_are_pruned<H: Harness>(h: H) {
     let store = h.store();
     for id in ["old", "running"] {

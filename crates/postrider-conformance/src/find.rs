@@ -1,4 +1,4 @@
-//! `find`, `counts`, `oldest_pending`, `next_due`, `now`: what people and relays look at.
+//! `find`, `counts`, `oldest_pending`, `next_due`, `now`: what operators and relays read.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use postrider::{Enlist, Outbox, Store, Via};
 use crate::Harness;
 use crate::steps::*;
 
-/// Not an error.
+/// An unknown event is `None`, not an error.
 pub async fn an_unknown_event_is_not_found<H: Harness>(h: H) {
     assert!(h.store().find("unknown").await.unwrap().is_none());
     assert!(h.store().find("").await.unwrap().is_none());
 }
 
-/// By lane and target; attempts by consumer and number.
+/// Sorted by lane and target; attempts by consumer and number.
 pub async fn deliveries_are_listed_by_lane<H: Harness>(h: H) {
     for consumer in ["c", "a", "B"] {
         subscribe(&h, TOPIC, consumer, Via::Local).await;
@@ -39,9 +39,9 @@ pub async fn deliveries_are_listed_by_lane<H: Harness>(h: H) {
     assert_eq!(attempts, [("a", 1), ("a", 2), ("c", 1), ("c", 2), ("remote", 0)]);
 }
 
-/// Who, since when, until when.
+/// A delivery shows the owner, start and end of its lease.
 pub async fn a_lease_is_shown_with_its_owner_and_times<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let waiting = delivery(&h, "e").await;
     assert_eq!((waiting.status, waiting.attempts, waiting.held), (DeliveryStatus::New, 0, false));
@@ -58,10 +58,10 @@ pub async fn a_lease_is_shown_with_its_owner_and_times<H: Harness>(h: H) {
     assert_eq!(status(&h, "e").await, DeliveryStatus::Processing, "until someone claims it again");
 }
 
-/// By lane; held ones are counted where they stand and once more as held.
-pub async fn counts_say_where_deliveries_stand<H: Harness>(h: H) {
+/// Counts are by lane. A held delivery counts under its status and again as held.
+pub async fn counts_are_by_lane_and_status<H: Harness>(h: H) {
     assert!(h.store().counts().await.unwrap().is_empty());
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, drafts(10)).await;
     let lease = claim(&h, 6).await;
@@ -79,10 +79,10 @@ pub async fn counts_say_where_deliveries_stand<H: Harness>(h: H) {
     assert_eq!(counts.len(), 2);
 }
 
-/// Over all lanes; neither what is delayed nor what is dead.
+/// The oldest over all lanes, without delayed and dead deliveries.
 pub async fn oldest_pending_is_the_wait_of_the_oldest_due<H: Harness>(h: H) {
     assert_eq!(h.store().oldest_pending().await.unwrap(), None);
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("dead")).await;
     let lease = claim(&h, 1).await;
     h.store().bury(lease.token, &[buried(lease.ids()[0])], History::Omit).await.unwrap();
@@ -101,9 +101,9 @@ pub async fn oldest_pending_is_the_wait_of_the_oldest_due<H: Harness>(h: H) {
     assert!(is_about(wait, HOUR), "{wait:?}");
 }
 
-/// Now, when a delay or a retry is over, or when a lease runs out; of one lane.
+/// The earliest of: due now, the end of a delay or retry, the expiry of a lease. Of one lane.
 pub async fn next_due_is_the_time_until_something_can_be_claimed<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let next = async || h.store().next_due(&[LANE]).await.unwrap()[0];
     assert_eq!(next().await, None);
     enqueue_one(&h, draft("late").delay(5 * HOUR)).await;
@@ -125,14 +125,14 @@ pub async fn next_due_is_the_time_until_something_can_be_claimed<H: Harness>(h: 
     assert!(is_about(wait, 2 * HOUR - MINUTE), "{wait:?}");
 }
 
-/// B.6: one clock for all, and it is about right.
+/// B.6: all stored times come from the database clock, and it is roughly correct.
 pub async fn times_are_the_databases<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let before = h.store().now().await.unwrap();
     enqueue_one(&h, draft("e")).await;
     let after = h.store().now().await.unwrap();
     let found = find(&h, "e").await;
-    // Stores keep milliseconds; a clock that has finer ones may be cut.
+    // Stores keep milliseconds, so a finer clock value may be truncated.
     let grain = Duration::from_millis(1);
     assert!(before - grain <= found.created_at && found.created_at <= after + grain);
     assert!(before - grain <= found.deliveries[0].due_at && found.deliveries[0].due_at <= after + grain);
@@ -140,9 +140,9 @@ pub async fn times_are_the_databases<H: Harness>(h: H) {
     assert!(found.created_at.offset().is_utc() && after.offset().is_utc());
 }
 
-/// An event is seen by those outside once its transaction has committed.
-pub async fn sight_tells_what_is_committed<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// Only committed events are visible to other transactions.
+pub async fn sight_returns_committed_events_only<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("there")).await;
     let mut tx = h.store().begin().await.unwrap();
     Outbox::new(h.store().clone()).enqueue(&mut *tx, draft("open")).await.unwrap();
@@ -153,7 +153,7 @@ pub async fn sight_tells_what_is_committed<H: Harness>(h: H) {
     assert_eq!(sighted, ["open", "there"]);
 }
 
-/// Kept in the store, so for every instance and after a restart.
+/// The pause is stored, so it holds for every instance and after a restart.
 pub async fn a_lane_is_paused_until_it_is_resumed<H: Harness>(h: H) {
     assert!(h.store().paused().await.unwrap().is_empty());
     for lane in ["points", "Points", "points"] {

@@ -1,5 +1,4 @@
-//! `fold`: whenever and however often it runs, and in whatever order things happened, lists end up with the status that the
-//! rows tell.
+//! `fold`: lists end up with the status that the rows imply, whatever the order of changes and however often it runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ pub(crate) async fn fold_all(h: &impl Harness) {
     while h.store().fold(500).await.unwrap().more {}
 }
 
-/// The status that lists go by, after everything is folded. It is that of the rows.
+/// The status in lists after everything is folded. It equals the status computed from the rows.
 pub(crate) async fn listed(h: &impl Harness, event_id: &str) -> EventStatus {
     fold_all(h).await;
     let found = find(h, event_id).await;
@@ -29,7 +28,7 @@ pub(crate) fn report(event_id: &str, consumer: &str, success: bool, will_retry: 
     Report { event_id: event_id.into(), consumer: consumer.into(), success, will_retry, ..Report::default() }
 }
 
-async fn tell(h: &impl Harness, event_id: &str, consumer: &str, success: bool, will_retry: bool) {
+async fn append_report(h: &impl Harness, event_id: &str, consumer: &str, success: bool, will_retry: bool) {
     let appended = h.store().append_consumption(&report(event_id, consumer, success, will_retry)).await.unwrap();
     assert!(matches!(appended, Appended::Attempt(_)), "{appended:?}");
 }
@@ -40,13 +39,13 @@ async fn three_remote_consumers(h: &impl Harness) {
     }
 }
 
-/// D.6: PENDING from the start, also where nobody listens, and the roll-up makes a row of it.
+/// D.6: an event is PENDING from the start, also without subscribers. The roll-up writes its status row.
 pub async fn a_new_event_is_pending<H: Harness>(h: H) {
     enqueue_one(&h, draft("unheard")).await;
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     insert_plainly(&h, "plain").await;
-    assert_eq!(find(&h, "e").await.listed, None, "nobody has folded yet");
+    assert_eq!(find(&h, "e").await.listed, None, "not folded yet");
     for id in ["unheard", "e", "plain"] {
         assert_eq!(listed(&h, id).await, Pending, "{id}");
     }
@@ -57,9 +56,9 @@ pub async fn a_new_event_is_pending<H: Harness>(h: H) {
     assert_eq!((standing.status, standing.expected), (Pending, 1));
 }
 
-/// D.6: what happens in a consumer's own lane.
+/// D.6: the statuses of an event with one local consumer.
 pub async fn a_lane_takes_its_event_through_the_table<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, Duration::ZERO)];
@@ -80,27 +79,27 @@ pub async fn a_lane_takes_its_event_through_the_table<H: Harness>(h: H) {
     assert!(standing.sent_at <= standing.last_sent_at, "{standing:?}");
 }
 
-/// D.6: what remote consumers report.
+/// D.6: the statuses of an event with remote consumers.
 pub async fn reports_take_their_event_through_the_table<H: Harness>(h: H) {
     three_remote_consumers(&h).await;
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(listed(&h, "e").await, Pending, "nobody knows whether it was handed to them");
-    tell(&h, "e", "a", true, false).await;
+    assert_eq!(listed(&h, "e").await, Pending, "not known to be sent");
+    append_report(&h, "e", "a", true, false).await;
     assert_eq!(listed(&h, "e").await, Sent);
-    tell(&h, "e", "b", false, true).await;
+    append_report(&h, "e", "b", false, true).await;
     assert_eq!(listed(&h, "e").await, Retrying);
-    tell(&h, "e", "b", false, false).await;
+    append_report(&h, "e", "b", false, false).await;
     assert_eq!(listed(&h, "e").await, Partial);
-    tell(&h, "e", "a", false, false).await;
+    append_report(&h, "e", "a", false, false).await;
     assert_eq!(listed(&h, "e").await, Partial, "a success is final");
-    tell(&h, "e", "c", true, false).await;
-    tell(&h, "e", "b", true, false).await;
+    append_report(&h, "e", "c", true, false).await;
+    append_report(&h, "e", "b", true, false).await;
     assert_eq!(listed(&h, "e").await, Consumed);
-    tell(&h, "e", "b", false, true).await;
+    append_report(&h, "e", "b", false, true).await;
     assert_eq!(listed(&h, "e").await, Consumed, "and so is this");
 }
 
-/// D.4: stored, then confirmed by the broker, then SENT; a broker that gave up is FAILED.
+/// D.4: stored, then confirmed by the broker, then SENT. If the broker delivery is buried, FAILED.
 pub async fn the_broker_takes_its_event_through_the_table<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", Via::RabbitMq).await;
     subscribe(&h, TOPIC, "message", Via::RabbitMq).await;
@@ -113,24 +112,24 @@ pub async fn the_broker_takes_its_event_through_the_table<H: Harness>(h: H) {
     assert_eq!(listed(&h, "e").await, Pending);
     h.store().settle(lease.token, &[e], History::Keep).await.unwrap();
     assert_eq!(listed(&h, "e").await, Sent);
-    assert_eq!(find(&h, "e").await.standing().expected, 2, "the broker is nobody's consumer");
-    tell(&h, "e", "member", false, false).await;
-    tell(&h, "e", "message", true, false).await;
+    assert_eq!(find(&h, "e").await.standing().expected, 2, "the broker is not a consumer");
+    append_report(&h, "e", "member", false, false).await;
+    append_report(&h, "e", "message", true, false).await;
     assert_eq!(listed(&h, "e").await, Partial);
-    // D.8: one consumer alone. What the broker has confirmed, no consumer has had yet.
+    // D.8: a redrive for one consumer. A broker confirmation does not mean that a consumer has received the event.
     h.store().redrive("e", "rabbitmq", "member").await.unwrap();
     h.store().redrive("e", "rabbitmq", "").await.unwrap();
     assert_eq!(listed(&h, "e").await, Retrying);
     let lease = h.store().claim(&broker).await.unwrap();
     assert_eq!(h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap().len(), 2);
     assert_eq!(listed(&h, "e").await, Partial, "until it reports");
-    tell(&h, "e", "member", true, false).await;
+    append_report(&h, "e", "member", true, false).await;
     assert_eq!(listed(&h, "e").await, Consumed);
 }
 
-/// D.9: past its expiry an event is EXPIRED by itself, unless everybody has had it.
+/// D.9: an event becomes EXPIRED by time alone, unless every consumer has succeeded.
 pub async fn time_alone_expires_an_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["early", "late"].map(|id| draft(id).expire_after(HOUR))).await;
     enqueue_one(&h, draft("never")).await;
     let lease = claim(&h, 1).await;
@@ -142,9 +141,9 @@ pub async fn time_alone_expires_an_event<H: Harness>(h: H) {
     assert_eq!(h.store().fold(500).await.unwrap().events, 0, "once");
 }
 
-/// Without history there is no mark: the detail is right, and lists stay behind.
+/// Without history no mark is written: the detail view is correct, but lists keep the old status.
 pub async fn without_history_there_is_no_mark<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     fold_all(&h).await;
     settle(&h, &claim(&h, 1).await).await;
@@ -153,22 +152,22 @@ pub async fn without_history_there_is_no_mark<H: Harness>(h: H) {
     assert_eq!((found.listed, found.standing().status), (Some(Pending), Sent));
 }
 
-/// D.6: since when it stands so does not change with what leaves it as it is.
+/// D.6: the start time of a status does not change while the status stays the same.
 pub async fn a_status_has_the_time_at_which_it_began<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "a", Via::External).await;
     enqueue_one(&h, draft("e")).await;
     let found = find(&h, "e").await;
     let since = found.standing().updated_at;
-    assert_eq!((found.listed_at, found.status_at(&found.standing())), (None, since), "nobody has folded yet");
-    tell(&h, "e", "a", false, true).await;
+    assert_eq!((found.listed_at, found.status_at(&found.standing())), (None, since), "not folded yet");
+    append_report(&h, "e", "a", false, true).await;
     assert_eq!(listed(&h, "e").await, Retrying);
     let since = find(&h, "e").await.listed_at.unwrap();
-    tell(&h, "e", "a", false, true).await;
+    append_report(&h, "e", "a", false, true).await;
     let (status, found) = (listed(&h, "e").await, find(&h, "e").await);
     assert_eq!((status, found.status_at(&found.standing())), (Retrying, since));
     age(&h, Duration::from_secs(60)).await;
     let since = find(&h, "e").await.listed_at.unwrap();
-    tell(&h, "e", "a", true, false).await;
+    append_report(&h, "e", "a", true, false).await;
     let found = find(&h, "e").await;
     assert_eq!(found.status_at(&found.standing()), found.standing().updated_at, "not folded, and known all the same");
     assert_eq!(listed(&h, "e").await, Consumed);
@@ -176,20 +175,20 @@ pub async fn a_status_has_the_time_at_which_it_began<H: Harness>(h: H) {
     assert!(now > since, "{now} after {since}");
 }
 
-/// The truth table once more, by hand: what the status of reports in this order is.
+/// An independent implementation of the status table, used to check the result.
 fn expected(found: &Found) -> EventStatus {
     let mut last: BTreeMap<&str, Vec<(bool, bool)>> = BTreeMap::new();
     for one in &found.consumptions {
-        let told = last.entry(&one.consumer).or_default();
+        let reports = last.entry(&one.consumer).or_default();
         if let Some(success) = one.success {
-            told.push((success, one.will_retry));
+            reports.push((success, one.will_retry));
         }
     }
-    let ok = last.values().filter(|told| told.iter().any(|(success, _)| *success)).count();
-    let open: Vec<_> = last.values().filter(|told| !told.iter().any(|(success, _)| *success)).collect();
-    let retrying = open.iter().any(|told| told.last().is_some_and(|(_, will_retry)| *will_retry));
-    let failed = open.iter().filter(|told| told.last().is_some_and(|(_, will_retry)| !will_retry)).count();
-    let told = last.values().any(|told| !told.is_empty());
+    let ok = last.values().filter(|reports| reports.iter().any(|(success, _)| *success)).count();
+    let open: Vec<_> = last.values().filter(|reports| !reports.iter().any(|(success, _)| *success)).collect();
+    let retrying = open.iter().any(|reports| reports.last().is_some_and(|(_, will_retry)| *will_retry));
+    let failed = open.iter().filter(|reports| reports.last().is_some_and(|(_, will_retry)| !will_retry)).count();
+    let reported = last.values().any(|reports| !reports.is_empty());
     if ok == last.len() {
         Consumed
     } else if retrying {
@@ -198,14 +197,14 @@ fn expected(found: &Found) -> EventStatus {
         Failed
     } else if failed > 0 {
         Partial
-    } else if told {
+    } else if reported {
         Sent
     } else {
         Pending
     }
 }
 
-/// D.7: callbacks in any order, each told several times, with folds in between and at the same time.
+/// D.7: callbacks in random order, some repeated, with folds between and beside them.
 pub async fn any_order_of_callbacks_and_folds_ends_in_the_same_status<H: Harness>(h: H) {
     three_remote_consumers(&h).await;
     let mut dice = Dice(7);
@@ -221,7 +220,8 @@ pub async fn any_order_of_callbacks_and_folds_ends_in_the_same_status<H: Harness
                 [1, 2, 3].into_iter().filter(|_| dice.one_in(2)).count().max(usize::from(n % 10 == 0 || n % 5 == 3))
             };
             for attempt in 0..tries {
-                // Of ten events one has nothing but successes, two none, two no retry, two neither, two no report at all.
+                // Per ten events: one only succeeds, two never succeed, two have no retry, two neither, two have no
+                // report.
                 let success = n % 10 == 0 || dice.one_in(3) && n % 5 != 1 && n % 5 != 3;
                 let will_retry = !success && dice.one_in(2) && n % 5 != 2 && n % 5 != 3;
                 let callback_id = Some(format!("{consumer}{attempt}"));
@@ -232,7 +232,7 @@ pub async fn any_order_of_callbacks_and_folds_ends_in_the_same_status<H: Harness
                 }
             }
         }
-        // A shuffle that is the same in every run.
+        // A deterministic shuffle.
         for at in (1..callbacks.len()).rev() {
             let other = (0..at).filter(|_| dice.one_in(2)).count();
             callbacks.swap(at, other);
@@ -258,7 +258,7 @@ pub async fn any_order_of_callbacks_and_folds_ends_in_the_same_status<H: Harness
     assert_eq!(seen.len(), 6, "too few of the table's lines were met: {seen:?}");
 }
 
-/// D.5, D.7: 64 callbacks for one event at the same moment, with two folders beside them.
+/// D.5, D.7: 64 concurrent callbacks for one event, with two concurrent folds.
 pub async fn sixty_four_callbacks_at_once<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "a", Via::External).await;
     subscribe(&h, TOPIC, "b", Via::External).await;
@@ -294,12 +294,12 @@ pub async fn sixty_four_callbacks_at_once<H: Harness>(h: H) {
     assert_eq!((before.routing, before.created_at), (after.routing, after.created_at));
 }
 
-/// D.7: a mark whose transaction commits after later ones were folded.
+/// D.7: a mark whose transaction commits after later marks were folded.
 pub async fn a_mark_that_commits_late_is_folded<H: Harness>(h: H) {
     if !h.features().concurrent_transactions {
         return skipped("one writer at a time: no mark can be older than a fold and committed after it");
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["slow", "quick"].map(draft)).await;
     fold_all(&h).await;
     let lease = claim(&h, 2).await;
@@ -319,17 +319,17 @@ pub async fn a_mark_that_commits_late_is_folded<H: Harness>(h: H) {
     assert_eq!(listed(&h, "slow").await, Consumed);
 }
 
-/// D.7: one that is stopped in the middle of a batch has done nothing, and loses nothing.
+/// D.7: a fold aborted inside a batch loses nothing.
 pub async fn a_folder_killed_half_way_loses_nothing<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "a", Via::External).await;
     enqueue(&h, drafts(40)).await;
     for n in 0..40 {
-        tell(&h, &format!("e{n:05}"), "a", n % 2 == 0, false).await;
+        append_report(&h, &format!("e{n:05}"), "a", n % 2 == 0, false).await;
         let folder = tokio::spawn({
             let h = h.clone();
             async move { h.store().fold(7).await }
         });
-        // Anywhere between its first statement and its last.
+        // The abort may hit any statement of the fold.
         tokio::time::sleep(Duration::from_micros(n * 150)).await;
         folder.abort();
         let _ = folder.await;
@@ -341,7 +341,7 @@ pub async fn a_folder_killed_half_way_loses_nothing<H: Harness>(h: H) {
     }
 }
 
-/// D.7: the work moves when its holder dies, and ends when it is told to.
+/// D.7: another instance continues after the holder dies, and releases the lease when it stops.
 pub async fn another_roll_up_goes_on_when_one_dies<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "a", Via::External).await;
     let store: Arc<dyn Store> = Arc::new(h.store().clone());
@@ -355,12 +355,12 @@ pub async fn another_roll_up_goes_on_when_one_dies<H: Harness>(h: H) {
     let first = tokio::spawn(rollup().run(std::future::pending()));
     enqueue_one(&h, draft("e")).await;
     comes_to("e", Pending).await;
-    tell(&h, "e", "a", true, false).await;
+    append_report(&h, "e", "a", true, false).await;
     comes_to("e", Consumed).await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
     enqueue_one(&h, draft("f")).await;
-    tell(&h, "f", "a", false, false).await;
+    append_report(&h, "f", "a", false, false).await;
     assert!(store.acquire_lease("postrider.rollup", "other", MINUTE).await.unwrap().is_none(), "the dead one holds it");
     age(&h, HOUR).await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -371,10 +371,10 @@ pub async fn another_roll_up_goes_on_when_one_dies<H: Harness>(h: H) {
     assert!(store.acquire_lease("postrider.rollup", "other", MINUTE).await.unwrap().is_some(), "it was given back");
 }
 
-/// Retention: nothing is left of a pruned event, and its id begins anew.
+/// Retention: a pruned event leaves no status row, and its id can be used again.
 pub async fn a_pruned_event_leaves_no_status<H: Harness>(h: H) {
     use postrider::store::{Prunable, Prune};
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();

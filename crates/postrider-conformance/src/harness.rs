@@ -1,5 +1,5 @@
-//! What the suite needs of a store beside the store itself: a fresh one for each case, business tables to have effects
-//! on, and a few rough hands that no program should have.
+//! What the suite needs besides the store: a fresh store for each case, business tables, and direct access to the
+//! database for writes and locks that the public API does not offer.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -13,47 +13,48 @@ pub type Conn<H> = <<H as Harness>::Store as Enlist>::Conn;
 /// The transaction of a harness's store.
 pub type Tx<H> = <<H as Harness>::Store as Enlist>::Tx;
 
-/// What a store can do, as data: the suite holds it to that, and to nothing else.
+/// The capabilities of a store. The suite tests exactly these.
 #[derive(Debug, Clone, Copy)]
 pub struct Features {
-    /// Whether two transactions can write at the same time. Where not, the second waits to begin.
+    /// Whether two transactions can write at the same time. If false, the second waits to begin.
     pub concurrent_transactions: bool,
-    /// How many transactions a case may have open at once without waiting for a connection; at least 2.
+    /// How many transactions a case may keep open without waiting for a connection. At least 2.
     pub connections: usize,
 }
 
-/// One fresh, empty, migrated store. Clones are the same store.
+/// One fresh, empty, migrated store. Clones share the store.
 pub trait Harness: Clone + Send + Sync + 'static {
     /// The store under test.
     type Store: Enlist + Age + Peek;
 
-    /// What it can do.
+    /// The capabilities of the store.
     fn features(&self) -> Features;
 
     /// The store.
     fn store(&self) -> &Self::Store;
 
-    /// Makes a row whose number is 0, committed.
+    /// Inserts a counter with the value 0 and commits.
     fn make_counter(&self, name: &str) -> impl Future<Output = ()> + Send;
 
-    /// The business effect: a plain `UPDATE … SET n = n + 1` of a row that is there, never an upsert, so that an effect
-    /// that happens twice is seen.
+    /// The business effect: a plain `UPDATE … SET n = n + 1` of an existing row. It is never an upsert, so that a
+    /// repeated effect is visible.
     fn add(
         &self,
         conn: &mut Conn<Self>,
         counter: &str,
     ) -> impl Future<Output = Result<(), Box<dyn StdError + Send + Sync>>> + Send;
 
-    /// The committed number.
+    /// The committed value of the counter.
     fn counter(&self, name: &str) -> impl Future<Output = i64> + Send;
 
-    /// Appends a row to a log in the consumer's transaction: order is judged by what the consumer wrote down.
+    /// Appends a row to a log in the consumer's transaction. The order cases compare this log, not what the store
+    /// reports.
     fn write_down(&self, conn: &mut Conn<Self>, key: &str, sequence: i64) -> impl Future<Output = ()> + Send;
 
-    /// The log, in the order in which its rows were written.
+    /// The log, in insertion order.
     fn written_down(&self) -> impl Future<Output = Vec<(String, i64)>> + Send;
 
-    /// A plain `INSERT` of an event with nothing but the necessary columns.
+    /// Inserts an event with a plain `INSERT` that sets only the required columns.
     fn insert_plainly(
         &self,
         conn: &mut Conn<Self>,
@@ -62,22 +63,22 @@ pub trait Harness: Clone + Send + Sync + 'static {
         payload: &str,
     ) -> impl Future<Output = ()> + Send;
 
-    /// Runs a statement that fails, and ignores the error, as a careless consumer would.
+    /// Runs a statement that fails and ignores the error, like a faulty consumer.
     fn swallow_a_database_error(&self, conn: &mut Conn<Self>) -> impl Future<Output = ()> + Send;
 
-    /// Runs a statement with the database's own shell, in the time zone +08:00. None: it has no shell.
+    /// Runs a statement in the database's own shell, in time zone +08:00. Returns `None` if the database has no shell.
     fn shell_insert(&self, sql: &str) -> impl Future<Output = Option<()>> + Send;
 
-    /// A time as a person writes it in that shell.
+    /// A time literal, as a user writes it in that shell.
     fn sql_time(&self, at: OffsetDateTime) -> String;
 
-    /// Locks the first due deliveries of a lane, as a claimer in the middle of its statement does, until the
-    /// transaction ends. None: nobody can hold such locks beside a claimer.
+    /// Locks the first due deliveries of a lane until the transaction ends, as a concurrent claim statement does.
+    /// Returns `None` if the store allows no second writer.
     fn hold_locks(&self, lane: &str, deliveries: u32) -> impl Future<Output = Option<Tx<Self>>> + Send;
 
     /// Several instances of the store on one empty database, not migrated.
     fn unmigrated(&self, instances: usize) -> impl Future<Output = Vec<Self::Store>> + Send;
 
-    /// Cleans up after a case that passed.
+    /// Cleans up after a passed case.
     fn finish(self) -> impl Future<Output = ()> + Send;
 }

@@ -1,4 +1,4 @@
-//! `begin_key`, `complete_key`, `fail_key`, `join_key`, `extend_key`: a business operation under a key happens once.
+//! `begin_key`, `complete_key`, `fail_key`, `join_key`, `extend_key`: an operation under a key is executed once.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn begun(state: KeyState) -> Token {
     }
 }
 
-/// Whether the key is the caller's, in whatever words.
+/// The token, if this call holds the key.
 fn is_mine(state: &KeyState) -> Option<Token> {
     match state {
         KeyState::Begun(token) | KeyState::TakenOver(token) => Some(*token),
@@ -47,13 +47,13 @@ fn is_mine(state: &KeyState) -> Option<Token> {
     }
 }
 
-/// C.2: PROCESSING is a clear conflict.
-pub async fn the_first_begins_and_the_next_waits<H: Harness>(h: H) {
+/// C.2: a key in progress is a conflict.
+pub async fn the_first_begins_and_the_next_is_in_progress<H: Harness>(h: H) {
     begun(begin(&h, KEY, REQUEST).await);
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress);
 }
 
-/// A.9: the first result, again and again.
+/// A.9: later calls get the first result.
 pub async fn a_result_is_returned_again<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     assert!(complete(&h, token, r#"{"结果":1}"#).await);
@@ -66,7 +66,7 @@ pub async fn a_result_is_returned_again<H: Harness>(h: H) {
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done(r#"{"结果":1}"#.into()));
 }
 
-/// F25 same key, other body: in progress, failed, abandoned or done, it is none of the other's business.
+/// F25 same key, other body: a mismatch, whether the key is in progress, failed, abandoned or done.
 pub async fn another_request_is_a_mismatch_before_anything_else<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     assert_eq!(begin(&h, KEY, b"other").await, KeyState::Mismatch);
@@ -81,19 +81,19 @@ pub async fn another_request_is_a_mismatch_before_anything_else<H: Harness>(h: H
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("done".into()));
 }
 
-/// F23 key stuck IN_PROGRESS: the holder died, its lease is over.
+/// F23 key stuck IN_PROGRESS: the holder died and its lease has expired.
 pub async fn an_abandoned_key_is_taken_over<H: Harness>(h: H) {
     let first = begun(begin(&h, KEY, REQUEST).await);
     age(&h, HOUR).await;
     let KeyState::TakenOver(second) = begin(&h, KEY, REQUEST).await else {
-        panic!("part of the first's work may be there: the second is told");
+        panic!("part of the first's work may be there: the second gets TakenOver");
     };
     assert_ne!(first, second);
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress, "with a lease of its own");
     assert!(complete(&h, second, "by the second").await);
 }
 
-/// F24: what the old holder says no longer counts.
+/// F24: an outdated token writes nothing.
 pub async fn a_late_completion_by_the_old_holder_writes_nothing<H: Harness>(h: H) {
     let first = begun(begin(&h, KEY, REQUEST).await);
     age(&h, HOUR).await;
@@ -105,7 +105,7 @@ pub async fn a_late_completion_by_the_old_holder_writes_nothing<H: Harness>(h: H
     assert!(!complete(&h, first, "by the first").await);
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("by the second".into()));
 
-    // Late, but nobody came: that counts.
+    // A late completion counts if no other call has taken the key over.
     let other = Key { key: "other", ..KEY };
     let token = begun(begin(&h, other, REQUEST).await);
     age(&h, HOUR).await;
@@ -113,25 +113,25 @@ pub async fn a_late_completion_by_the_old_holder_writes_nothing<H: Harness>(h: H
     assert!(h.store().complete_key(&mut *tx, &other, token, "late").await.unwrap());
 }
 
-/// C.2: FAILED may be tried again.
+/// C.2: a failed key can be tried again.
 pub async fn a_failed_key_may_be_tried_again<H: Harness>(h: H) {
     let first = begun(begin(&h, KEY, REQUEST).await);
     assert!(fail(&h, first, "boom").await);
-    assert!(!complete(&h, first, "after all").await, "it has said that it failed");
+    assert!(!complete(&h, first, "after all").await, "it has already failed");
     let second = is_mine(&begin(&h, KEY, REQUEST).await).expect("a failed key is free");
     assert!(!complete(&h, first, "after all").await);
     assert!(complete(&h, second, "done").await);
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::Done("done".into()));
 }
 
-/// C.2: two retries at once must not both have their effect.
+/// C.2: of two concurrent retries, one gets the key.
 pub async fn a_failed_key_is_retried_by_one_of_two<H: Harness>(h: H) {
     let first = begun(begin(&h, KEY, REQUEST).await);
     fail(&h, first, "boom").await;
     assert_eq!(winners(&h).await, 1);
 }
 
-/// C.4: two instances with the same key at the same moment: one has it.
+/// C.4: of concurrent calls with one key, one begins it.
 pub async fn concurrent_beginners_have_one_winner<H: Harness>(h: H) {
     assert_eq!(winners(&h).await, 1);
 }
@@ -147,7 +147,7 @@ async fn winners<H: Harness>(h: &H) -> usize {
     states.len() - others.count()
 }
 
-/// F26 key scope: the same key elsewhere is another key; compared byte for byte.
+/// F26 key scope: the same key in another scope is another key. Both are compared byte for byte.
 pub async fn scopes_are_apart<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     complete(&h, token, "done").await;
@@ -158,7 +158,7 @@ pub async fn scopes_are_apart<H: Harness>(h: H) {
     }
 }
 
-/// The key is taken in the caller's transaction, and goes with it.
+/// The key is written in the caller's transaction and rolled back with it.
 pub async fn a_rolled_back_key_was_never_taken<H: Harness>(h: H) {
     let mut tx = h.store().begin().await.unwrap();
     begun(h.store().begin_key(&mut *tx, &KEY, REQUEST, LEASE).await.unwrap());
@@ -168,7 +168,7 @@ pub async fn a_rolled_back_key_was_never_taken<H: Harness>(h: H) {
     assert!(h.store().complete_key(&mut *tx, &KEY, token, "done").await.unwrap());
     drop(tx);
     assert_eq!(begin(&h, KEY, b"another request").await, KeyState::InProgress);
-    // A lease of no time is over at once.
+    // A lease of zero expires at once.
     let other = Key { key: "other", ..KEY };
     let mut tx = h.store().begin().await.unwrap();
     begun(h.store().begin_key(&mut *tx, &other, REQUEST, Duration::ZERO).await.unwrap());
@@ -176,10 +176,10 @@ pub async fn a_rolled_back_key_was_never_taken<H: Harness>(h: H) {
     assert!(matches!(begin(&h, other, REQUEST).await, KeyState::TakenOver(_)));
 }
 
-/// F39: recording a failure never fails because of what the failure says; a result that cannot be kept is refused.
+/// F39: a failure is saved whatever its text contains. A result that cannot be stored is refused.
 pub async fn an_error_of_any_text_is_saved<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
-    assert!(fail(&h, token, &terrible_text()).await);
+    assert!(fail(&h, token, &oversized_text()).await);
     let token = is_mine(&begin(&h, KEY, REQUEST).await).unwrap();
     let mut tx = h.store().begin().await.unwrap();
     match h.store().complete_key(&mut *tx, &KEY, token, "a\0b").await {
@@ -196,13 +196,13 @@ pub async fn an_error_of_any_text_is_saved<H: Harness>(h: H) {
     }
 }
 
-/// F27: a key that was begun before is completed with the effect of this transaction, or not at all.
+/// F27: a joined key is completed together with the effect of its transaction, or not at all.
 pub async fn a_joined_key_goes_with_its_transaction<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     let mut tx = h.store().begin().await.unwrap();
     let lost = h.store().join_key(&mut *tx, &KEY, token, LEASE).await.unwrap().unwrap();
     drop(tx);
-    // F55: as if the work had ended its transaction behind our back, and what follows committed by itself.
+    // F55: the situation after the work ended its transaction itself and the next statement auto-commits.
     assert!(!complete(&h, lost, "without its effect").await);
     assert_eq!(begin(&h, KEY, REQUEST).await, KeyState::InProgress);
 
@@ -217,21 +217,21 @@ pub async fn a_joined_key_goes_with_its_transaction<H: Harness>(h: H) {
     assert_eq!(h.store().join_key(&mut *tx, &KEY, joined, LEASE).await.unwrap(), None, "it is done");
 }
 
-/// F24: whoever lost the key can neither join nor extend it.
+/// F24: an outdated token can neither join nor extend.
 pub async fn a_zombie_joins_and_extends_nothing<H: Harness>(h: H) {
     let zombie = begun(begin(&h, KEY, REQUEST).await);
     age(&h, HOUR).await;
-    let heir = is_mine(&begin(&h, KEY, REQUEST).await).unwrap();
+    let successor = is_mine(&begin(&h, KEY, REQUEST).await).unwrap();
     let mut tx = h.store().begin().await.unwrap();
     assert_eq!(h.store().join_key(&mut *tx, &KEY, zombie, LEASE).await.unwrap(), None);
     assert!(!h.store().extend_key(&mut *tx, &KEY, zombie, 9 * HOUR).await.unwrap());
-    assert!(h.store().extend_key(&mut *tx, &KEY, heir, LEASE).await.unwrap());
+    assert!(h.store().extend_key(&mut *tx, &KEY, successor, LEASE).await.unwrap());
     h.store().commit(tx).await.unwrap();
     age(&h, HOUR).await;
     assert!(matches!(begin(&h, KEY, REQUEST).await, KeyState::TakenOver(_)), "the zombie did not lengthen it");
 }
 
-/// F07: slow work says that it is alive.
+/// F07: a heartbeat keeps the key of slow work.
 pub async fn an_extended_key_is_not_taken_over<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     let mut tx = h.store().begin().await.unwrap();
@@ -242,8 +242,8 @@ pub async fn an_extended_key_is_not_taken_over<H: Harness>(h: H) {
     assert!(complete(&h, token, "done").await);
 }
 
-/// F23, F24: while a transaction has joined the key, its lease may run out, and still nobody takes it over or waits for it.
-pub async fn a_joined_key_is_in_progress_however_late_it_gets<H: Harness>(h: H) {
+/// F23, F24: while a transaction has joined the key, an expired lease is not taken over, and other calls do not block.
+pub async fn a_joined_key_stays_in_progress_after_its_lease<H: Harness>(h: H) {
     let token = begun(begin(&h, KEY, REQUEST).await);
     age(&h, HOUR).await;
     let mut tx = h.store().begin().await.unwrap();

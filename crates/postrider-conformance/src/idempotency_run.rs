@@ -1,4 +1,5 @@
-//! `Idempotency`: `run_in`, `run` and `call`, judged by a plain counter: n = n + 1, never an upsert.
+//! `Idempotency`: `run_in`, `run` and `call`. The effect is a plain `n = n + 1`, never an upsert, so a repeat is
+//! visible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +30,7 @@ fn request() -> Value {
     json!({ "orderId": 7, "quantity": 2 })
 }
 
-/// The effect, and what it returns.
+/// Work with the effect and a result.
 fn deduct<H: Harness>(
     h: &H,
 ) -> impl for<'c> FnOnce(&'c mut Conn<H>) -> BoxFuture<'c, Result<u32, Failure>> + Send + use<H> {
@@ -42,7 +43,7 @@ fn deduct<H: Harness>(
     }
 }
 
-/// The effect, and an error after it.
+/// Work with the effect and then an error.
 fn deduct_and_fail<H: Harness>(
     h: &H,
 ) -> impl for<'c> FnOnce(&'c mut Conn<H>) -> BoxFuture<'c, Result<u32, Failure>> + Send + use<H> {
@@ -59,7 +60,7 @@ async fn run<H: Harness>(h: &H, key: &str) -> Ran {
     keys(h).run(key, &request(), deduct(h)).await
 }
 
-/// In a transaction of the caller's, which ends as the caller says.
+/// Runs in a transaction that the caller commits or drops.
 async fn run_in<H: Harness>(h: &H, key: &str, commit: bool) -> Ran {
     let mut tx = h.store().begin().await.unwrap();
     let ran = keys(h).run_in(&mut *tx, key, &request(), deduct(h)).await;
@@ -69,7 +70,7 @@ async fn run_in<H: Harness>(h: &H, key: &str, commit: bool) -> Ran {
     ran
 }
 
-/// Begins the key as a holder that then dies, or comes back late.
+/// Begins the key for a holder that dies or returns late.
 async fn hold<H: Harness>(h: &H) -> Token {
     let mut tx = h.store().begin().await.unwrap();
     let fingerprint = fingerprint(&request()).unwrap();
@@ -86,7 +87,7 @@ async fn effects(h: &impl Harness) -> i64 {
     h.counter(EFFECT).await
 }
 
-/// C.2, A.9: SUCCESS is returned again without effect; it says which it was.
+/// C.2, A.9: a completed key returns its result without a second effect, marked as replayed.
 pub async fn a_repeat_gets_the_first_result<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Fresh(42));
@@ -98,17 +99,17 @@ pub async fn a_repeat_gets_the_first_result<H: Harness>(h: H) {
     }
     assert_eq!(run_in(&h, KEY, true).await.unwrap(), Outcome::Replayed(42), "whichever way it is asked for");
     assert_eq!(effects(&h).await, 1);
-    // The order of fields is no other request.
+    // Another order of fields is the same request.
     let text = r#"{ "quantity": 2, "orderId": 7 }"#;
     let same: Value = serde_json::from_str(text).unwrap();
     assert!(keys(&h).run(KEY, &same, deduct(&h)).await.unwrap().is_replayed());
-    // What was kept cannot be read as something else: that is an error, and no second effect.
+    // A stored result of another type is an error, without a second effect.
     let other = keys(&h).run(KEY, &request(), |_| Box::pin(async { Ok::<_, Failure>("text".to_owned()) })).await;
     assert!(matches!(other, Err(IdempotencyError::Store(Error::Invalid { field: "result", .. }))), "{other:?}");
     assert_eq!(effects(&h).await, 1);
 }
 
-/// C.4, A.15: at the same moment, one has the effect; the others wait for it, hear of it, or get its result.
+/// C.4, A.15: of concurrent calls one has the effect. The others wait, get `InProgress`, or get the result.
 pub async fn two_at_the_same_moment_have_one_effect<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     let both = (0..h.features().connections.min(8)).map(|n| {
@@ -127,16 +128,16 @@ pub async fn two_at_the_same_moment_have_one_effect<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 1);
 }
 
-/// C.2: PROCESSING is a clear conflict, and F25: another request hears of the mismatch first.
-pub async fn in_progress_and_mismatch_are_told_apart<H: Harness>(h: H) {
+/// C.2: a key in progress is a conflict. F25: a mismatch is reported before `InProgress`.
+pub async fn in_progress_and_mismatch_are_distinguished<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     let (let_go, held) = oneshot::channel::<()>();
-    let (tell, begun) = oneshot::channel();
+    let (sender, begun) = oneshot::channel();
     let call = {
         let h = h.clone();
         tokio::spawn(async move {
             let work = async |_| {
-                tell.send(()).unwrap();
+                sender.send(()).unwrap();
                 held.await.unwrap();
                 Ok::<_, Failure>(42)
             };
@@ -157,7 +158,7 @@ pub async fn in_progress_and_mismatch_are_told_apart<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 0, "nothing but the call was executed");
 }
 
-/// F26: no replay of a foreign answer.
+/// F26: a key in another scope does not replay the result.
 pub async fn scopes_are_apart<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     run(&h, KEY).await.unwrap();
@@ -167,7 +168,7 @@ pub async fn scopes_are_apart<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 3);
 }
 
-/// F23: the holder died. While its lease runs it is in progress; then the next one takes it over.
+/// F23: after the holder dies, the key is in progress until its lease expires; then the next call takes it over.
 pub async fn an_abandoned_key_is_taken_over<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     hold(&h).await;
@@ -177,10 +178,10 @@ pub async fn an_abandoned_key_is_taken_over<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 1);
 }
 
-/// F24: a holder that comes back after it was taken over has no effect, and changes no result.
+/// F24: a holder that returns after a takeover has no effect and changes no result.
 pub async fn a_late_holder_has_no_effect<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
-    // Its work outlives its lease, and another call is through with it meanwhile.
+    // The work outlives its lease, and another call completes the key in the meantime.
     let late = {
         let h = h.clone();
         let other = h.clone();
@@ -197,7 +198,7 @@ pub async fn a_late_holder_has_no_effect<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 1);
 }
 
-/// F27: the effect is there and the handler then errors. The retry has it once.
+/// F27: the handler fails after its effect. The retry has the effect once.
 pub async fn a_failed_handler_leaves_no_effect<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     let failed = keys(&h).run(KEY, &request(), deduct_and_fail(&h)).await;
@@ -206,7 +207,7 @@ pub async fn a_failed_handler_leaves_no_effect<H: Harness>(h: H) {
     assert_eq!(run(&h, KEY).await.unwrap(), Outcome::Fresh(42), "C.2: FAILED may be tried again at once");
     assert_eq!(effects(&h).await, 1);
 
-    // Committed, and then the caller falls over: the retry finds it done.
+    // The caller fails after the commit: the retry finds the key done.
     let handler = async {
         run(&h, "8-DEDUCT").await.map_err(|error| error.to_string())?;
         Err::<(), _>("the answer could not be sent".to_owned())
@@ -216,7 +217,7 @@ pub async fn a_failed_handler_leaves_no_effect<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 2, "one for each key");
 }
 
-/// C.2: a failure is recorded outside the transaction it rolls back, and two retries at once must not both deduct.
+/// C.2: the failure is recorded outside the transaction that it rolls back. Of concurrent retries, one has the effect.
 pub async fn a_failure_is_recorded_and_retried_by_one<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     keys(&h).run(KEY, &request(), deduct_and_fail(&h)).await.unwrap_err();
@@ -231,7 +232,7 @@ pub async fn a_failure_is_recorded_and_retried_by_one<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 1);
 }
 
-/// F55: work that swallows a database error keeps no result without its effect.
+/// F55: work that ignores a database error does not store a result without its effect.
 pub async fn a_swallowed_database_error_keeps_nothing_half<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     let inner = h.clone();
@@ -244,14 +245,14 @@ pub async fn a_swallowed_database_error_keeps_nothing_half<H: Harness>(h: H) {
             })
         })
         .await;
-    // Where the transaction survives such an error, it all happened; where not, nothing did.
+    // If the transaction survives the error, everything is committed; if not, nothing is.
     assert_eq!(effects(&h).await, i64::from(ran.is_ok()), "{ran:?}");
     let again = run(&h, KEY).await.unwrap();
     assert_eq!(again.is_replayed(), ran.is_ok());
     assert_eq!(effects(&h).await, 1);
 }
 
-/// `run_in` goes with the caller's transaction: rolled back, nothing happened, not even the key.
+/// `run_in` is part of the caller's transaction: a rollback removes the key too.
 pub async fn in_the_callers_transaction_all_of_it_or_nothing<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     assert_eq!(run_in(&h, KEY, false).await.unwrap(), Outcome::Fresh(42));
@@ -265,8 +266,8 @@ pub async fn in_the_callers_transaction_all_of_it_or_nothing<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 1);
 }
 
-/// Work elsewhere happens at least once, so it is told when it should look first.
-pub async fn a_call_is_told_that_it_was_tried_before<H: Harness>(h: H) {
+/// Work outside the database runs at least once. `Attempt::Again` lets a retry check first.
+pub async fn a_retried_call_gets_attempt_again<H: Harness>(h: H) {
     let tries = Arc::new(AtomicUsize::new(0));
     let call = async |ok: bool| {
         let tries = Arc::clone(&tries);
@@ -289,7 +290,7 @@ pub async fn a_long_call_keeps_its_lease<H: Harness>(h: H) {
     let lease = Duration::from_millis(1500);
     let other = h.clone();
     let work = async move |_| {
-        // Lets the lease run out for whoever would not extend it; there is nothing to wait for but that.
+        // Sleeps past the lease: without a heartbeat, the call below would take the key over.
         tokio::time::sleep(2 * lease).await;
         let meanwhile = keys(&other).call(KEY, &request(), async |_| Ok::<_, Failure>(2)).await;
         assert!(matches!(meanwhile, Err(IdempotencyError::InProgress)), "{meanwhile:?}");
@@ -299,7 +300,7 @@ pub async fn a_long_call_keeps_its_lease<H: Harness>(h: H) {
     assert_eq!(called.unwrap(), Outcome::Fresh(1));
 }
 
-/// F39, F40: any text that a result may hold comes back; one that is too large is refused by its name, with its effect.
+/// F39, F40: any text in a result comes back. A result over the limit is refused by name and its effect is rolled back.
 pub async fn a_result_of_any_text_comes_back_up_to_its_limit<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     let odd = "a\0b\u{7}\u{fffd}错\"\\😀".to_owned();
@@ -308,7 +309,7 @@ pub async fn a_result_of_any_text_comes_back_up_to_its_limit<H: Harness>(h: H) {
         let ran = keys(&h).run(KEY, &request(), |_| Box::pin(async { Ok::<_, Failure>(result) })).await.unwrap();
         assert_eq!((ran.is_replayed(), ran.into_inner()), (replayed, odd.clone()));
     }
-    // Two quotes around it.
+    // The JSON encoding adds two quotes.
     let largest = "x".repeat(RESULT_BYTES - 2);
     let too_large = format!("{largest}x");
     for (key, result, fits) in [("largest", largest, true), ("too large", too_large, false)] {
@@ -332,7 +333,7 @@ pub async fn a_result_of_any_text_comes_back_up_to_its_limit<H: Harness>(h: H) {
     assert_eq!(effects(&h).await, 1, "what could not be kept was rolled back");
 }
 
-/// S16: a key has 255 characters at most, and says so before anything is done.
+/// S16: a key longer than 255 characters is refused before the work runs.
 pub async fn a_key_stops_at_its_limit<H: Harness>(h: H) {
     h.make_counter(EFFECT).await;
     assert_eq!(run(&h, &"钥".repeat(255)).await.unwrap(), Outcome::Fresh(42));

@@ -1,4 +1,4 @@
-//! `receive` and `complete`: the effect happens once, with the inbox row, in one transaction.
+//! `receive` and `complete`: the effect and the inbox row are committed in one transaction, once.
 
 use postrider::entry::DeliveryStatus;
 use postrider::store::{Completed, Completion, DeliveryId, History, Receipt, Token};
@@ -11,7 +11,7 @@ fn receipt<'a>(consumer: &'a str, event_id: &'a str) -> Receipt<'a> {
     Receipt { consumer, event_id, topic: TOPIC, tenant_id: Some("tenant"), idempotency_key: Some("key") }
 }
 
-/// The end of event `e`.
+/// The completion of event `e`.
 struct Done(Completed<'static>, Token, History);
 
 fn completion(delivery: DeliveryId, token: Token, history: History) -> Done {
@@ -23,7 +23,7 @@ async fn complete<H: Harness>(h: &H, conn: &mut Conn<H>, Done(completed, token, 
     h.store().complete(conn, &Completion { consumer: LANE, token: *token, history: *history, completed }).await
 }
 
-/// What a consumer does: the inbox row, then the effect.
+/// The steps of a consumer: the inbox row, then the effect.
 async fn receive_and_add<H: Harness>(h: &H, conn: &mut Conn<H>, consumer: &str) -> bool {
     let first = h.store().receive(conn, &receipt(consumer, "e")).await.unwrap();
     if first {
@@ -32,7 +32,7 @@ async fn receive_and_add<H: Harness>(h: &H, conn: &mut Conn<H>, consumer: &str) 
     first
 }
 
-/// E.2: insert or skip.
+/// E.2: the second insert of an inbox row is skipped.
 pub async fn a_second_receive_is_false<H: Harness>(h: H) {
     h.make_counter("effect").await;
     for first in [true, false, false] {
@@ -45,7 +45,7 @@ pub async fn a_second_receive_is_false<H: Harness>(h: H) {
     assert_eq!(h.counter("effect").await, 1);
 }
 
-/// F20 duplicate delivery, concurrent: one effect, the others see a duplicate.
+/// F20 duplicate delivery, concurrent: one effect; the others see a duplicate.
 pub async fn concurrent_receives_have_one_effect<H: Harness>(h: H) {
     h.make_counter("effect").await;
     let consumers = (0..h.features().connections.min(8)).map(|_| {
@@ -61,7 +61,7 @@ pub async fn concurrent_receives_have_one_effect<H: Harness>(h: H) {
     assert_eq!((firsts, h.counter("effect").await), (1, 1));
 }
 
-/// E.2: the event id alone would swallow a second consumer; names and ids are compared byte for byte.
+/// E.2: the inbox key is consumer and event id. Both are compared byte for byte.
 pub async fn two_consumers_of_one_event_both_get_it<H: Harness>(h: H) {
     h.make_counter("effect").await;
     let mut tx = h.store().begin().await.unwrap();
@@ -73,7 +73,7 @@ pub async fn two_consumers_of_one_event_both_get_it<H: Harness>(h: H) {
     assert_eq!(h.counter("effect").await, 3);
 }
 
-/// E.2: no effect, no row.
+/// E.2: a rollback removes effect and inbox row together.
 pub async fn a_rollback_leaves_nothing<H: Harness>(h: H) {
     h.make_counter("effect").await;
     let mut tx = h.store().begin().await.unwrap();
@@ -85,15 +85,15 @@ pub async fn a_rollback_leaves_nothing<H: Harness>(h: H) {
     assert_eq!(h.counter("effect").await, 1);
 }
 
-/// A.7: inbox row, effect, attempt and the end of the delivery are one.
+/// A.7: inbox row, effect, attempt and the end of the delivery are one transaction.
 pub async fn complete_ends_the_delivery_with_its_effect<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("effect").await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let id = lease.deliveries[0].id;
 
-    // Rolled back, it never was.
+    // After a rollback the delivery can be received again.
     let mut tx = h.store().begin().await.unwrap();
     receive_and_add(&h, &mut *tx, LANE).await;
     complete(&h, &mut *tx, &completion(id, lease.token, History::Keep)).await.unwrap();
@@ -105,14 +105,14 @@ pub async fn complete_ends_the_delivery_with_its_effect<H: Harness>(h: H) {
 
     let found = find(&h, "e").await;
     assert!(found.deliveries.is_empty());
-    let told: Vec<_> = found.consumptions.iter().map(|c| (c.consumer.as_str(), c.attempt, c.success)).collect();
-    assert_eq!(told, [(LANE, 1, Some(true))]);
+    let outcomes: Vec<_> = found.consumptions.iter().map(|c| (c.consumer.as_str(), c.attempt, c.success)).collect();
+    assert_eq!(outcomes, [(LANE, 1, Some(true))]);
     assert_eq!(h.counter("effect").await, 1);
 }
 
-/// A consumer may not want history.
+/// A consumer can be configured without history.
 pub async fn complete_without_history_leaves_no_trace<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.make_counter("effect").await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
@@ -125,9 +125,9 @@ pub async fn complete_without_history_leaves_no_trace<H: Harness>(h: H) {
     assert!(found.deliveries.is_empty() && found.consumptions.is_empty());
 }
 
-/// F01: a consumer that lost its lease rolls its effect back, and the new holder's effect is the only one.
+/// F01: a consumer that lost its lease rolls its effect back; only the new holder's effect remains.
 pub async fn complete_with_a_lost_lease_is_refused_and_rolls_back<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    let (zombie, successor) = expired_and_current_lease(&h).await;
     h.make_counter("effect").await;
     let id = zombie.deliveries[0].id;
     let mut tx = h.store().begin().await.unwrap();
@@ -138,19 +138,19 @@ pub async fn complete_with_a_lost_lease_is_refused_and_rolls_back<H: Harness>(h:
 
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await, "the zombie's row is gone");
-    complete(&h, &mut *tx, &completion(id, heir.token, History::Keep)).await.unwrap();
+    complete(&h, &mut *tx, &completion(id, successor.token, History::Keep)).await.unwrap();
     h.store().commit(tx).await.unwrap();
     assert_eq!(h.counter("effect").await, 1);
     assert_eq!(find(&h, "e").await.consumptions.len(), 1);
 
-    // And after the heir is done, the zombie finds its event handled.
+    // After the successor has finished, the zombie sees a duplicate.
     let mut tx = h.store().begin().await.unwrap();
     assert!(!receive_and_add(&h, &mut *tx, LANE).await);
 }
 
-/// F55: without the row that proves the transaction, nothing is acknowledged.
+/// F55: without the inbox row in this transaction, `complete` is refused.
 pub async fn complete_without_an_inbox_row_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let mut tx = h.store().begin().await.unwrap();
@@ -167,7 +167,7 @@ pub async fn complete_without_an_inbox_row_is_refused<H: Harness>(h: H) {
 
 /// F17: the order of a key holds here too.
 pub async fn complete_out_of_order_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, [draft("first").key("k"), draft("e").key("k")]).await;
     let lease = claim_keyed(&h, 10).await;
     let done = completion(lease.deliveries[1].id, lease.token, History::Keep);
@@ -185,7 +185,7 @@ pub async fn complete_out_of_order_is_refused<H: Harness>(h: H) {
     assert!(find(&h, "e").await.deliveries.is_empty());
 }
 
-/// F55 handler swallows a database error: all of it happens, or none of it and the delivery is there for the next try.
+/// F55 handler swallows a database error: either everything is committed, or nothing and the delivery is retried.
 pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
     subscribe(&h, TOPIC, LANE, Via::Local).await;
     h.make_counter("effect").await;
@@ -197,7 +197,7 @@ pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
     let mut tx = h.store().begin().await.unwrap();
     assert!(receive_and_add(&h, &mut *tx, LANE).await);
     h.swallow_a_database_error(&mut *tx).await;
-    // The careless consumer goes on.
+    // The faulty consumer continues.
     let _ = h.add(&mut *tx, "late effect").await;
     let completed = complete(&h, &mut *tx, &done).await;
     let done_at_all = match completed {
@@ -227,7 +227,7 @@ pub async fn a_swallowed_database_error_loses_nothing<H: Harness>(h: H) {
     }
 }
 
-/// E.2: what is new and what is not, in the order of the batch; of an event that is told twice, once.
+/// E.2: one result per receipt, in the order of the batch. A repeated event counts once.
 pub async fn receive_many_answers_for_each<H: Harness>(h: H) {
     let mut tx = h.store().begin().await.unwrap();
     assert!(h.store().receive(&mut *tx, &receipt(LANE, "b")).await.unwrap());
@@ -239,9 +239,9 @@ pub async fn receive_many_answers_for_each<H: Harness>(h: H) {
     h.store().commit(tx).await.unwrap();
 }
 
-/// A batch ends whole, keys and all, with its history.
+/// A batch, with keys and history, completes as a whole.
 pub async fn complete_ends_a_batch<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, (0..20).map(|n| draft(format!("e{n}")).key(format!("k{}", n % 3)))).await;
     let lease = claim_keyed(&h, 20).await;
     let ids: Vec<_> = lease.deliveries.iter().map(|claimed| claimed.envelope.event_id.to_string()).collect();
@@ -262,9 +262,9 @@ pub async fn complete_ends_a_batch<H: Harness>(h: H) {
     }
 }
 
-/// F01, F55: one lost lease, or one inbox row that is not there, refuses the whole batch.
+/// F01, F55: one lost lease or one missing inbox row refuses the whole batch.
 pub async fn complete_of_a_batch_is_all_or_nothing<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["a", "b", "c"].map(draft)).await;
     let lease = claim(&h, 3).await;
     let ids: Vec<_> = lease.deliveries.iter().map(|claimed| claimed.envelope.event_id.to_string()).collect();

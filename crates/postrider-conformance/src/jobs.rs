@@ -1,4 +1,5 @@
-//! `plan_job`, `begin_job`, `extend_job`, `finish_job`, `jobs`: each slot of a job is begun once, by one holder at a time.
+//! `plan_job`, `begin_job`, `extend_job`, `finish_job`, `jobs`: each slot of a job is begun once, by one holder at a
+//! time.
 
 use std::time::Duration;
 
@@ -40,13 +41,13 @@ async fn state(h: &impl Harness) -> JobState {
     jobs.remove(0)
 }
 
-/// A slot so long ago, by the database's clock; whole seconds, as slots are.
+/// The slot that long ago by the database clock. Slots are whole seconds.
 async fn ago(h: &impl Harness, by: Duration) -> OffsetDateTime {
     (h.store().now().await.unwrap() - by).replace_nanosecond(0).unwrap()
 }
 
-/// F51: unique (job, slot). A slot that was begun is never begun again; nor an earlier one, which a database clock that
-/// was set back would offer (F15).
+/// F51: (job, slot) is unique. A slot is never begun twice, nor is an earlier one, which a database clock that is set
+/// back would offer (F15).
 pub async fn a_slot_is_begun_once<H: Harness>(h: H) {
     planned(&h).await;
     let slot = ago(&h, 2 * MINUTE).await;
@@ -57,7 +58,7 @@ pub async fn a_slot_is_begun_once<H: Harness>(h: H) {
     assert!(begin(&h, slot + MINUTE).await.is_some(), "the next one");
 }
 
-/// F51: three instances and more, at the same moment.
+/// F51: eight concurrent instances.
 pub async fn concurrent_instances_have_one_winner<H: Harness>(h: H) {
     planned(&h).await;
     for minutes in [5, 4, 3, 2] {
@@ -72,7 +73,7 @@ pub async fn concurrent_instances_have_one_winner<H: Harness>(h: H) {
     }
 }
 
-/// F54: a run that outlives its schedule is not started a second time elsewhere.
+/// F54: a run that outlasts its schedule is not started again elsewhere.
 pub async fn a_running_job_is_not_begun_beside_itself<H: Harness>(h: H) {
     planned(&h).await;
     let slot = ago(&h, 2 * MINUTE).await;
@@ -84,7 +85,7 @@ pub async fn a_running_job_is_not_begun_beside_itself<H: Harness>(h: H) {
     assert!(begin(&h, slot + MINUTE).await.is_some());
 }
 
-/// F14: a slot that has not come, by the database's clock, is nobody's, whatever an instance's clock says.
+/// F14: a slot in the future of the database clock is refused, whatever the instance's clock shows.
 pub async fn a_slot_that_has_not_come_is_refused<H: Harness>(h: H) {
     planned(&h).await;
     let slot = ago(&h, Duration::ZERO).await + 10 * MINUTE;
@@ -92,7 +93,7 @@ pub async fn a_slot_that_has_not_come_is_refused<H: Harness>(h: H) {
     assert_eq!(state(&h).await.last_slot, None);
 }
 
-/// F09: a holder that died is in nobody's way for longer than its lease. Its slot is over.
+/// F09: after a crash the job is free as soon as the lease expires. The slot of the crashed run is not repeated.
 pub async fn a_crashed_run_is_followed_once_its_lease_is_over<H: Harness>(h: H) {
     planned(&h).await;
     let first = begin(&h, ago(&h, 2 * MINUTE).await).await.unwrap();
@@ -105,23 +106,23 @@ pub async fn a_crashed_run_is_followed_once_its_lease_is_over<H: Harness>(h: H) 
     assert_eq!(begin(&h, ago(&h, Duration::ZERO).await).await, None, "with a lease of its own");
 }
 
-/// F01, F24: with a token that is not the last one, nothing is written.
+/// F01, F24: an outdated token writes nothing.
 pub async fn a_late_holder_writes_nothing<H: Harness>(h: H) {
     planned(&h).await;
     let zombie = begin(&h, ago(&h, 2 * MINUTE).await).await.unwrap();
     age(&h, HOUR).await;
-    let heir = begin(&h, ago(&h, MINUTE).await).await.unwrap();
+    let successor = begin(&h, ago(&h, MINUTE).await).await.unwrap();
     let before = state(&h).await;
     assert!(!h.store().extend_job(JOB, zombie, 9 * HOUR).await.unwrap());
     assert!(!finish(&h, zombie).await);
     assert_eq!(state(&h).await, before);
-    assert!(finish(&h, heir).await);
-    assert!(!finish(&h, heir).await, "once");
-    assert!(!h.store().extend_job(JOB, heir, HOUR).await.unwrap(), "it is over");
-    assert!(!h.store().extend_job("unknown", heir, HOUR).await.unwrap());
+    assert!(finish(&h, successor).await);
+    assert!(!finish(&h, successor).await, "once");
+    assert!(!h.store().extend_job(JOB, successor, HOUR).await.unwrap(), "it is over");
+    assert!(!h.store().extend_job("unknown", successor, HOUR).await.unwrap());
 }
 
-/// F54: a slow drain says that it is alive. Late, but before anybody came, counts too.
+/// F54: a heartbeat keeps the lease of a slow run. A late heartbeat counts if no other instance has begun.
 pub async fn the_lease_is_extended_from_now<H: Harness>(h: H) {
     planned(&h).await;
     let token = begin(&h, ago(&h, 5 * MINUTE).await).await.unwrap();
@@ -129,13 +130,13 @@ pub async fn the_lease_is_extended_from_now<H: Harness>(h: H) {
     age(&h, 2 * HOUR).await;
     assert_eq!(begin(&h, ago(&h, MINUTE).await).await, None, "it was extended");
     age(&h, 2 * HOUR).await;
-    assert!(h.store().extend_job(JOB, token, HOUR).await.unwrap(), "nobody came");
+    assert!(h.store().extend_job(JOB, token, HOUR).await.unwrap(), "no other instance began");
     assert_eq!(begin(&h, ago(&h, MINUTE).await).await, None);
     age(&h, 2 * HOUR).await;
-    assert!(finish(&h, token).await, "nobody came");
+    assert!(finish(&h, token).await, "no other instance began");
 }
 
-/// Outside of any slot: slots stay as they are.
+/// A manual run does not change the slots.
 pub async fn a_run_by_hand_is_no_slot<H: Harness>(h: H) {
     planned(&h).await;
     let slot = ago(&h, 2 * MINUTE).await;
@@ -147,7 +148,7 @@ pub async fn a_run_by_hand_is_no_slot<H: Harness>(h: H) {
     assert!(begin(&h, slot + MINUTE).await.is_some());
 }
 
-/// What an operator reads: last and next fire, who, and the result.
+/// An operator can read the last and next slot, the owner and the result.
 pub async fn everything_can_be_read<H: Harness>(h: H) {
     assert_eq!(h.store().jobs().await.unwrap(), []);
     let next = ago(&h, Duration::ZERO).await + 3 * MINUTE;
@@ -183,7 +184,7 @@ pub async fn everything_can_be_read<H: Harness>(h: H) {
     assert_eq!(state(&h).await.outcome, Some(JobOutcome::Done("released 3".into())));
 }
 
-/// Planning again changes nothing but what is different; another schedule counts from now on.
+/// Planning again updates only what changed. A new schedule counts from now on.
 pub async fn a_plan_is_kept_until_it_changes<H: Harness>(h: H) {
     planned(&h).await;
     let slot = ago(&h, HOUR).await;
@@ -212,7 +213,7 @@ pub async fn concurrent_plans_make_one_job<H: Harness>(h: H) {
     state(&h).await;
 }
 
-/// Compared byte for byte; a job that nobody planned cannot begin.
+/// Names are compared byte for byte. A job without a plan cannot begin.
 pub async fn names_are_apart<H: Harness>(h: H) {
     for name in ["reaper", "Reaper", "pruner"] {
         plan(&h, name, "0 0 * * * ?", None).await;
@@ -227,22 +228,22 @@ pub async fn names_are_apart<H: Harness>(h: H) {
     assert_eq!(names, ["Reaper", "pruner", "reaper"], "in the order of their bytes");
 }
 
-/// F39: saying how it ended never fails because of what it says.
-pub async fn a_last_word_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
+/// F39: an outcome is saved whatever its text contains.
+pub async fn an_outcome_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
     planned(&h).await;
-    for outcome in [JobOutcome::Done(terrible_text()), JobOutcome::Failed(terrible_text())] {
+    for outcome in [JobOutcome::Done(oversized_text()), JobOutcome::Failed(oversized_text())] {
         let token = h.store().begin_job(&start(None)).await.unwrap().unwrap();
         assert!(h.store().finish_job(JOB, token, &outcome).await.unwrap());
         match (outcome, state(&h).await.outcome.unwrap()) {
             (JobOutcome::Done(_), JobOutcome::Done(text)) | (JobOutcome::Failed(_), JobOutcome::Failed(text)) => {
-                assert!(is_what_is_kept(Some(&text)), "{text}");
+                assert!(is_cut_to_limit(Some(&text)), "{text}");
             }
-            (said, kept) => panic!("{said:?} became {kept:?}"),
+            (written, kept) => panic!("{written:?} became {kept:?}"),
         }
     }
 }
 
-/// What is over a limit is refused by its name.
+/// A value over its limit is refused with the field's name.
 pub async fn bad_ones_are_refused_by_name<H: Harness>(h: H) {
     let long = "x".repeat(129);
     let plan = JobPlan { name: JOB, schedule: "0 0 * * * ?", zone: "UTC", next_slot: None };

@@ -1,5 +1,4 @@
-//! `Jobs::run`: several instances beside each other on a real clock. Days of it, on a clock that jumps, are in the library's
-//! own tests.
+//! `Jobs::run`: several instances on a real clock. The tests of the library simulate days, with a clock that jumps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +14,17 @@ use crate::steps::*;
 
 type Fired = mpsc::UnboundedReceiver<Option<OffsetDateTime>>;
 
-/// A job that has its effect in the database, then tells the test its slot.
+/// A job that increments a counter and then sends its slot to the test.
 fn job<H: Harness>(h: &H, expression: &str) -> (Job, Fired) {
-    let (tell, fired) = mpsc::unbounded_channel();
+    let (sender, fired) = mpsc::unbounded_channel();
     let h = h.clone();
     let job = Job::new("job", Schedule::parse(expression, "UTC").unwrap(), move |context| {
-        let (h, tell) = (h.clone(), tell.clone());
+        let (h, sender) = (h.clone(), sender.clone());
         async move {
             let mut tx = h.store().begin().await?;
             h.add(&mut *tx, "runs").await?;
             h.store().commit(tx).await?;
-            tell.send(context.slot)?;
+            sender.send(context.slot)?;
             Ok("counted".into())
         }
     });
@@ -37,7 +36,7 @@ fn instances<H: Harness>(h: &H, job: &Job, n: usize) -> Vec<Arc<Jobs>> {
     (0..n).map(|_| Arc::new(Jobs::new(Arc::clone(&store)).with(job.clone()))).collect()
 }
 
-/// Runs instances until `enough` is ready, and then to their end.
+/// Runs the instances until `enough` is ready, then stops them and waits.
 async fn run_until(instances: &[Arc<Jobs>], enough: impl Future<Output = ()>) {
     let (stop, _) = tokio::sync::watch::channel(false);
     let running: Vec<_> = instances
@@ -56,7 +55,7 @@ async fn run_until(instances: &[Arc<Jobs>], enough: impl Future<Output = ()>) {
     }
 }
 
-/// F51: three instances, a slot every second. Each fires once.
+/// F51: three instances, one slot per second. Each slot fires once.
 pub async fn three_instances_fire_each_slot_once<H: Harness>(h: H) {
     h.make_counter("runs").await;
     let (job, mut fired) = job(&h, "* * * * * ?");
@@ -77,8 +76,8 @@ pub async fn three_instances_fire_each_slot_once<H: Harness>(h: H) {
     assert_eq!((state.last_slot, state.lock_until), (slots.last().copied(), None));
 }
 
-/// Every instance was down for three days: one run makes up for 72 slots.
-pub async fn missed_slots_are_made_up_for_once<H: Harness>(h: H) {
+/// All instances were down for three days: one run stands for the 72 missed slots.
+pub async fn missed_slots_cause_one_run<H: Harness>(h: H) {
     h.make_counter("runs").await;
     let (job, mut fired) = job(&h, "0 0 * * * ?");
     let instances = instances(&h, &job, 3);
@@ -92,17 +91,17 @@ pub async fn missed_slots_are_made_up_for_once<H: Harness>(h: H) {
     assert!(fired.try_recv().is_err());
 }
 
-/// Or none does, where that is asked for; the plan says when it goes on.
-pub async fn missed_slots_are_left_out_where_asked<H: Harness>(h: H) {
+/// With `Misfire::Skip` no run does; the plan contains the next slot.
+pub async fn missed_slots_are_skipped_where_asked<H: Harness>(h: H) {
     h.make_counter("runs").await;
-    // Half an hour from now, so that no slot comes while the case runs, and none has just come.
+    // Half an hour from now, so that no slot falls into the run of the case.
     let minute = (h.store().now().await.unwrap() + 30 * MINUTE).minute();
     let (job, mut fired) = job(&h, &format!("0 {minute} * * * ?"));
     let skips = instances(&h, &job.clone().misfire(Misfire::Skip), 1);
     skips[0].plan().await.unwrap();
     age(&h, 72 * HOUR).await;
     let planned = async {
-        // The loop has written when it goes on, so it has decided not to run.
+        // The loop writes the next slot after it decided not to run.
         while h.store().jobs().await.unwrap()[0].next_slot.unwrap() < h.store().now().await.unwrap() {
             tokio::task::yield_now().await;
         }
@@ -112,7 +111,7 @@ pub async fn missed_slots_are_left_out_where_asked<H: Harness>(h: H) {
     assert_eq!(h.counter("runs").await, 0);
 }
 
-/// The first start does not fire for the past, and a run by hand is none of the schedule's business.
+/// The first start does not fire for past slots, and a manual run does not change the schedule.
 pub async fn run_now_fires_outside_of_a_slot<H: Harness>(h: H) {
     h.make_counter("runs").await;
     let (job, mut fired) = job(&h, "0 0 * * * ?");
@@ -120,7 +119,7 @@ pub async fn run_now_fires_outside_of_a_slot<H: Harness>(h: H) {
     let (one, other) = tokio::join!(instances[0].run_now("job"), instances[1].run_now("job"));
     let ran = [one.unwrap(), other.unwrap()];
     let done = RunNow::Ended(JobOutcome::Done("counted".into()));
-    // Both, if one had ended before the other asked.
+    // Both run if the first ended before the second asked.
     let ended = ran.iter().filter(|ran| **ran == done).count() as i64;
     assert!(ended >= 1 && ran.iter().all(|ran| *ran == done || *ran == RunNow::Busy), "{ran:?}");
     assert_eq!(h.counter("runs").await, ended);
@@ -130,15 +129,15 @@ pub async fn run_now_fires_outside_of_a_slot<H: Harness>(h: H) {
     assert!(state.next_slot.unwrap() > state.fired_at.unwrap());
 }
 
-/// F07, F54: work that takes several leases is not begun elsewhere, because it says that it is alive.
+/// F07, F54: a run that lasts several leases is not begun elsewhere, because its heartbeat extends the lease.
 pub async fn a_long_run_keeps_its_lease<H: Harness>(h: H) {
-    let (tell, mut fired) = mpsc::unbounded_channel();
+    let (sender, mut fired) = mpsc::unbounded_channel();
     let (finish, finished) = tokio::sync::watch::channel(false);
     let schedule = Schedule::parse("0 0 * * * ?", "UTC").unwrap();
     let job = Job::new("job", schedule, move |_| {
-        let (tell, mut finished) = (tell.clone(), finished.clone());
+        let (sender, mut finished) = (sender.clone(), finished.clone());
         async move {
-            tell.send(())?;
+            sender.send(())?;
             finished.wait_for(|finished| *finished).await?;
             Ok("at last".into())
         }
@@ -149,11 +148,11 @@ pub async fn a_long_run_keeps_its_lease<H: Harness>(h: H) {
     let long = async {
         fired.recv().await.unwrap();
         let begun = h.store().jobs().await.unwrap()[0].lock_until.unwrap();
-        // Waits for the extension, not for a time: with nobody to extend it, this would be a lease that ran out.
+        // Waits for the extension, not for a time. Without a heartbeat the lease would expire.
         while h.store().jobs().await.unwrap()[0].lock_until.unwrap() <= begun + Duration::from_secs(2) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        assert!(fired.try_recv().is_err(), "nobody else began");
+        assert!(fired.try_recv().is_err(), "no other instance began");
         finish.send_replace(true);
     };
     run_until(&instances, long).await;

@@ -1,4 +1,4 @@
-//! `acquire_lease`, `extend_lease`, `release_lease`: one holder of a name at a time.
+//! `acquire_lease`, `extend_lease`, `release_lease`: a name has one holder at a time.
 
 use postrider::Store;
 
@@ -9,13 +9,13 @@ async fn acquire(h: &impl Harness, name: &str) -> Option<postrider::store::Token
     h.store().acquire_lease(name, "host-1", LEASE).await.unwrap()
 }
 
-/// F51: while one holds it, nobody else does, not even under the same owner's name.
+/// F51: a held lease is refused to others, even under the same owner name.
 pub async fn has_one_holder<H: Harness>(h: H) {
     assert!(acquire(&h, "pruner").await.is_some());
     assert!(acquire(&h, "pruner").await.is_none());
 }
 
-/// F51: also when all ask at once.
+/// F51: the same for concurrent callers.
 pub async fn concurrent_seekers_have_one_winner<H: Harness>(h: H) {
     let seekers = (0..8).map(|_| {
         let h = h.clone();
@@ -30,7 +30,7 @@ pub async fn concurrent_seekers_have_one_winner<H: Harness>(h: H) {
     assert_eq!(together(seekers).await.into_iter().flatten().count(), 1, "one takes it over");
 }
 
-/// F09: a holder that died is in nobody's way for longer than its lease.
+/// F09: after a crash the lease is free as soon as it expires.
 pub async fn is_taken_over_once_it_ran_out<H: Harness>(h: H) {
     let first = acquire(&h, "pruner").await.unwrap();
     age(&h, HOUR).await;
@@ -39,7 +39,7 @@ pub async fn is_taken_over_once_it_ran_out<H: Harness>(h: H) {
     assert!(acquire(&h, "pruner").await.is_none());
 }
 
-/// F01: only the last token counts.
+/// F01: only the latest token can extend.
 pub async fn is_extended_by_its_holder_only<H: Harness>(h: H) {
     let first = acquire(&h, "pruner").await.unwrap();
     assert!(h.store().extend_lease("pruner", first, 3 * HOUR).await.unwrap());
@@ -53,7 +53,7 @@ pub async fn is_extended_by_its_holder_only<H: Harness>(h: H) {
     assert!(acquire(&h, "pruner").await.is_some(), "the zombie did not lengthen it");
 }
 
-/// F01: nor may it be given back by who lost it.
+/// F01: an outdated token cannot release.
 pub async fn is_released_by_its_holder_only<H: Harness>(h: H) {
     let first = acquire(&h, "pruner").await.unwrap();
     age(&h, HOUR).await;
@@ -65,7 +65,7 @@ pub async fn is_released_by_its_holder_only<H: Harness>(h: H) {
     assert!(acquire(&h, "pruner").await.is_some());
 }
 
-/// Compared byte for byte.
+/// Names are compared byte for byte.
 pub async fn names_are_apart<H: Harness>(h: H) {
     for name in ["pruner", "Pruner", "pruner ", "router"] {
         assert!(acquire(&h, name).await.is_some(), "{name:?}");

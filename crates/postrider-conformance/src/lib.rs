@@ -1,7 +1,7 @@
-//! What a store promises, as one named test a case. A store is done when every case passes; a bug found in one store
-//! becomes a case for all.
+//! The promises of a store, one named test per case. A store is complete when every case passes. A bug found in one
+//! store becomes a case for all stores.
 //!
-//! Whoever writes a store implements [`Harness`] for it, and has the suite in one line:
+//! The author of a store implements [`Harness`] and gets the whole suite in one line:
 //!
 //! ```text
 //! mod my_store {
@@ -9,11 +9,11 @@
 //! }
 //! ```
 //!
-//! `cargo test` then shows `my_store::claim::limit_is_exact` and its neighbours. Modules are named after the verb of
-//! [`postrider::Store`] that they judge; the table in `suite!` is the list of all cases. Stored times are aged with
-//! [`Age`](postrider::testing::Age): nothing here sleeps until a lease runs out.
+//! `cargo test` then lists `my_store::claim::limit_is_exact` and the other cases. Each module is named after the verb
+//! of [`postrider::Store`] that it tests. The table in `suite!` lists every case. Cases age stored times with
+//! [`Age`](postrider::testing::Age), so no case sleeps until a lease expires.
 
-// A case that cannot go on has failed.
+// Helpers panic on the first unexpected result, which fails the case.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -56,11 +56,11 @@ pub mod transport;
 pub use harness::{Conn, Features, Harness, Tx};
 pub use transport::{Carrier, InProcess};
 
-/// How long a case may take on however busy a machine: a claimer that waits for what never comes would wait for ever.
+/// The time limit of one case, generous for a busy machine. Without it a lost wake-up would block the run for ever.
 #[doc(hidden)]
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(240);
 
-/// Every case, for the store whose harness the expression makes. It is evaluated anew, inside an `async fn`, for each.
+/// All cases of the suite. The expression makes the harness; it is evaluated once per case, inside an `async fn`.
 #[macro_export]
 macro_rules! suite {
     ($harness:expr) => {
@@ -69,7 +69,7 @@ macro_rules! suite {
                 commit_writes_the_event_and_the_change
                 rollback_leaves_neither_event_nor_change
                 a_transaction_dropped_in_a_crash_leaves_nothing
-                everything_an_event_says_comes_back
+                every_field_of_an_event_comes_back
                 the_same_event_twice_is_a_duplicate
                 the_same_id_with_other_content_is_a_conflict
                 the_same_id_twice_in_one_batch
@@ -87,8 +87,8 @@ macro_rules! suite {
                 unheard_is_refused_where_asked
             }
             publish {
-                a_heard_event_is_stored_with_its_deliveries
-                an_event_that_nobody_hears_is_skipped
+                a_subscribed_event_is_stored_with_its_deliveries
+                an_event_without_subscribers_is_skipped
                 the_same_event_twice_is_a_duplicate
                 a_batch_is_one_transaction
                 concurrent_duplicates_store_one_event
@@ -103,10 +103,10 @@ macro_rules! suite {
                 external_consumers_are_expected_and_get_no_delivery
                 a_subscription_counts_for_events_written_after_it
                 a_plain_insert_is_routed_and_delivered
-                a_plain_insert_that_nobody_hears_is_unheard
+                a_plain_insert_without_subscribers_is_unheard
                 an_insert_with_the_databases_own_shell_is_delivered
-                an_unheard_event_is_routed_once_somebody_subscribes
-                an_unheard_event_is_routed_once_somebody_hears_everything
+                an_unheard_event_is_routed_after_a_subscription
+                an_unheard_event_is_routed_after_a_star_subscription
                 a_pass_takes_no_more_than_its_limit
                 concurrent_routers_share_the_work
                 a_redriven_unheard_event_is_not_delivered_twice
@@ -124,7 +124,7 @@ macro_rules! suite {
                 an_expired_lease_is_claimed_again
                 attempts_count_at_the_claim_until_they_are_exhausted
                 a_delayed_event_waits_until_it_is_due
-                an_expired_event_says_so
+                an_expired_event_is_flagged
                 a_subset_of_shards_gets_only_its_own
             }
             claim_keyed {
@@ -139,12 +139,12 @@ macro_rules! suite {
                 a_run_ends_before_a_delay
                 a_dead_head_holds_its_key
                 a_dead_head_is_skipped_where_asked
-                a_change_of_policy_frees_what_was_held
+                a_change_of_policy_frees_held_deliveries
                 a_redriven_dead_head_keeps_its_place_and_frees_its_followers
                 a_redriven_failed_head_pulls_its_followers
                 a_failure_releases_the_rest_of_its_run_uncounted
                 followers_of_a_dead_head_do_not_starve_other_keys
-                a_redrive_beside_claimers_strands_nobody
+                a_redrive_beside_claimers_strands_no_delivery
                 keys_are_compared_byte_for_byte
                 a_key_is_ordered_within_its_lane_only
                 a_subset_of_shards_gets_only_its_own
@@ -155,14 +155,14 @@ macro_rules! suite {
             }
             extend {
                 the_lease_runs_from_now
-                a_lease_that_nobody_took_can_be_extended_late
+                an_expired_lease_can_be_extended_until_the_next_claim
                 zombie_extends_nothing
             }
             settle {
-                what_is_done_is_gone
+                a_settled_delivery_is_deleted
                 without_history_leaves_no_trace
                 with_history_appends_the_success
-                after_the_lease_ran_out_counts_while_nobody_claimed
+                an_expired_lease_can_be_settled_until_the_next_claim
                 zombie_settles_nothing
                 zombie_with_the_same_owner_name_settles_nothing
                 zombie_settles_nothing_after_the_row_was_made_anew
@@ -208,7 +208,7 @@ macro_rules! suite {
                 what_was_removed_stays_removed
                 setting_brings_a_removed_one_back
                 a_change_counts_for_the_next_event
-                removing_nothing_says_so
+                removing_an_absent_subscription_returns_false
                 are_listed_in_order
                 every_field_comes_back
                 concurrent_registrations_make_one
@@ -219,7 +219,7 @@ macro_rules! suite {
                 concurrent_reports_are_numbered_without_gap_or_repeat
                 a_repeated_callback_is_the_same_attempt
                 a_callback_repeated_at_once_is_the_same_attempt
-                what_nobody_expected_is_refused
+                an_unexpected_report_is_refused
                 every_field_comes_back
                 an_error_of_any_text_is_saved_and_cut
             }
@@ -239,7 +239,7 @@ macro_rules! suite {
                 complete_of_a_batch_is_all_or_nothing
             }
             idempotency {
-                the_first_begins_and_the_next_waits
+                the_first_begins_and_the_next_is_in_progress
                 a_result_is_returned_again
                 another_request_is_a_mismatch_before_anything_else
                 an_abandoned_key_is_taken_over
@@ -253,12 +253,12 @@ macro_rules! suite {
                 a_joined_key_goes_with_its_transaction
                 a_zombie_joins_and_extends_nothing
                 an_extended_key_is_not_taken_over
-                a_joined_key_is_in_progress_however_late_it_gets
+                a_joined_key_stays_in_progress_after_its_lease
             }
             idempotency_run {
                 a_repeat_gets_the_first_result
                 two_at_the_same_moment_have_one_effect
-                in_progress_and_mismatch_are_told_apart
+                in_progress_and_mismatch_are_distinguished
                 scopes_are_apart
                 an_abandoned_key_is_taken_over
                 a_late_holder_has_no_effect
@@ -266,7 +266,7 @@ macro_rules! suite {
                 a_failure_is_recorded_and_retried_by_one
                 a_swallowed_database_error_keeps_nothing_half
                 in_the_callers_transaction_all_of_it_or_nothing
-                a_call_is_told_that_it_was_tried_before
+                a_retried_call_gets_attempt_again
                 a_long_call_keeps_its_lease
                 a_result_of_any_text_comes_back_up_to_its_limit
                 a_key_stops_at_its_limit
@@ -292,13 +292,13 @@ macro_rules! suite {
                 a_plan_is_kept_until_it_changes
                 concurrent_plans_make_one_job
                 names_are_apart
-                a_last_word_of_any_text_is_saved_and_cut
+                an_outcome_of_any_text_is_saved_and_cut
                 bad_ones_are_refused_by_name
             }
             jobs_run {
                 three_instances_fire_each_slot_once
-                missed_slots_are_made_up_for_once
-                missed_slots_are_left_out_where_asked
+                missed_slots_cause_one_run
+                missed_slots_are_skipped_where_asked
                 run_now_fires_outside_of_a_slot
                 a_long_run_keeps_its_lease
             }
@@ -306,11 +306,11 @@ macro_rules! suite {
                 a_token_is_found_by_its_hash_alone
                 every_role_comes_back
                 a_taken_id_or_hash_is_refused
-                tokens_that_say_too_much_are_refused_by_name
+                invalid_token_names_are_refused
                 a_revoked_token_is_not_found
-                the_last_use_is_known_to_the_minute
+                the_last_use_is_recorded_to_the_minute
                 tokens_are_listed_by_their_creation
-                a_session_stands_for_its_token
+                a_session_resolves_to_its_token
                 an_ended_session_is_over
                 a_session_ends_when_idle_and_when_old
                 a_revoked_token_ends_its_sessions
@@ -321,11 +321,11 @@ macro_rules! suite {
                 an_unknown_event_is_not_found
                 deliveries_are_listed_by_lane
                 a_lease_is_shown_with_its_owner_and_times
-                counts_say_where_deliveries_stand
+                counts_are_by_lane_and_status
                 oldest_pending_is_the_wait_of_the_oldest_due
                 next_due_is_the_time_until_something_can_be_claimed
                 times_are_the_databases
-                sight_tells_what_is_committed
+                sight_returns_committed_events_only
                 a_lane_is_paused_until_it_is_resumed
             }
             fold {
@@ -357,24 +357,24 @@ macro_rules! suite {
             lineage {
                 a_trace_is_a_tree_and_a_timeline
                 parents_and_children_of_an_event
-                a_circle_is_shown_once
+                a_cycle_is_shown_once
                 a_trace_that_is_too_large_is_cut
             }
             redrive_event {
                 only_unfinished_consumers_receive
                 a_named_consumer_alone_receives
                 remote_consumers_are_redriven_one_by_one
-                a_silent_consumer_is_given_time
+                an_event_sent_recently_is_refused
                 limits_end_redriving
                 what_is_held_or_expired_is_refused
-                a_newcomer_gets_old_events
+                a_new_consumer_gets_old_events
                 redrives_at_once_happen_one_after_the_other
                 a_redriven_head_frees_its_key
             }
             expire {
                 an_event_is_expired_by_hand
                 a_consumed_event_is_refused
-                an_unrouted_event_stays_where_it_is
+                an_expired_unrouted_event_is_never_routed
                 an_expired_head_frees_its_key
                 late_reports_are_kept
             }
@@ -385,27 +385,27 @@ macro_rules! suite {
                 a_zombie_advances_nothing
                 workers_that_die_redrive_nothing_twice
                 it_keeps_its_rate
-                asked_for_twice_it_is_one
-                a_worker_that_is_told_to_stop_gives_back
+                creating_it_twice_makes_one
+                a_stopped_worker_releases_its_operation
             }
             figures {
                 minutes_count_each_change_once
                 failures_are_grouped_by_consumer_and_kind
-                holdings_tell_who_has_what
-                lanes_tell_how_long_their_oldest_has_waited
+                holdings_list_each_lease_with_its_owner
+                oldest_due_is_the_longest_wait_of_each_lane
                 old_operations_and_figures_are_pruned
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit
                 waiting_unheard_and_young_events_are_kept
-                attempts_go_with_their_event
+                attempts_are_removed_with_their_event
                 a_pruned_id_may_be_used_again
-                old_inbox_rows_go
-                old_keys_go_unless_somebody_holds_them
+                old_inbox_rows_are_removed
+                old_keys_are_removed_unless_held
                 a_redrive_beside_the_pruner_is_not_lost
                 pruning_beside_producers_and_claimers_loses_nothing
-                finished_events_are_archived_before_they_go
-                without_its_archive_nothing_goes
+                finished_events_are_archived_before_removal
+                without_its_archive_nothing_is_removed
                 what_is_not_finished_any_more_is_kept
             }
             relay {
@@ -423,7 +423,7 @@ macro_rules! suite {
                 a_dead_head_holds_or_is_skipped
                 a_batch_is_one_transaction
                 a_batch_is_of_its_topic_and_no_larger_than_asked_for
-                a_bad_event_takes_nothing_from_its_batch
+                a_failed_event_does_not_affect_its_batch
                 a_drain_ends_with_the_last_of_all_lanes
                 a_child_inherits_trace_and_parent
                 a_commit_wakes_the_relay
@@ -431,14 +431,14 @@ macro_rules! suite {
                 plain_inserts_and_unheard_events_reach_a_running_relay
                 an_operators_choice_survives_a_restart
                 a_paused_lane_is_left_alone
-                an_expired_event_goes_without_a_try
-                a_relay_serves_the_lanes_and_shards_it_is_told_to
+                an_expired_event_is_removed_without_a_try
+                a_relay_serves_only_its_lanes_and_shards
                 shutdown_finishes_what_was_begun_and_releases_the_rest
                 what_outlasts_the_grace_is_left_to_its_lease
                 slow_work_keeps_its_lease
                 a_batch_that_outlasts_its_lease_is_tried_once
                 a_slow_event_delays_no_other
-                a_transport_that_can_do_nothing_is_left_alone_for_a_while
+                a_transport_without_a_connection_is_asked_again_later
                 a_transport_may_take_some_of_what_it_is_offered
                 a_timeout_is_a_failure
                 many_relays_follow_one_backoff
@@ -449,9 +449,9 @@ macro_rules! suite {
             testing {
                 what_was_enqueued_is_listed
                 an_enqueued_event_is_asserted
-                a_missing_event_is_told_with_what_there_is
+                a_missing_event_is_reported_with_those_enqueued
                 an_event_is_refuted
-                drain_tells_what_is_left
+                drain_returns_what_is_left
                 delivered_twice_has_one_effect
                 what_was_not_consumed_is_not_delivered_twice
             }
@@ -489,14 +489,14 @@ macro_rules! cases {
     };
 }
 
-/// What every way to a consumer promises, for a harness and a [`Carrier`]. Both are evaluated anew for each case.
+/// The cases every transport must pass, for a harness and a [`Carrier`]. Both expressions are evaluated once per case.
 #[macro_export]
 macro_rules! transport_suite {
     ($harness:expr, $carrier:expr) => {
         $crate::transport_cases! { $harness, $carrier;
             every_consumer_has_every_effect_once
             a_failure_is_tried_again
-            what_is_given_up_has_a_reason
+            a_dead_event_has_a_reason
             an_undecodable_event_harms_no_other
             a_panic_is_one_failure
             delivered_again_it_has_no_second_effect
@@ -528,7 +528,8 @@ macro_rules! transport_cases {
 
 #[cfg(test)]
 mod tests {
-    /// A case that nobody runs proves nothing: each is in the table, under its own verb.
+    /// A case that is missing from the table never runs. This test compares the table with the functions of each
+    /// module.
     #[test]
     fn every_case_is_in_the_table() {
         let lib = include_str!("lib.rs");

@@ -1,4 +1,4 @@
-//! Lineage: a trace as a timeline and a tree; an event's parents and children.
+//! Lineage: a trace as a timeline and a tree, and the parents and children of an event.
 
 use postrider::Draft;
 use postrider::lineage::{self, Node};
@@ -29,9 +29,9 @@ fn ids(records: &[postrider::status::Record]) -> Vec<&str> {
     records.iter().map(|record| record.envelope.event_id.as_str()).collect()
 }
 
-/// D.10: one tree and one timeline, before and after the roll-up has seen it.
+/// D.10: one tree and one timeline, the same before and after the roll-up has folded the events.
 pub async fn a_trace_is_a_tree_and_a_timeline<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("order").trace("t", None)).await;
     enqueue(&h, [child("points", "order"), child("mail", "order")]).await;
     enqueue_one(&h, child("level", "points")).await;
@@ -49,9 +49,9 @@ pub async fn a_trace_is_a_tree_and_a_timeline<H: Harness>(h: H) {
     assert!(lineage::trace(h.store(), "nothing").await.unwrap().events.is_empty());
 }
 
-/// D.10: by event id.
+/// D.10: looked up by event id.
 pub async fn parents_and_children_of_an_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("a").trace("t", None)).await;
     enqueue_one(&h, child("b", "a")).await;
     enqueue(&h, [child("c", "b"), child("d", "b")]).await;
@@ -66,18 +66,18 @@ pub async fn parents_and_children_of_an_event<H: Harness>(h: H) {
     }
 }
 
-/// Ids are brought by callers: nothing hangs, and nothing is shown twice.
-pub async fn a_circle_is_shown_once<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// Callers choose ids and parents, so a cycle is possible. The query ends, and shows each event once.
+pub async fn a_cycle_is_shown_once<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue(&h, [child("a", "b"), child("b", "a"), child("self", "self")]).await;
     let trace = lineage::trace(h.store(), "t").await.unwrap();
     assert_eq!(shape(&trace), "self a(b)");
     assert_eq!(ids(&lineage::parents(h.store(), &find(&h, "a").await).await.unwrap()), ["b"]);
 }
 
-/// D.10: bounded, and it says so.
+/// D.10: the result is limited, and marked as cut.
 pub async fn a_trace_that_is_too_large_is_cut<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, (0..1_100).map(|n| draft(format!("e{n:05}")).trace("t", None))).await;
     let trace = lineage::trace(h.store(), "t").await.unwrap();
     assert_eq!((trace.events.len(), trace.cut), (1_000, true));

@@ -1,4 +1,4 @@
-//! `list`: events by what they say and how they stand, the newest first, page by page.
+//! `list`: events by their fields and status, newest first, page by page.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::Harness;
 use crate::fold::fold_all;
 use crate::steps::*;
 
-/// All pages of a list, of so many each.
+/// All pages of a list, with `limit` events per page.
 async fn pages(h: &impl Harness, filter: Filter, limit: u32) -> Vec<Vec<String>> {
     let mut list = List::new(filter, limit);
     let mut pages = Vec::new();
@@ -22,9 +22,9 @@ async fn pages(h: &impl Harness, filter: Filter, limit: u32) -> Vec<Vec<String>>
         assert!(page.events.len() <= limit as usize);
         assert!(page.events.iter().all(|record| record.envelope.payload.is_empty()), "payloads are left out");
         pages.push(page.events.iter().map(|record| record.envelope.event_id.to_string()).collect());
-        assert!(pages.len() < 1_000, "the list goes round in circles");
+        assert!(pages.len() < 1_000, "the list does not end");
         match page.next {
-            // As it travels.
+            // Through its text form, as clients send it.
             Some(next) => list.after = Some(next.to_string().parse::<Cursor>().unwrap()),
             None => return pages,
         }
@@ -35,7 +35,7 @@ async fn listed(h: &impl Harness, filter: Filter) -> Vec<String> {
     pages(h, filter, 500).await.concat()
 }
 
-/// Both before the roll-up has seen anything and after: the same.
+/// Callers check the same result before and after a fold.
 async fn always(h: &impl Harness, filter: &Filter, expected: &[&str]) {
     assert_eq!(listed(h, filter.clone()).await, expected, "{filter:?}");
 }
@@ -52,9 +52,9 @@ async fn write<H: Harness>(h: &H, service: &str, drafts: impl IntoIterator<Item 
     enqueued
 }
 
-/// D.13: newest first, and every page goes on where the last ended.
+/// D.13: newest first; each page continues after the last.
 pub async fn pages_come_newest_first_without_gap_or_repeat<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(45)).await;
     let newest_first: Vec<String> = (0..45).rev().map(|n| format!("e{n:05}")).collect();
     for folded in [false, true] {
@@ -67,7 +67,7 @@ pub async fn pages_come_newest_first_without_gap_or_repeat<H: Harness>(h: H) {
             assert!(pages.iter().take(4).all(|page| page.len() == 10), "{pages:?}");
         }
     }
-    // What is written meanwhile moves nothing.
+    // Events written between two pages do not move the second page.
     let first = h.store().list(&List::new(Filter::default(), 10)).await.unwrap();
     enqueue_one(&h, draft("later")).await;
     let second = List { after: first.next, ..List::new(Filter::default(), 10) };
@@ -75,9 +75,9 @@ pub async fn pages_come_newest_first_without_gap_or_repeat<H: Harness>(h: H) {
     assert_eq!(second.events[0].envelope.event_id.as_str(), "e00034");
 }
 
-/// D.13: each filter by itself and with others, whether the roll-up has seen the events or not.
+/// D.13: each filter alone and combined, for folded and unfolded events.
 pub async fn every_filter_finds_its_events<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, "order.shipped", "truck", Via::Local).await;
     let order = |id: &str, n: i64| draft(id).aggregate(Aggregate::new("ORDER", n)).trace("t1", None).key("k1");
     write(&h, "shop", [order("a", 7), order("b", 8).parent("a").tenant("acme")]).await;
@@ -113,9 +113,9 @@ pub async fn every_filter_finds_its_events<H: Harness>(h: H) {
     }
 }
 
-/// CONTRACT: with how each stands, which never lags.
+/// CONTRACT: the delivery status in a list is always current.
 pub async fn statuses_and_deliveries_are_listed_as_they_stand<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "remote", Via::External).await;
     enqueue(&h, ["done", "dead", "waiting"].map(draft)).await;
     let lease = claim(&h, 2).await;
@@ -134,16 +134,16 @@ pub async fn statuses_and_deliveries_are_listed_as_they_stand<H: Harness>(h: H) 
     always(&h, &Filter { consumer: some(LANE), ..dead.clone() }, &["dead"]).await;
     always(&h, &Filter { consumer: some("remote"), ..dead }, &[]).await;
     always(&h, &Filter { consumer: some("remote"), ..Filter::default() }, &["waiting", "dead", "done"]).await;
-    // A redrive is seen at once: it is no longer what it was.
+    // A redrive is visible at once: the old status no longer matches.
     h.store().redrive("dead", LANE, "").await.unwrap();
     always(&h, &by(EventStatus::Partial), &[]).await;
     fold_all(&h).await;
     always(&h, &by(EventStatus::Retrying), &["dead"]).await;
 }
 
-/// CONTRACT: from, to: when the database stored them.
+/// CONTRACT: `from` and `to` compare the time at which the database stored the event.
 pub async fn times_bound_a_list<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     for n in (1..=6_u32).rev() {
         enqueue_one(&h, draft(format!("{n}h"))).await;
         age(&h, HOUR).await;
@@ -164,7 +164,7 @@ pub async fn times_bound_a_list<H: Harness>(h: H) {
     }
 }
 
-/// CONTRACT: however few match, a page looks at a bounded number and says where to go on.
+/// CONTRACT: a page scans a limited number of rows, however few match, and returns where to continue.
 pub async fn few_among_many_are_found_page_by_page<H: Harness>(h: H) {
     subscribe(&h, "*", LANE, Via::Local).await;
     let many = (0..12_000).map(|n| match n {
@@ -174,18 +174,18 @@ pub async fn few_among_many_are_found_page_by_page<H: Harness>(h: H) {
     enqueue(&h, many).await;
     fold_all(&h).await;
     let filter = Filter { topic: some(TOPIC), delivery_status: Some(DeliveryStatus::New), ..Filter::default() };
-    let needle = Filter { service: some("nobody"), ..filter.clone() };
+    let needle = Filter { service: some("unknown"), ..filter.clone() };
     assert_eq!(listed(&h, needle).await, Vec::<String>::new());
     let needle = Filter { tenant_id: some("acme"), ..filter };
     assert_eq!(pages(&h, needle, 5).await, [["needle"]], "the index that finds it leads");
-    // Nothing leads but time: two pages, of which the first is empty.
+    // No index but time applies: two pages, the first of them empty.
     let unindexed = Filter { delivery_status: Some(DeliveryStatus::Dead), ..Filter::default() };
     assert!(pages(&h, unindexed, 5).await.iter().all(Vec::is_empty));
 }
 
-/// D.13: a page is full as long as there is enough that matches all of a filter, not only what leads.
+/// D.13: a page is full while enough events match the whole filter, not only its leading column.
 pub async fn pages_of_two_filters_are_full<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let many =
         (0..60).map(|n| draft(format!("e{n:02}")).tenant(["acme", "other"][n % 2]).key(["k0", "k1", "k2"][n % 3]));
     enqueue(&h, many).await;
@@ -201,12 +201,12 @@ pub async fn pages_of_two_filters_are_full<H: Harness>(h: H) {
     }
 }
 
-/// CONTRACT: waiting events are listed at once, also one whose number is lower than those that the roll-up has seen.
+/// CONTRACT: a pending event is listed at once, even if its sequence number is lower than those already folded.
 pub async fn an_event_that_commits_late_is_listed_at_once<H: Harness>(h: H) {
     if !h.features().concurrent_transactions {
         return skipped("one writer at a time: numbers are committed in order");
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(3)).await;
     let mut tx = h.store().begin().await.unwrap();
     let outbox = Outbox::new(h.store().clone());
@@ -221,7 +221,7 @@ pub async fn an_event_that_commits_late_is_listed_at_once<H: Harness>(h: H) {
     }
 }
 
-/// A page has a limit, and a cursor is one of ours.
+/// A page size outside 1 to 500 and an unknown cursor are refused.
 pub async fn what_cannot_be_asked_is_refused<H: Harness>(h: H) {
     for limit in [0, 501] {
         let refused = h.store().list(&List::new(Filter::default(), limit)).await.unwrap_err().to_string();
@@ -234,9 +234,9 @@ pub async fn what_cannot_be_asked_is_refused<H: Harness>(h: H) {
     }
 }
 
-/// Two values that only look alike are two.
+/// Values that only look alike are different.
 pub async fn odd_values_are_compared_byte_for_byte<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     for (id, key) in [("a", "K"), ("b", "k"), ("c", "k "), ("d", "订单")] {
         enqueue_one(&h, draft(id).key(key).tenant(key)).await;
     }

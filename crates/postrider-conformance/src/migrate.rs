@@ -5,7 +5,7 @@ use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store};
 use crate::Harness;
 use crate::steps::*;
 
-/// F42 concurrent migrations: five instances start on an empty database; one migrates, four wait, none fails.
+/// F42 concurrent migrations: five instances start on an empty database. One migrates, four wait, none fails.
 pub async fn five_at_once_on_an_empty_database<H: Harness>(h: H) {
     let instances = h.unmigrated(5).await;
     assert_eq!(instances.len(), 5);
@@ -24,9 +24,9 @@ pub async fn five_at_once_on_an_empty_database<H: Harness>(h: H) {
     assert!(matches!(enqueued, Enqueued::Unheard(_)));
 }
 
-/// What is there stays.
+/// A second migration changes nothing and keeps the data.
 pub async fn again_changes_nothing<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let before = h.store().schema_version().await.unwrap();
     h.store().migrate().await.unwrap();
@@ -35,7 +35,7 @@ pub async fn again_changes_nothing<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 1).await), ["e"]);
 }
 
-/// Tables that a build with other migrations has made are told apart, and left alone.
+/// Tables from a build with other migrations are detected and not changed.
 pub async fn tables_of_another_build_are_refused<H: Harness>(h: H) {
     let another = "UPDATE postrider_migrations SET checksum = \
         (SELECT checksum FROM (SELECT checksum FROM postrider_migrations WHERE version = 2) AS other) WHERE version = 1";

@@ -1,4 +1,4 @@
-//! Bulk operations: each event once, at the rate asked for, whoever dies.
+//! Bulk operations: each event is redriven once, at the requested rate, even if workers die.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::Harness;
 use crate::fold::fold_all;
 use crate::steps::*;
 
-/// So many events that nobody will try again, listed as FAILED.
+/// Enqueues and buries `n` events, so that lists show them as FAILED.
 async fn dead_events(h: &impl Harness, n: usize) {
-    somebody_listens(h).await;
+    subscribe_lane(h).await;
     enqueue(h, drafts(n)).await;
     loop {
         let lease = claim(h, 500).await;
@@ -46,7 +46,7 @@ fn workers(h: &impl Harness) -> Operations {
     Operations::new(store).options(options)
 }
 
-/// How often each of the events was redriven.
+/// The redrive count of each event.
 async fn redrives(h: &impl Harness) -> Vec<u32> {
     let mut list = List::new(Filter::default(), 500);
     let mut redrives = Vec::new();
@@ -60,7 +60,7 @@ async fn redrives(h: &impl Harness) -> Vec<u32> {
     }
 }
 
-/// D.8: everything that matches, once, and nothing that is written later.
+/// D.8: all matching events are redriven once, and none that is written later.
 pub async fn everything_that_matches_is_redriven_once<H: Harness>(h: H) {
     dead_events(&h, 450).await;
     enqueue_one(&h, draft("fine")).await;
@@ -93,14 +93,14 @@ pub async fn everything_that_matches_is_redriven_once<H: Harness>(h: H) {
     assert_eq!(due, 450);
 }
 
-/// D.8: whatever a rule forbids is counted, and goes on being forbidden.
+/// D.8: an event that the rules refuse is counted as failed or skipped.
 pub async fn refusals_are_counted<H: Harness>(h: H) {
     dead_events(&h, 10).await;
     for n in 0..3 {
         h.store().redrive(&format!("e{n:05}"), LANE, "").await.unwrap();
     }
     let lease = claim(&h, 2).await;
-    // Two are being worked on, one is due, seven are dead; then one of the seven has had it after all.
+    // Two are leased, one is due and seven are dead; one of the seven then expires.
     assert_eq!(ids(&lease), ["e00000", "e00001"]);
     h.store().expire("e00009").await.unwrap().unwrap();
     let all = Filter { topic: Some(TOPIC.into()), ..Filter::default() };
@@ -111,11 +111,11 @@ pub async fn refusals_are_counted<H: Harness>(h: H) {
     assert_eq!((done.done, done.failed, done.skipped), (6, 3, 1), "{done:?}");
 }
 
-/// D.8: it stops when it is told to, and goes on where it was.
+/// D.8: a paused operation does nothing, and continues where it stopped.
 pub async fn it_is_paused_resumed_and_cancelled<H: Harness>(h: H) {
     dead_events(&h, 300).await;
     ask(&h, NewOperation::redrive("op", failed_ones())).await;
-    let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it is to be had");
+    let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it can be claimed");
     let advance = async |token, operation: &Operation, limit| {
         let list = List { filter: failed_ones(), limit, after: operation.position };
         let page = h.store().list(&list).await.unwrap();
@@ -132,8 +132,8 @@ pub async fn it_is_paused_resumed_and_cancelled<H: Harness>(h: H) {
     assert_eq!(state(&h, "op").await.done, 100);
     let resumed = h.store().steer_operation("op", Steer::Resume).await.unwrap().unwrap();
     assert_eq!(resumed.state, OperationState::Running);
-    assert!(advance(token, &operation, 100).await.is_none(), "the old token is nobody's");
-    let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it is to be had");
+    assert!(advance(token, &operation, 100).await.is_none(), "the old token is outdated");
+    let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it can be claimed");
     let operation = advance(token, &operation, 100).await.expect("it is the caller's");
     assert_eq!(operation.done, 200, "it goes on where it was");
     let cancelled = h.store().steer_operation("op", Steer::Cancel).await.unwrap().unwrap();
@@ -147,26 +147,26 @@ pub async fn it_is_paused_resumed_and_cancelled<H: Harness>(h: H) {
     assert!(h.store().steer_operation("nothing", Steer::Pause).await.unwrap().is_none());
 }
 
-/// F01: whoever lost it does nothing, and whoever has it is alone.
+/// F01: an outdated token advances nothing, and an operation has one holder.
 pub async fn a_zombie_advances_nothing<H: Harness>(h: H) {
     dead_events(&h, 10).await;
     ask(&h, NewOperation::redrive("op", failed_ones())).await;
-    let (zombie, old) = h.store().claim_operation("zombie", LEASE).await.unwrap().expect("it is to be had");
+    let (zombie, old) = h.store().claim_operation("zombie", LEASE).await.unwrap().expect("it can be claimed");
     assert!(h.store().claim_operation("other", LEASE).await.unwrap().is_none(), "one at a time");
     age(&h, HOUR).await;
-    let (_, new) = h.store().claim_operation("heir", LEASE).await.unwrap().expect("it ran out");
+    let (_, new) = h.store().claim_operation("successor", LEASE).await.unwrap().expect("it ran out");
     let page = h.store().list(&List { filter: failed_ones(), limit: 5, after: zombie.position }).await.unwrap();
     let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
     let by = |token| Advance { id: "op", token, events: &events, next: page.next, lease: LEASE };
     assert!(h.store().advance_operation(&by(old)).await.unwrap().is_none());
     assert!(!h.store().release_operation("op", old).await.unwrap());
     assert_eq!(redrives(&h).await.iter().sum::<u32>(), 0);
-    assert_eq!(h.store().advance_operation(&by(new)).await.unwrap().expect("it is the heir's").done, 5);
+    assert_eq!(h.store().advance_operation(&by(new)).await.unwrap().expect("it is the successor's").done, 5);
     assert!(h.store().release_operation("op", new).await.unwrap());
     assert!(h.store().claim_operation("next", LEASE).await.unwrap().is_some());
 }
 
-/// D.8: its worker dies anywhere, again and again; every event is redriven once.
+/// D.8: the worker dies at arbitrary points, repeatedly. Every event is redriven once.
 pub async fn workers_that_die_redrive_nothing_twice<H: Harness>(h: H) {
     dead_events(&h, 1_000).await;
     ask(&h, NewOperation::redrive("op", failed_ones())).await;
@@ -177,7 +177,7 @@ pub async fn workers_that_die_redrive_nothing_twice<H: Harness>(h: H) {
         let _ = worker.await;
         age(&h, HOUR).await;
     }
-    // What a dead worker sent last may arrive after that, and hold the operation for a while.
+    // The last statement of an aborted worker may still arrive and hold the operation until its lease expires.
     while state(&h, "op").await.state != OperationState::Done {
         age(&h, HOUR).await;
         workers(&h).drain().await.unwrap();
@@ -187,19 +187,19 @@ pub async fn workers_that_die_redrive_nothing_twice<H: Harness>(h: H) {
     assert_eq!(redrives(&h).await, vec![1; 1_000]);
 }
 
-/// D.8: no faster than was asked.
+/// D.8: an operation does not exceed its rate.
 pub async fn it_keeps_its_rate<H: Harness>(h: H) {
     dead_events(&h, 90).await;
     ask(&h, NewOperation { rate_per_second: Some(60), ..NewOperation::redrive("op", failed_ones()) }).await;
     let began = Instant::now();
     workers(&h).drain().await.unwrap();
-    // After the last batch, a quarter of a second's worth, it need not wait.
+    // It does not wait after the last batch, which is a quarter of a second's worth.
     assert!(began.elapsed() >= Duration::from_millis(1_200), "{:?}", began.elapsed());
     assert_eq!(state(&h, "op").await.done, 90);
 }
 
-/// A person may press the button twice.
-pub async fn asked_for_twice_it_is_one<H: Harness>(h: H) {
+/// A repeated request with the same id creates one operation.
+pub async fn creating_it_twice_makes_one<H: Harness>(h: H) {
     dead_events(&h, 3).await;
     let request = NewOperation {
         consumer: Some(LANE.into()),
@@ -227,8 +227,8 @@ pub async fn asked_for_twice_it_is_one<H: Harness>(h: H) {
     assert!(h.store().create_operation(&NewOperation::redrive("", Filter::default())).await.is_err());
 }
 
-/// Told to stop, it gives the operation back, and a second instance goes on.
-pub async fn a_worker_that_is_told_to_stop_gives_back<H: Harness>(h: H) {
+/// A stopped worker releases its operation, and another instance continues.
+pub async fn a_stopped_worker_releases_its_operation<H: Harness>(h: H) {
     dead_events(&h, 400).await;
     ask(&h, NewOperation { rate_per_second: Some(200), ..NewOperation::redrive("op", failed_ones()) }).await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

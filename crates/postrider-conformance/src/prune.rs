@@ -1,4 +1,4 @@
-//! `prune`: what is finished and old goes, in small batches, and nothing else.
+//! `prune`: old finished rows are removed in small batches, and nothing else.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::Harness;
 use crate::steps::*;
 
-/// Prunes batch after batch to the end. Returns what each removed.
+/// Prunes in batches to the end. Returns the number of rows each batch removed.
 async fn prune(h: &impl Harness, what: Prunable, older_than: Duration, limit: u32) -> Vec<u64> {
     let mut removed = Vec::new();
     let mut after = 0;
@@ -21,7 +21,7 @@ async fn prune(h: &impl Harness, what: Prunable, older_than: Duration, limit: u3
         let pruned = h.store().prune(&batch).await.unwrap();
         assert!(pruned.removed <= u64::from(limit));
         removed.push(pruned.removed);
-        assert!(removed.len() < 1_000, "pruning goes round in circles");
+        assert!(removed.len() < 1_000, "pruning does not end");
         match pruned.next {
             Some(next) => after = next,
             None => return removed,
@@ -39,9 +39,9 @@ async fn finish_all(h: &impl Harness) {
     }
 }
 
-/// F22: bounded batches; those that are kept are not looked at for ever.
+/// F22: batches are limited, and rows that are kept are scanned once per pass only.
 pub async fn a_batch_looks_at_no_more_than_its_limit<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(25)).await;
     finish_all(&h).await;
     enqueue(&h, (0..10).map(|n| draft(format!("waiting{n}")))).await;
@@ -58,9 +58,9 @@ pub async fn a_batch_looks_at_no_more_than_its_limit<H: Harness>(h: H) {
     assert_eq!(prune(&h, Prunable::Events, HOUR, 100).await, [0]);
 }
 
-/// G.3: a delivery in whatever state, nobody who heard it, or youth.
+/// G.3: an event is kept while it has a delivery in any state, has no subscriber, or is young.
 pub async fn waiting_unheard_and_young_events_are_kept<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["finished", "dead", "failed", "leased"].map(draft)).await;
     let lease = claim(&h, 10).await;
     let [finished, dead, failing, leased] = lease.ids()[..] else {
@@ -92,9 +92,9 @@ pub async fn waiting_unheard_and_young_events_are_kept<H: Harness>(h: H) {
     let _ = leased;
 }
 
-/// G.3: no attempt is left without its event.
-pub async fn attempts_go_with_their_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// G.3: no attempt remains without its event.
+pub async fn attempts_are_removed_with_their_event<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "remote", Via::External).await;
     enqueue_one(&h, draft("e")).await;
     let report = Report { event_id: "e".into(), consumer: "remote".into(), success: true, ..Report::default() };
@@ -105,14 +105,14 @@ pub async fn attempts_go_with_their_event<H: Harness>(h: H) {
     assert_eq!(prune(&h, Prunable::Events, HOUR, 100).await, [1], "events are counted, not their attempts");
     assert_eq!(h.store().append_consumption(&report).await.unwrap(), postrider::store::Appended::NotExpected);
     assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::UnknownEvent);
-    // Under the same id there is no trace of the former.
+    // The new event with the same id has none of the old attempts.
     enqueue_one(&h, draft("e")).await;
     assert_eq!(find(&h, "e").await.consumptions.len(), 1, "attempt 0 of the new one");
 }
 
-/// What is pruned is forgotten: that is why retention must be longer than anything that repeats.
+/// A pruned id is no longer a duplicate. Retention must therefore be longer than any retry of a producer.
 pub async fn a_pruned_id_may_be_used_again<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     finish_all(&h).await;
     age(&h, 2 * HOUR).await;
@@ -120,8 +120,8 @@ pub async fn a_pruned_id_may_be_used_again<H: Harness>(h: H) {
     assert!(matches!(enqueue_one(&h, draft("e").key("other")).await, Enqueued::Accepted(_)));
 }
 
-/// F21, F22: only those older than the caller says.
-pub async fn old_inbox_rows_go<H: Harness>(h: H) {
+/// F21, F22: only rows older than the given age.
+pub async fn old_inbox_rows_are_removed<H: Harness>(h: H) {
     let receive = async |event_id: &str| {
         let receipt = Receipt { consumer: LANE, event_id, topic: TOPIC, tenant_id: None, idempotency_key: None };
         let mut tx = h.store().begin().await.unwrap();
@@ -140,8 +140,8 @@ pub async fn old_inbox_rows_go<H: Harness>(h: H) {
     assert!(receive("old0").await, "it is forgotten");
 }
 
-/// F22: a key in somebody's hands is kept however old it is.
-pub async fn old_keys_go_unless_somebody_holds_them<H: Harness>(h: H) {
+/// F22: a key with a valid lease is kept, however old it is.
+pub async fn old_keys_are_removed_unless_held<H: Harness>(h: H) {
     let begin = async |key: &str, lease: Duration| {
         let key = Key { scope: "orders", key };
         let mut tx = h.store().begin().await.unwrap();
@@ -171,9 +171,9 @@ pub async fn old_keys_go_unless_somebody_holds_them<H: Harness>(h: H) {
     }
 }
 
-/// F22: an event is redriven before it is pruned, or after: never lost in between.
+/// F22: an event is redriven either before or after it is pruned. A redrive is never lost.
 pub async fn a_redrive_beside_the_pruner_is_not_lost<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(200)).await;
     finish_all(&h).await;
     age(&h, 2 * HOUR).await;
@@ -182,7 +182,7 @@ pub async fn a_redrive_beside_the_pruner_is_not_lost<H: Harness>(h: H) {
         async move { prune(&h, Prunable::Events, HOUR, 5).await.iter().sum::<u64>() }
     });
     let mut redriven = Vec::new();
-    // From the end: the two meet in the middle.
+    // In reverse order, so that the two meet in the middle.
     for n in (0..200).rev() {
         let id = format!("e{n:05}");
         match h.store().redrive(&id, LANE, "").await.unwrap() {
@@ -196,7 +196,7 @@ pub async fn a_redrive_beside_the_pruner_is_not_lost<H: Harness>(h: H) {
     redriven.reverse();
     assert_eq!(ids(&claimed).len(), redriven.len());
     assert!(redriven.iter().all(|id| ids(&claimed).contains(&id.as_str())), "what was redriven is delivered");
-    // One that the pruner found locked is left for its next round.
+    // The pruner skips a locked event and removes it in its next pass.
     settle(&h, &claimed).await;
     let rest = prune(&h, Prunable::Events, HOUR, 500).await.iter().sum::<u64>();
     assert_eq!(removed + rest, 200);
@@ -206,9 +206,9 @@ const PRODUCERS: usize = 3;
 const BATCHES: usize = 20;
 const BATCH: usize = 20;
 
-/// F22: pruning beside producers and claimers: each event is delivered once, and none is lost.
+/// F22: pruning beside producers and claimers. Each event is delivered once and none is lost.
 pub async fn pruning_beside_producers_and_claimers_loses_nothing<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let left = Arc::new(AtomicUsize::new(PRODUCERS * BATCHES * BATCH));
     let over = Arc::new(AtomicBool::new(false));
     let pruner = tokio::spawn({
@@ -260,7 +260,7 @@ pub async fn pruning_beside_producers_and_claimers_loses_nothing<H: Harness>(h: 
     assert_eq!((removed + rest) as usize, PRODUCERS * BATCHES * BATCH, "and all of it goes in the end");
 }
 
-/// A folder of its own, which goes when the case has passed.
+/// A folder for this case. The case removes it at its end.
 fn folder() -> std::path::PathBuf {
     std::env::temp_dir().join(format!("postrider-archive-{}", uuid::Uuid::new_v4().simple()))
 }
@@ -269,11 +269,11 @@ fn archiving(folder: &std::path::Path) -> Retention {
     Retention { finished: HOUR, archive: Some(folder.to_owned()), ..Retention::default() }
 }
 
-/// G.3: whole, with every attempt, in the file of its day, before it goes.
-pub async fn finished_events_are_archived_before_they_go<H: Harness>(h: H) {
-    somebody_listens(&h).await;
-    let said = serde_json::Map::from_iter([("by".to_owned(), json!("hand"))]);
-    enqueue(&h, (0..3).map(|n| draft(format!("done{n}")).metadata(&said))).await;
+/// G.3: each event is archived with all attempts, in the file of its day, before it is removed.
+pub async fn finished_events_are_archived_before_removal<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    let metadata = serde_json::Map::from_iter([("by".to_owned(), json!("hand"))]);
+    enqueue(&h, (0..3).map(|n| draft(format!("done{n}")).metadata(&metadata))).await;
     let lease = claim(&h, 10).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
     enqueue_one(&h, draft("waiting")).await;
@@ -297,9 +297,9 @@ pub async fn finished_events_are_archived_before_they_go<H: Harness>(h: H) {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// G.3: what cannot be kept is not removed.
-pub async fn without_its_archive_nothing_goes<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// G.3: an event that cannot be archived is not removed.
+pub async fn without_its_archive_nothing_is_removed<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     finish_all(&h).await;
     age(&h, 2 * HOUR).await;
@@ -312,9 +312,9 @@ pub async fn without_its_archive_nothing_goes<H: Harness>(h: H) {
     std::fs::remove_file(in_the_way).unwrap();
 }
 
-/// F22: what was redriven after it was archived stays.
+/// F22: an event redriven after it was archived stays.
 pub async fn what_is_not_finished_any_more_is_kept<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["e", "f"].map(draft)).await;
     finish_all(&h).await;
     age(&h, 2 * HOUR).await;

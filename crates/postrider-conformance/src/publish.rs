@@ -1,4 +1,4 @@
-//! `publish`: events for those who have no transaction to write them in.
+//! `publish`: for callers that have no transaction of their own.
 
 use postrider::store::NewEvent;
 use postrider::{Bus, Draft, Enqueued, Error, Store, Unheard, Via};
@@ -14,9 +14,9 @@ fn prepared(h: &impl Harness, drafts: impl IntoIterator<Item = Draft>) -> Vec<Ne
     drafts.into_iter().map(|draft| bus(h).prepare(draft).unwrap()).collect()
 }
 
-/// D.4: stored with its deliveries and expected consumers before anybody is told.
-pub async fn a_heard_event_is_stored_with_its_deliveries<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// D.4: the event is stored with its deliveries and expected consumers before it is sent.
+pub async fn a_subscribed_event_is_stored_with_its_deliveries<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "member-service", Via::External).await;
     let published = bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap();
     assert!(matches!(&published[..], [Enqueued::Accepted(id)] if id.as_str() == "e"), "{published:?}");
@@ -25,8 +25,8 @@ pub async fn a_heard_event_is_stored_with_its_deliveries<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 10).await), ["e"]);
 }
 
-/// D.3: nothing stored, nothing sent, and an outcome that says so.
-pub async fn an_event_that_nobody_hears_is_skipped<H: Harness>(h: H) {
+/// D.3: nothing is stored or sent, and the outcome is `Skipped`.
+pub async fn an_event_without_subscribers_is_skipped<H: Harness>(h: H) {
     let published = bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap();
     assert!(matches!(&published[..], [Enqueued::Skipped(_)]), "{published:?}");
     assert!(h.store().find("e").await.unwrap().is_none());
@@ -36,16 +36,16 @@ pub async fn an_event_that_nobody_hears_is_skipped<H: Harness>(h: H) {
 
 /// A.3
 pub async fn the_same_event_twice_is_a_duplicate<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let published = bus(&h).publish(&prepared(&h, [draft("e"), draft("e")])).await.unwrap();
     assert!(matches!(&published[..], [Enqueued::Accepted(_), Enqueued::Duplicate(_)]), "{published:?}");
     let again = bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap();
     assert!(matches!(&again[..], [Enqueued::Duplicate(_)]), "{again:?}");
 }
 
-/// One bad event refuses them all.
+/// One invalid event refuses the whole batch.
 pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     bus(&h).publish(&prepared(&h, [draft("taken")])).await.unwrap();
     let other = Draft::json(TOPIC, &serde_json::json!({ "other": true })).unwrap().event_id("taken");
     let refused = bus(&h).publish(&prepared(&h, [draft("a"), other, draft("b")])).await;
@@ -55,9 +55,9 @@ pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 10).await), ["taken"]);
 }
 
-/// A.3, at the same moment.
+/// A.3: the same for concurrent calls.
 pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let publishers = (0..8).map(|_| {
         let h = h.clone();
         async move { bus(&h).publish(&prepared(&h, [draft("e")])).await.unwrap().remove(0) }
@@ -69,9 +69,9 @@ pub async fn concurrent_duplicates_store_one_event<H: Harness>(h: H) {
     assert_eq!(claim(&h, 10).await.deliveries.len(), 1);
 }
 
-/// 1,000 events in one batch.
+/// A batch has at most 1,000 events.
 pub async fn a_batch_stops_at_its_limit<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     assert_eq!(bus(&h).publish(&[]).await.unwrap(), []);
     let published = bus(&h).publish(&prepared(&h, drafts(1_000))).await.unwrap();
     assert!(published.iter().all(|one| matches!(one, Enqueued::Accepted(_))));

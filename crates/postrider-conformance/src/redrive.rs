@@ -1,4 +1,4 @@
-//! `redrive`: a person makes a delivery due now.
+//! `redrive`: an operator makes a delivery due now.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ async fn redrive(h: &impl Harness, event_id: &str) -> Redriven {
     h.store().redrive(event_id, LANE, "").await.unwrap()
 }
 
-/// D.8: a delivery that waits for its retry, or that is delayed.
+/// D.8: a delivery that waits for its retry, and one that is delayed.
 pub async fn a_waiting_delivery_is_due_now<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, HOUR)];
@@ -29,9 +29,9 @@ pub async fn a_waiting_delivery_is_due_now<H: Harness>(h: H) {
     assert!(lease.deliveries.iter().all(|d| d.attempt == 1), "attempts are counted anew");
 }
 
-/// D.8: it has all its attempts again.
+/// D.8: its attempts start again at 1.
 pub async fn a_dead_delivery_is_due_now_with_its_attempts_reset<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     claim(&h, 1).await;
     age(&h, HOUR).await;
@@ -45,9 +45,9 @@ pub async fn a_dead_delivery_is_due_now_with_its_attempts_reset<H: Harness>(h: H
     assert_eq!(find(&h, "e").await.consumptions.len(), 1, "history is never taken back");
 }
 
-/// D.8: the same event id goes out again.
+/// D.8: a settled delivery is created again, with the same event id.
 pub async fn a_finished_delivery_is_made_anew<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     settle(&h, &claim(&h, 1).await).await;
     assert_eq!(redrive(&h, "e").await, Redriven::Made);
@@ -57,9 +57,9 @@ pub async fn a_finished_delivery_is_made_anew<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// DESIGN 6: that is how a new consumer gets old events.
+/// DESIGN 6: a redrive gives an old event to a new consumer.
 pub async fn a_consumer_that_came_later_gets_the_event<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     assert_eq!(h.store().redrive("e", "newcomer", "").await.unwrap(), Redriven::Made);
     let newcomer = Claim { lane: "newcomer".into(), ..wanted(10) };
@@ -69,9 +69,9 @@ pub async fn a_consumer_that_came_later_gets_the_event<H: Harness>(h: H) {
     assert_eq!(shard, [lease.deliveries[0].envelope.shard(); 2]);
 }
 
-/// D.8: one being worked on is refused, and its worker goes on undisturbed.
+/// D.8: a leased delivery is refused, and its worker is not affected.
 pub async fn a_delivery_being_worked_on_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     assert_eq!(redrive(&h, "e").await, Redriven::InProgress);
@@ -79,9 +79,9 @@ pub async fn a_delivery_being_worked_on_is_refused<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// F01: after a redrive the old holder's token is no longer the last one.
+/// F01: after a redrive, the old holder's token is outdated.
 pub async fn a_delivery_whose_lease_ran_out_is_taken_from_its_holder<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let zombie = claim(&h, 1).await;
     age(&h, HOUR).await;
@@ -90,9 +90,9 @@ pub async fn a_delivery_whose_lease_ran_out_is_taken_from_its_holder<H: Harness>
     assert_eq!(claim(&h, 1).await.deliveries[0].attempt, 1);
 }
 
-/// D.9: what is past its expiry is not redriven.
+/// D.9: an expired event is not redriven.
 pub async fn an_expired_event_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e").expire_after(HOUR)).await;
     settle(&h, &claim(&h, 1).await).await;
     assert_eq!(redrive(&h, "e").await, Redriven::Made);
@@ -102,13 +102,13 @@ pub async fn an_expired_event_is_refused<H: Harness>(h: H) {
     assert!(find(&h, "e").await.deliveries.is_empty());
 }
 
-/// There is nothing to redrive.
+/// No delivery is created for an unknown event.
 pub async fn an_unknown_event_is_refused<H: Harness>(h: H) {
     assert_eq!(redrive(&h, "e").await, Redriven::UnknownEvent);
     assert!(h.store().counts().await.unwrap().is_empty());
 }
 
-/// One consumer of the broker, alone: its delivery is apart from that of all, and so are its attempts.
+/// A target is one consumer of the broker. Its delivery and its attempts are separate from the shared ones.
 pub async fn a_target_has_a_delivery_of_its_own<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", postrider::Via::RabbitMq).await;
     subscribe(&h, TOPIC, "message", postrider::Via::RabbitMq).await;
@@ -126,7 +126,7 @@ pub async fn a_target_has_a_delivery_of_its_own<H: Harness>(h: H) {
     assert_eq!(of_member.map(|c| c.attempt).collect::<Vec<_>>(), [0, 1]);
 }
 
-/// One claim may hold two deliveries of one event: what is done with one is not done with the other.
+/// One lease may hold two deliveries of one event. Each is settled separately.
 pub async fn a_target_is_settled_by_itself<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", postrider::Via::RabbitMq).await;
     enqueue_one(&h, draft("e")).await;

@@ -1,4 +1,4 @@
-//! `redrive_event`: what people may redrive, decided on the rows.
+//! `redrive_event`: the rules for operators, checked against the rows.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn refused(h: &impl Harness, event_id: &str, consumer: Option<&str>) -> Re
     refusal
 }
 
-async fn tell(h: &impl Harness, event_id: &str, consumer: &str, success: bool, will_retry: bool) {
+async fn append_report(h: &impl Harness, event_id: &str, consumer: &str, success: bool, will_retry: bool) {
     h.store().append_consumption(&report(event_id, consumer, success, will_retry)).await.unwrap();
 }
 
@@ -41,7 +41,7 @@ async fn bury_all(h: &impl Harness, lane: &str) {
     h.store().bury(lease.token, &burials, History::Keep).await.unwrap();
 }
 
-/// D.8: its unfinished consumers get it again, under the same id, and it counts.
+/// D.8: the unfinished consumers get the event again under the same id, and the redrive is counted.
 pub async fn only_unfinished_consumers_receive<H: Harness>(h: H) {
     for lane in ["points", "coupon", "mail"] {
         subscribe(&h, TOPIC, lane, Via::Local).await;
@@ -66,7 +66,7 @@ pub async fn only_unfinished_consumers_receive<H: Harness>(h: H) {
     assert_eq!(find(&h, "e").await.listed, Some(EventStatus::Consumed));
 }
 
-/// D.8: one consumer, and only that one.
+/// D.8: only the named consumer gets the event.
 pub async fn a_named_consumer_alone_receives<H: Harness>(h: H) {
     for lane in ["points", "coupon"] {
         subscribe(&h, TOPIC, lane, Via::Local).await;
@@ -78,11 +78,11 @@ pub async fn a_named_consumer_alone_receives<H: Harness>(h: H) {
     assert!(claim_of(&h, "points").await.deliveries.is_empty());
     settle_kept(&h, &claim_of(&h, "coupon").await).await;
     assert_eq!(refused(&h, "e", Some("coupon")).await, Refusal::Consumed);
-    assert_eq!(refused(&h, "e", Some("nobody")).await, Refusal::UnknownConsumer);
+    assert_eq!(refused(&h, "e", Some("unknown")).await, Refusal::UnknownConsumer);
     assert_eq!(redrive(&h, "nothing", None).await.expect_err("unknown"), Refusal::UnknownEvent);
 }
 
-/// D.8: remote consumers, each through a delivery of its own; the others of the broker are left alone.
+/// D.8: each remote consumer gets a delivery of its own; the other consumers of the broker get none.
 pub async fn remote_consumers_are_redriven_one_by_one<H: Harness>(h: H) {
     for consumer in ["member", "message"] {
         subscribe(&h, TOPIC, consumer, Via::RabbitMq).await;
@@ -91,8 +91,8 @@ pub async fn remote_consumers_are_redriven_one_by_one<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     assert_eq!(refused(&h, "e", None).await, Refusal::NotSent, "it goes out by itself");
     settle_kept(&h, &claim_of(&h, "rabbitmq").await).await;
-    tell(&h, "e", "member", true, false).await;
-    tell(&h, "e", "message", false, false).await;
+    append_report(&h, "e", "member", true, false).await;
+    append_report(&h, "e", "message", false, false).await;
     redrive(&h, "e", None).await.expect("it is allowed");
     let lease = claim_of(&h, "rabbitmq").await;
     let targets: Vec<_> = lease.deliveries.iter().map(|one| one.target.as_str()).collect();
@@ -100,7 +100,7 @@ pub async fn remote_consumers_are_redriven_one_by_one<H: Harness>(h: H) {
     assert_eq!(refused(&h, "e", None).await, Refusal::InProgress);
     settle_kept(&h, &lease).await;
     assert_eq!(refused(&h, "e", Some("own-means")).await, Refusal::External);
-    // A broker that has given up has all of them ahead of it.
+    // If the broker delivery is dead, it is redriven as a whole, because no consumer has received the event.
     enqueue_one(&h, draft("f")).await;
     bury_all(&h, "rabbitmq").await;
     redrive(&h, "f", None).await.expect("it is allowed");
@@ -109,8 +109,8 @@ pub async fn remote_consumers_are_redriven_one_by_one<H: Harness>(h: H) {
     assert_eq!(targets, [""]);
 }
 
-/// D.8: sent and not answered: only after a while.
-pub async fn a_silent_consumer_is_given_time<H: Harness>(h: H) {
+/// D.8: an event that was sent but not reported on is redriven only after `sent_older_than`.
+pub async fn an_event_sent_recently_is_refused<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", Via::RabbitMq).await;
     enqueue_one(&h, draft("e")).await;
     settle_kept(&h, &claim_of(&h, "rabbitmq").await).await;
@@ -123,9 +123,9 @@ pub async fn a_silent_consumer_is_given_time<H: Harness>(h: H) {
     assert_eq!(refused(&h, "e", None).await, Refusal::SentRecently(patience), "it was sent again");
 }
 
-/// D.8: a limit, by number and by age.
+/// D.8: redrives are limited by number and by age.
 pub async fn limits_end_redriving<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, ["often", "old"].map(draft)).await;
     bury_all(&h, LANE).await;
     for n in 1..=10 {
@@ -142,9 +142,9 @@ pub async fn limits_end_redriving<H: Harness>(h: H) {
     assert_eq!(refused(&h, "old", None).await, Refusal::TooOld(RedriveRules::default().horizon));
 }
 
-/// D.8, D.9: what is being worked on, and what has expired.
+/// D.8, D.9: leased and expired events are refused.
 pub async fn what_is_held_or_expired_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e").expire_after(HOUR)).await;
     let lease = claim(&h, 1).await;
     h.store().retry(lease.token, &[failed(lease.deliveries[0].id, Duration::ZERO)], History::Keep).await.unwrap();
@@ -158,15 +158,15 @@ pub async fn what_is_held_or_expired_is_refused<H: Harness>(h: H) {
     assert_eq!(refused(&h, "e", Some(LANE)).await, Refusal::Expired);
 }
 
-/// D.8: that is how a consumer that came later gets old events, also consumed ones.
-pub async fn a_newcomer_gets_old_events<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// D.8: a redrive gives old events to a new consumer, also consumed ones.
+pub async fn a_new_consumer_gets_old_events<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     settle_kept(&h, &claim(&h, 1).await).await;
     assert_eq!(find(&h, "e").await.standing().status, EventStatus::Consumed);
     subscribe(&h, "*", "auditor", Via::Local).await;
     subscribe(&h, TOPIC, "member", Via::RabbitMq).await;
-    assert_eq!(refused(&h, "e", None).await, Refusal::Consumed, "nobody is named");
+    assert_eq!(refused(&h, "e", None).await, Refusal::Consumed, "no consumer is named");
     redrive(&h, "e", Some("auditor")).await.expect("it is allowed");
     assert_eq!(find(&h, "e").await.standing().status, EventStatus::Retrying, "one more is expected");
     settle_kept(&h, &claim_of(&h, "auditor").await).await;
@@ -176,13 +176,13 @@ pub async fn a_newcomer_gets_old_events<H: Harness>(h: H) {
     assert_eq!(lease.deliveries[0].target, "member");
     settle_kept(&h, &lease).await;
     assert_eq!(find(&h, "e").await.standing().status, EventStatus::Sent, "it will report");
-    tell(&h, "e", "member", true, false).await;
+    append_report(&h, "e", "member", true, false).await;
     assert_eq!(find(&h, "e").await.standing().status, EventStatus::Consumed);
 }
 
-/// D.8: two people at the same moment, and a worker beside them: it is redriven once.
+/// D.8: three concurrent callers redrive each event once.
 pub async fn redrives_at_once_happen_one_after_the_other<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(20)).await;
     bury_all(&h, LANE).await;
     let people = (0..3).map(|_| {
@@ -203,7 +203,7 @@ pub async fn redrives_at_once_happen_one_after_the_other<H: Harness>(h: H) {
 
 /// A.6: a redriven event keeps its place in the order of its key.
 pub async fn a_redriven_head_frees_its_key<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 3)).await;
     let lease = claim_keyed(&h, 10).await;
     h.store().bury(lease.token, &[buried(lease.deliveries[0].id)], History::Keep).await.unwrap();

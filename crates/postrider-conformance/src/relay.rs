@@ -1,4 +1,4 @@
-//! The relay and the consumers it serves: what is committed has its effect, once, in order, whoever fails.
+//! The relay and its consumers: every committed event has its effect once and in order, despite failures.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::steps::*;
 use crate::{Conn, Harness};
 
-/// What [`draft`] writes.
+/// The event that [`draft`] writes.
 #[derive(Serialize, Deserialize)]
 struct Paid {
     n: String,
@@ -40,10 +40,10 @@ impl Event for Refunded {
     const TOPIC: &'static str = "order.refunded";
 }
 
-/// Adds one to the event's own counter, writes its name down under its key, and does what the case wants beside.
+/// Increments the counter of the event, logs the event under its key, and calls `then`.
 struct Count<H> {
     h: H,
-    /// Called before the effect commits; which try it is comes with it.
+    /// Called before the effect commits.
     then: Then,
 }
 
@@ -77,7 +77,7 @@ fn number(name: &str) -> i64 {
     name.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap()
 }
 
-/// Enqueues events, each with a counter of its own.
+/// Enqueues events, each with its own counter.
 async fn enqueue_counted<H: Harness>(h: &H, names: impl IntoIterator<Item = String>) {
     let names: Vec<_> = names.into_iter().collect();
     for name in &names {
@@ -86,7 +86,7 @@ async fn enqueue_counted<H: Harness>(h: &H, names: impl IntoIterator<Item = Stri
     enqueue(h, names.into_iter().map(draft)).await;
 }
 
-/// Counts, in order of the names.
+/// The counters, in the order of the names.
 async fn counted<H: Harness>(h: &H, names: impl IntoIterator<Item = String>) -> Vec<i64> {
     let mut counts = Vec::new();
     for name in names {
@@ -99,7 +99,6 @@ fn names(n: usize) -> impl Iterator<Item = String> + Clone {
     (0..n).map(|n| format!("e{n:05}"))
 }
 
-/// The subscription is there before the events, as it is once a service has run.
 fn inbox<H: Harness>(h: &H) -> Inbox<H::Store> {
     Inbox::new(h.store().clone())
 }
@@ -112,7 +111,7 @@ async fn drain<H: Harness>(h: &H, inbox: Inbox<H::Store>) {
     relay(h, inbox).drain().await.unwrap();
 }
 
-/// A relay that runs beside the case until it is told to stop.
+/// A relay that runs concurrently with the case until it is stopped.
 struct Running {
     stop: oneshot::Sender<()>,
     ended: JoinHandle<postrider::Result<()>>,
@@ -131,28 +130,28 @@ impl Running {
     }
 }
 
-/// Polls so rarely that whatever arrives was woken by something else.
+/// Polls once an hour, so that only a wake-up can deliver an event during a case.
 fn never_polls() -> RelayOptions {
     RelayOptions { poll: HOUR, ..RelayOptions::default() }
 }
 
-/// A.4, A.6: what is committed is consumed, once.
+/// A.4, A.6: each committed event is consumed once.
 pub async fn every_event_has_its_effect_once<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(250)).await;
     drain(&h, inbox(&h).consumer(Count::new(&h))).await;
     assert_eq!(counted(&h, names(250)).await, [1; 250]);
     assert!(h.store().counts().await.unwrap().is_empty(), "nothing waits");
-    let told = find(&h, "e00007").await.consumptions;
-    assert!(matches!(&told[..], [one] if one.success == Some(true) && one.attempt == 1), "{told:?}");
-    // Nothing more happens when it runs again.
+    let attempts = find(&h, "e00007").await.consumptions;
+    assert!(matches!(&attempts[..], [one] if one.success == Some(true) && one.attempt == 1), "{attempts:?}");
+    // A second run changes nothing.
     drain(&h, inbox(&h).consumer(Count::new(&h))).await;
     assert_eq!(counted(&h, names(250)).await, [1; 250]);
 }
 
-/// B.2: relays share the work and no effect.
+/// B.2: two relays share the work without repeating an effect.
 pub async fn two_relays_share_the_work<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(400)).await;
     let drains = (0..2).map(|_| {
         let h = h.clone();
@@ -185,7 +184,7 @@ impl<H: Harness> Consumer<H::Store> for Other<H> {
     }
 }
 
-/// A.6: one consumer's failure never makes another run twice or wait.
+/// A.6: a failing consumer does not make another one repeat or wait.
 pub async fn a_failing_consumer_delays_no_other<H: Harness>(h: H) {
     for lane in [LANE, "other", "fails"] {
         subscribe(&h, TOPIC, lane, Via::Local).await;
@@ -208,9 +207,9 @@ pub async fn a_failing_consumer_delays_no_other<H: Harness>(h: H) {
     assert_eq!(failures[0].code.as_deref(), Some("mail"));
 }
 
-/// A.5: fails twice, then succeeds; what the failed tries did is taken back.
+/// A.5: the event fails twice and then succeeds. The effects of the failed tries are rolled back.
 pub async fn a_failure_is_tried_again_when_it_is_due<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(1)).await;
     let tries = Arc::new(AtomicU32::new(0));
     for due in [true, false, true, true] {
@@ -226,12 +225,12 @@ pub async fn a_failure_is_tried_again_when_it_is_due<H: Harness>(h: H) {
     }
     assert_eq!(tries.load(Ordering::Relaxed), 3, "and not while it was waiting");
     assert_eq!(h.counter("e00000").await, 1);
-    let told = find(&h, "e00000").await.consumptions;
-    let told: Vec<_> = told.iter().map(|one| (one.attempt, one.success, one.will_retry)).collect();
-    assert_eq!(told, [(1, Some(false), true), (2, Some(false), true), (3, Some(true), false)]);
+    let attempts = find(&h, "e00000").await.consumptions;
+    let attempts: Vec<_> = attempts.iter().map(|one| (one.attempt, one.success, one.will_retry)).collect();
+    assert_eq!(attempts, [(1, Some(false), true), (2, Some(false), true), (3, Some(true), false)]);
 }
 
-/// Keeps alarms for the case to look at.
+/// Collects the alarms.
 #[derive(Clone, Default)]
 struct Alarms(Arc<Mutex<Vec<Alarm>>>, Arc<Notify>);
 
@@ -244,7 +243,7 @@ impl Alert for Alarms {
     }
 }
 
-/// A.5: ten attempts in all, then DEAD, and a person hears of it.
+/// A.5: ten attempts in all, then DEAD and an alarm.
 pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "fails", Via::Local).await;
     enqueue_one(&h, draft("e")).await;
@@ -269,7 +268,7 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     assert_eq!(find(&h, "e").await.consumptions.len(), 10);
 }
 
-/// Another class of errors, another policy.
+/// An error code can have its own retry policy.
 pub async fn a_policy_may_depend_on_the_code<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "fails", Via::Local).await;
     enqueue_one(&h, draft("e")).await;
@@ -282,9 +281,9 @@ pub async fn a_policy_may_depend_on_the_code<H: Harness>(h: H) {
     }
 }
 
-/// F03, F09: whatever kills its worker each time ends DEAD too.
+/// F03, F09: an event whose worker dies in every attempt becomes DEAD too.
 pub async fn what_kills_its_workers_ends_dead<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(1)).await;
     for _ in 0..10 {
         assert_eq!(claim(&h, 1).await.deliveries.len(), 1);
@@ -297,10 +296,9 @@ pub async fn what_kills_its_workers_ends_dead<H: Harness>(h: H) {
     assert_eq!(found.deliveries[0].last_error.as_deref(), Some("given up: its worker died in each of 10 attempts"));
 }
 
-/// F19: a payload that cannot be decoded is given up by itself, and so is what the consumer rejects; a panic harms only
-/// its own event.
+/// F19: an undecodable payload and a rejected event become DEAD. A panic affects only its own event.
 pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(10)).await;
     let broken = postrider::Draft::json(TOPIC, &serde_json::json!({ "secret": "hunter2" })).unwrap();
     enqueue(&h, [broken.event_id("undecodable")]).await;
@@ -324,7 +322,7 @@ pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
     }
 }
 
-/// F55: a consumer that ignores a database error and says that all is well.
+/// F55: a consumer that ignores a database error and returns success.
 pub async fn a_consumer_that_swallows_a_database_error_is_tried_again<H: Harness>(h: H) {
     struct Careless<H>(H, AtomicBool);
     impl<H: Harness> Consumer<H::Store> for Careless<H> {
@@ -339,7 +337,7 @@ pub async fn a_consumer_that_swallows_a_database_error_is_tried_again<H: Harness
             Ok(())
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(1)).await;
     for _ in 0..2 {
         let careless = Careless(h.clone(), AtomicBool::new(false));
@@ -351,9 +349,9 @@ pub async fn a_consumer_that_swallows_a_database_error_is_tried_again<H: Harness
     assert!(find(&h, "e00000").await.deliveries.is_empty());
 }
 
-/// A.7: delivered again, an event has no second effect.
+/// A.7: a repeated delivery has no second effect.
 pub async fn a_duplicate_is_settled_without_an_effect<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(1)).await;
     for _ in 0..3 {
         drain(&h, inbox(&h).consumer(Count::new(&h))).await;
@@ -363,7 +361,7 @@ pub async fn a_duplicate_is_settled_without_an_effect<H: Harness>(h: H) {
     assert_eq!(h.counter("e00000").await, 1);
 }
 
-/// G.1, F17: in the order of their key whatever fails, and across the topics of one consumer.
+/// G.1, F17: events of a key are consumed in order despite failures, also across the topics of one consumer.
 pub async fn events_of_a_key_are_consumed_in_order<H: Harness>(h: H) {
     struct Refunds<H>(H);
     impl<H: Harness> Consumer<H::Store> for Refunds<H> {
@@ -376,7 +374,7 @@ pub async fn events_of_a_key_are_consumed_in_order<H: Harness>(h: H) {
             Ok(())
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, Refunded::TOPIC, LANE, Via::Local).await;
     let keys = ["a", "b", "c", "d"];
     for n in 1..=25 {
@@ -409,9 +407,9 @@ pub async fn events_of_a_key_are_consumed_in_order<H: Harness>(h: H) {
     }
 }
 
-/// F18: what a DEAD event does to the later ones of its key is configured.
+/// F18: the policy decides whether a DEAD event blocks the later ones of its key.
 pub async fn a_dead_head_holds_or_is_skipped<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     for n in 1..=3 {
         h.make_counter(&format!("a{n}")).await;
     }
@@ -424,7 +422,7 @@ pub async fn a_dead_head_holds_or_is_skipped<H: Harness>(h: H) {
     assert_eq!(h.written_down().await, [("a".to_owned(), 2), ("a".to_owned(), 3)]);
 }
 
-/// Many in one transaction.
+/// Handles many events in one transaction.
 struct Batched<H> {
     h: H,
     sizes: mpsc::UnboundedSender<usize>,
@@ -449,34 +447,34 @@ impl<H: Harness> BatchConsumer<H::Store> for Batched<H> {
     }
 }
 
-/// Batches of the size asked for, each effect once.
+/// Batches have the configured size, and each effect happens once.
 pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(100)).await;
-    let (sizes, mut told) = mpsc::unbounded_channel();
+    let (sizes, mut received) = mpsc::unbounded_channel();
     drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;
     assert_eq!(counted(&h, names(100)).await, [1; 100]);
-    // It begins with one event and takes on more as it goes.
+    // The first batch has one event, and the size grows from there.
     let mut batches = Vec::new();
-    while let Some(size) = told.recv().await {
+    while let Some(size) = received.recv().await {
         batches.push(size);
     }
     assert_eq!(batches.iter().sum::<usize>(), 100);
     assert_eq!(batches.iter().max(), Some(&20), "{batches:?}");
-    // Delivered again, none has a second effect.
+    // Repeated deliveries have no second effect.
     for name in names(100) {
         h.store().redrive(&name, LANE, "").await.unwrap();
     }
-    let (sizes, mut told) = mpsc::unbounded_channel();
+    let (sizes, mut received) = mpsc::unbounded_channel();
     drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;
     assert_eq!(counted(&h, names(100)).await, [1; 100]);
-    assert_eq!(told.recv().await, None, "nobody was called");
+    assert_eq!(received.recv().await, None, "the consumer was not called");
     assert!(h.store().counts().await.unwrap().is_empty());
 }
 
-/// Whatever else its lane is subscribed to, and however many of a key there are.
+/// The same for a lane with several topics and for many events of one key.
 pub async fn a_batch_is_of_its_topic_and_no_larger_than_asked_for<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, Refunded::TOPIC, LANE, Via::Local).await;
     for n in 1..=100 {
         h.make_counter(&format!("k{n}")).await;
@@ -487,24 +485,24 @@ pub async fn a_batch_is_of_its_topic_and_no_larger_than_asked_for<H: Harness>(h:
         let refunded = Draft::of(&Refunded { n: name.clone() }).unwrap().event_id(format!("refund of {name}"));
         enqueue(&h, [draft(name), refunded]).await;
     }
-    let (sizes, mut told) = mpsc::unbounded_channel();
+    let (sizes, mut received) = mpsc::unbounded_channel();
     drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;
     let mut batches = Vec::new();
-    while let Some(size) = told.recv().await {
+    while let Some(size) = received.recv().await {
         batches.push(size);
     }
     assert_eq!(batches.iter().max(), Some(&20), "{batches:?}");
     assert_eq!(h.written_down().await.iter().map(|(_, n)| *n).collect::<Vec<_>>(), (1..=100).collect::<Vec<_>>());
     assert_eq!(counted(&h, names(30)).await, [1; 30]);
     for name in names(30) {
-        let told = find(&h, &format!("refund of {name}")).await.consumptions;
-        assert_eq!(told[0].code.as_deref(), Some("noConsumer"), "{name}");
+        let attempts = find(&h, &format!("refund of {name}")).await.consumptions;
+        assert_eq!(attempts[0].code.as_deref(), Some("noConsumer"), "{name}");
     }
 }
 
-/// One bad event is tried again by itself; the others of its batch have their effect, once, and those of its key wait.
-pub async fn a_bad_event_takes_nothing_from_its_batch<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// A failed event is retried alone. The others of its batch have their effect once, and those of its key wait.
+pub async fn a_failed_event_does_not_affect_its_batch<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     let all: Vec<_> = names(10).chain(["bad1".to_owned(), "bad2".to_owned(), "bad3".to_owned()]).collect();
     for name in &all {
         h.make_counter(name).await;
@@ -522,8 +520,8 @@ pub async fn a_bad_event_takes_nothing_from_its_batch<H: Harness>(h: H) {
     assert_eq!(h.written_down().await.iter().map(|(_, n)| *n).collect::<Vec<_>>(), [1, 2, 3]);
 }
 
-/// A drain also waits for what its consumers enqueue, whenever they do it: the last of a lane may write for another while the
-/// relay looks whether that was all.
+/// A drain also waits for events that its consumers enqueue. The last event of one lane may enqueue one for another
+/// lane while the relay checks whether all lanes are empty.
 pub async fn a_drain_ends_with_the_last_of_all_lanes<H: Harness>(h: H) {
     struct Pays<H: Harness>(Outbox<H::Store>);
     impl<H: Harness> Consumer<H::Store> for Pays<H> {
@@ -544,7 +542,7 @@ pub async fn a_drain_ends_with_the_last_of_all_lanes<H: Harness>(h: H) {
             Ok(())
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, Refunded::TOPIC, "refunds", Via::Local).await;
     for n in 0..50 {
         let outbox = Outbox::new(h.store().clone());
@@ -555,7 +553,7 @@ pub async fn a_drain_ends_with_the_last_of_all_lanes<H: Harness>(h: H) {
     }
 }
 
-/// D.10: an event that is written while another is consumed is its child, of the same trace, without anybody's help.
+/// D.10: an event enqueued while another is consumed gets that event as its parent, and its trace.
 pub async fn a_child_inherits_trace_and_parent<H: Harness>(h: H) {
     struct Parent<H: Harness>(H, Outbox<H::Store>);
     impl<H: Harness> Consumer<H::Store> for Parent<H> {
@@ -587,7 +585,7 @@ pub async fn a_child_inherits_trace_and_parent<H: Harness>(h: H) {
             Ok(self.0.send(refunded.envelope().clone())?)
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, Refunded::TOPIC, "child", Via::Local).await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     enqueue(&h, [draft("e").trace(trace, None)]).await;
@@ -608,10 +606,10 @@ pub async fn a_child_inherits_trace_and_parent<H: Harness>(h: H) {
     assert!(children.recv().await.is_none(), "rolled back with its parent's effect");
 }
 
-/// Tells the case what it gets.
-struct Tells(mpsc::UnboundedSender<String>);
+/// Sends each event to the case.
+struct Sends(mpsc::UnboundedSender<String>);
 
-impl OutsideConsumer for Tells {
+impl OutsideConsumer for Sends {
     const NAME: &'static str = LANE;
     type Event = Paid;
 
@@ -620,49 +618,49 @@ impl OutsideConsumer for Tells {
     }
 }
 
-/// A.4: at once when something is committed, however long the transaction was open; nobody polls for an hour.
+/// A.4: a commit wakes the relay, however long the transaction was open. Polling is off.
 pub async fn a_commit_wakes_the_relay<H: Harness>(h: H) {
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let running = Running::start(relay(&h, inbox(&h).outside(Tells(tell))).options(never_polls()));
-    enqueue_until_heard(&h, "first", &mut told).await;
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let running = Running::start(relay(&h, inbox(&h).outside(Sends(sender))).options(never_polls()));
+    enqueue_after_registration(&h, "first", &mut received).await;
     enqueue_one(&h, draft("second")).await;
-    assert_eq!(told.recv().await.as_deref(), Some("second"));
+    assert_eq!(received.recv().await.as_deref(), Some("second"));
     let outbox = Outbox::new(h.store().clone());
     let mut tx = h.store().begin().await.unwrap();
     outbox.enqueue(&mut tx, draft("third")).await.unwrap();
-    // Long enough for the relay to have looked in vain.
+    // Long enough for a wake-up on enqueue, which would find nothing.
     tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(told.try_recv().is_err());
+    assert!(received.try_recv().is_err());
     h.store().commit(tx).await.unwrap();
-    assert_eq!(told.recv().await.as_deref(), Some("third"));
+    assert_eq!(received.recv().await.as_deref(), Some("third"));
     running.stop().await;
 }
 
-/// The relay registers its consumers as it starts; the first event may come before that, and is then found by its router.
-async fn enqueue_until_heard<H: Harness>(h: &H, name: &str, told: &mut mpsc::UnboundedReceiver<String>) {
+/// Waits until the relay has registered its consumers: an event enqueued earlier would be found by the router only.
+async fn enqueue_after_registration<H: Harness>(h: &H, name: &str, received: &mut mpsc::UnboundedReceiver<String>) {
     while h.store().subscriptions(Some(TOPIC)).await.unwrap().is_empty() {
         tokio::task::yield_now().await;
     }
     enqueue_one(h, draft(name)).await;
-    assert_eq!(told.recv().await.as_deref(), Some(name));
+    assert_eq!(received.recv().await.as_deref(), Some(name));
 }
 
-/// G.2: a delayed event is delivered when it is due, also if nobody polls.
+/// G.2: a delayed event is delivered when it is due, without polling.
 pub async fn a_due_time_wakes_the_relay<H: Harness>(h: H) {
-    somebody_listens(&h).await;
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let running = Running::start(relay(&h, inbox(&h).outside(Tells(tell))).options(never_polls()));
+    subscribe_lane(&h).await;
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let running = Running::start(relay(&h, inbox(&h).outside(Sends(sender))).options(never_polls()));
     enqueue(&h, [draft("later").delay(Duration::from_millis(300))]).await;
     enqueue(&h, [draft("now")]).await;
-    assert_eq!(told.recv().await.as_deref(), Some("now"));
-    assert_eq!(told.recv().await.as_deref(), Some("later"));
+    assert_eq!(received.recv().await.as_deref(), Some("now"));
+    assert_eq!(received.recv().await.as_deref(), Some("later"));
     running.stop().await;
 }
 
-/// A.19: what a person inserts is delivered like any other; and so is what nobody heard before.
+/// A.19: a running relay delivers a plain `INSERT` and an event that had no subscriber before.
 pub async fn plain_inserts_and_unheard_events_reach_a_running_relay<H: Harness>(h: H) {
     enqueue_one(&h, draft("unheard")).await;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut received) = mpsc::unbounded_channel();
     struct Lenient(mpsc::UnboundedSender<String>);
     #[derive(Serialize, Deserialize)]
     struct Any {}
@@ -677,14 +675,14 @@ pub async fn plain_inserts_and_unheard_events_reach_a_running_relay<H: Harness>(
             Ok(self.0.send(any.envelope().event_id.to_string())?)
         }
     }
-    let running = Running::start(relay(&h, inbox(&h).outside(Lenient(tell))));
-    assert_eq!(told.recv().await.as_deref(), Some("unheard"));
+    let running = Running::start(relay(&h, inbox(&h).outside(Lenient(sender))));
+    assert_eq!(received.recv().await.as_deref(), Some("unheard"));
     insert_plainly(&h, "by-hand").await;
-    assert_eq!(told.recv().await.as_deref(), Some("by-hand"));
+    assert_eq!(received.recv().await.as_deref(), Some("by-hand"));
     running.stop().await;
 }
 
-/// D.2: what an operator disabled or removed stays so when the consumer starts again.
+/// D.2: a subscription that an operator disabled stays disabled after the consumer restarts.
 pub async fn an_operators_choice_survives_a_restart<H: Harness>(h: H) {
     let mut disabled = Subscription::new(TOPIC, LANE, Via::Local);
     disabled.enabled = false;
@@ -695,23 +693,23 @@ pub async fn an_operators_choice_survives_a_restart<H: Harness>(h: H) {
     assert!(!h.store().subscriptions(Some(TOPIC)).await.unwrap()[0].subscription.enabled);
 }
 
-/// An operator pauses a lane and resumes it while the relay runs.
+/// An operator can pause and resume a lane while the relay runs.
 pub async fn a_paused_lane_is_left_alone<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     h.store().set_paused(LANE, true).await.unwrap();
     enqueue_counted(&h, names(5)).await;
     drain(&h, inbox(&h).consumer(Count::new(&h))).await;
     assert_eq!(counted(&h, names(5)).await, [0; 5]);
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let running = Running::start(relay(&h, inbox(&h).outside(Tells(tell))));
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let running = Running::start(relay(&h, inbox(&h).outside(Sends(sender))));
     h.store().set_paused(LANE, false).await.unwrap();
-    assert!(told.recv().await.is_some());
+    assert!(received.recv().await.is_some());
     running.stop().await;
 }
 
-/// D.9: an event past its expiry is not delivered, and does not stand in anybody's way.
-pub async fn an_expired_event_goes_without_a_try<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// D.9: an expired event is not delivered and does not block its key.
+pub async fn an_expired_event_is_removed_without_a_try<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     h.make_counter("a1").await;
     h.make_counter("a2").await;
     enqueue(&h, [draft("a1").key("a").expire_after(MINUTE), draft("a2").key("a")]).await;
@@ -722,8 +720,8 @@ pub async fn an_expired_event_goes_without_a_try<H: Harness>(h: H) {
     assert!(found.deliveries.is_empty() && found.consumptions.is_empty());
 }
 
-/// B.4: any subset of lanes and shards.
-pub async fn a_relay_serves_the_lanes_and_shards_it_is_told_to<H: Harness>(h: H) {
+/// B.4: a relay can serve a subset of lanes and shards.
+pub async fn a_relay_serves_only_its_lanes_and_shards<H: Harness>(h: H) {
     for lane in [LANE, "other"] {
         subscribe(&h, TOPIC, lane, Via::Local).await;
     }
@@ -743,7 +741,7 @@ pub async fn a_relay_serves_the_lanes_and_shards_it_is_told_to<H: Harness>(h: H)
     assert_eq!(counted(&h, names(64)).await, [1; 64]);
 }
 
-/// Waits inside the handler until the case lets it go.
+/// Blocks in the handler until the case releases it.
 struct Gated {
     entered: mpsc::UnboundedSender<String>,
     gate: Arc<Semaphore>,
@@ -760,9 +758,9 @@ impl OutsideConsumer for Gated {
     }
 }
 
-/// F12, G.4: at shutdown what was begun is finished, and what was not is given back uncounted.
+/// F12, G.4: a shutdown finishes the deliveries that were begun and releases the others without counting an attempt.
 pub async fn shutdown_finishes_what_was_begun_and_releases_the_rest<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(100)).await;
     let (entered, mut begun) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
@@ -782,19 +780,18 @@ pub async fn shutdown_finishes_what_was_begun_and_releases_the_rest<H: Harness>(
     for n in 0..100 {
         let name = format!("e{n:05}");
         let found = find(&h, &name).await;
-        match names.contains(&name) {
-            true => assert!(found.deliveries.is_empty(), "{name} was begun, and is done"),
-            false => {
-                let waiting = &found.deliveries[0];
-                assert_eq!((waiting.status, waiting.attempts), (DeliveryStatus::New, 0), "{name} is as it was");
-            }
+        if names.contains(&name) {
+            assert!(found.deliveries.is_empty(), "{name} was begun, and is done");
+        } else {
+            let waiting = &found.deliveries[0];
+            assert_eq!((waiting.status, waiting.attempts), (DeliveryStatus::New, 0), "{name} is as it was");
         }
     }
 }
 
-/// F11: what does not finish inside the grace is left to its lease: whether it had its effect is not known.
+/// F11: work that does not finish within the grace period keeps its lease, because its outcome is unknown.
 pub async fn what_outlasts_the_grace_is_left_to_its_lease<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let (entered, mut begun) = mpsc::unbounded_channel();
     let gated = Gated { entered, gate: Arc::new(Semaphore::new(0)) };
@@ -805,14 +802,14 @@ pub async fn what_outlasts_the_grace_is_left_to_its_lease<H: Harness>(h: H) {
     let left = delivery(&h, "e").await;
     assert_eq!((left.status, left.attempts), (DeliveryStatus::Processing, 1));
     age(&h, HOUR).await;
-    let (tell, mut told) = mpsc::unbounded_channel();
-    drain(&h, inbox(&h).outside(Tells(tell))).await;
-    assert_eq!(told.recv().await.as_deref(), Some("e"));
+    let (sender, mut received) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).outside(Sends(sender))).await;
+    assert_eq!(received.recv().await.as_deref(), Some("e"));
 }
 
-/// F07: a live handler that takes longer than its lease keeps it, and nobody else gets the event.
+/// F07: a handler that outlasts its lease keeps it, and the event is not claimed elsewhere.
 pub async fn slow_work_keeps_its_lease<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let (entered, mut begun) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
@@ -821,7 +818,7 @@ pub async fn slow_work_keeps_its_lease<H: Harness>(h: H) {
     let running = Running::start(relay(&h, inbox(&h).outside(gated)).options(options));
     begun.recv().await.unwrap();
     let first = delivery(&h, "e").await.lock_until.unwrap();
-    // Two leases later, as the store tells.
+    // Until the store shows that the lease was extended by two lease times.
     while delivery(&h, "e").await.lock_until.unwrap() < first + Duration::from_secs(2) {
         let stolen = h.store().claim(&Claim::new(LANE, 1)).await.unwrap();
         assert!(stolen.deliveries.is_empty());
@@ -833,10 +830,10 @@ pub async fn slow_work_keeps_its_lease<H: Harness>(h: H) {
     assert!(begun.recv().await.is_none(), "it ran once");
 }
 
-/// F02: a batch that takes longer than its lease is kept, or given back before it is begun: two relays never work on the same
-/// event, and none is left out.
+/// F02: a batch that outlasts its lease is extended, or released before it is begun. Two relays never handle the same
+/// event, and none is lost.
 pub async fn a_batch_that_outlasts_its_lease_is_tried_once<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(10)).await;
     let (entered, mut begun) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
@@ -852,7 +849,7 @@ pub async fn a_batch_that_outlasts_its_lease_is_tried_once<H: Harness>(h: H) {
     drop(entered);
     let mut tried = vec![begun.recv().await.unwrap()];
     let first = delivery(&h, &tried[0]).await.lock_until.unwrap();
-    // Two leases later, as the store tells.
+    // Until the store shows that the lease was extended by two lease times.
     while delivery(&h, &tried[0]).await.lock_until.unwrap() < first + Duration::from_secs(2) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -868,7 +865,7 @@ pub async fn a_batch_that_outlasts_its_lease_is_tried_once<H: Harness>(h: H) {
     assert!(h.store().counts().await.unwrap().is_empty(), "and none is left");
 }
 
-/// One slow event, and what arrives while it is worked on is delivered at once: nobody polls for an hour.
+/// Events that arrive while a slow one is handled are delivered at once. Polling is off.
 pub async fn a_slow_event_delays_no_other<H: Harness>(h: H) {
     struct OneIsSlow(mpsc::UnboundedSender<String>, Arc<Semaphore>);
     impl OutsideConsumer for OneIsSlow {
@@ -883,23 +880,23 @@ pub async fn a_slow_event_delays_no_other<H: Harness>(h: H) {
             Ok(())
         }
     }
-    somebody_listens(&h).await;
-    let (tell, mut told) = mpsc::unbounded_channel();
+    subscribe_lane(&h).await;
+    let (sender, mut received) = mpsc::unbounded_channel();
     let gate = Arc::new(Semaphore::new(0));
-    let slow = OneIsSlow(tell, Arc::clone(&gate));
+    let slow = OneIsSlow(sender, Arc::clone(&gate));
     let running = Running::start(relay(&h, inbox(&h).outside(slow)).options(never_polls()));
-    enqueue_until_heard(&h, "slow", &mut told).await;
+    enqueue_after_registration(&h, "slow", &mut received).await;
     for n in 0..5 {
         let name = format!("quick{n}");
         enqueue_one(&h, draft(&name)).await;
-        assert_eq!(told.recv().await, Some(name));
+        assert_eq!(received.recv().await, Some(name));
     }
     gate.add_permits(1);
     running.stop().await;
 }
 
-/// A transport that has no connection gives everything back. It is asked again, not as fast as the store can claim.
-pub async fn a_transport_that_can_do_nothing_is_left_alone_for_a_while<H: Harness>(h: H) {
+/// A transport without a connection returns everything untried. The relay waits before it offers again.
+pub async fn a_transport_without_a_connection_is_asked_again_later<H: Harness>(h: H) {
     struct Away(Lane, mpsc::UnboundedSender<tokio::time::Instant>, AtomicU32);
     #[async_trait]
     impl Transport for Away {
@@ -919,7 +916,7 @@ pub async fn a_transport_that_can_do_nothing_is_left_alone_for_a_while<H: Harnes
             }
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(3)).await;
     let lane = Lane {
         name: LANE.into(),
@@ -933,11 +930,12 @@ pub async fn a_transport_that_can_do_nothing_is_left_alone_for_a_while<H: Harnes
     let (first, second) = (asked.recv().await.unwrap(), asked.recv().await.unwrap());
     assert!(second - first > Duration::from_millis(500), "asked again after {:?}", second - first);
     assert!(h.store().counts().await.unwrap().is_empty(), "and then everything is delivered");
-    let told = find(&h, "e00000").await.consumptions;
-    assert_eq!(told.iter().map(|one| one.attempt).collect::<Vec<_>>(), [1], "what was not tried is no attempt");
+    let attempts = find(&h, "e00000").await.consumptions;
+    assert_eq!(attempts.iter().map(|one| one.attempt).collect::<Vec<_>>(), [1], "what was not tried is no attempt");
 }
 
-/// A transport may take fewer than it is offered, and is asked for the others; but for none that follows a failure of its key.
+/// A transport may take fewer deliveries than offered and is offered the rest, except those behind a failure of their
+/// key.
 pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
     struct TakesTwo(Lane, mpsc::UnboundedSender<String>);
     #[async_trait]
@@ -954,24 +952,21 @@ pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
             let take = |parcel: &Parcel| {
                 let name = parcel.envelope.event_id.to_string();
                 self.1.send(name.clone()).unwrap();
-                match name.ends_with("-4") {
-                    true => Delivered::Failed(Failure::retry("not now")),
-                    false => Delivered::Done,
-                }
+                if name.ends_with("-4") { Delivered::Failed(Failure::retry("not now")) } else { Delivered::Done }
             };
             parcels.iter().take(2).map(take).collect()
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     for at_once in [1, 5] {
-        let (tell, mut told) = mpsc::unbounded_channel();
+        let (sender, mut received) = mpsc::unbounded_channel();
         let (key, others) = (format!("key{at_once}-"), format!("other{at_once}-"));
         enqueue(&h, keyed(&key, 7).into_iter().chain((101..=160).map(|n| draft(format!("{others}{n}"))))).await;
         let options = LaneOptions { concurrency: 1, ..LaneOptions::default() };
         let lane = Lane { name: LANE.into(), topics: vec![TOPIC.into()], at_once, options };
-        Relay::new(h.store().clone(), TakesTwo(lane, tell)).drain().await.unwrap();
+        Relay::new(h.store().clone(), TakesTwo(lane, sender)).drain().await.unwrap();
         let (mut of_key, mut unkeyed) = (Vec::new(), Vec::new());
-        while let Some(name) = told.recv().await {
+        while let Some(name) = received.recv().await {
             of_key.extend(name.strip_prefix(&key).map(number));
             unkeyed.extend(name.strip_prefix(&others).map(number));
         }
@@ -983,7 +978,7 @@ pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
     }
 }
 
-/// A try that takes too long is a failure, and its transaction is rolled back.
+/// A try that exceeds the timeout fails, and its transaction is rolled back.
 pub async fn a_timeout_is_a_failure<H: Harness>(h: H) {
     struct Hangs<H>(H);
     impl<H: Harness> Consumer<H::Store> for Hangs<H> {
@@ -995,7 +990,7 @@ pub async fn a_timeout_is_a_failure<H: Harness>(h: H) {
             std::future::pending().await
         }
     }
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(1)).await;
     let options = LaneOptions { timeout: Duration::from_millis(50), ..LaneOptions::default() };
     drain(&h, inbox(&h).consumer(Hangs(h.clone())).options(LANE, options)).await;
@@ -1005,7 +1000,7 @@ pub async fn a_timeout_is_a_failure<H: Harness>(h: H) {
     assert_eq!(found.deliveries[0].status, DeliveryStatus::Failed);
 }
 
-/// F10: a failing event follows one backoff, however many relays there are.
+/// F10: a failing event follows one backoff, however many relays run.
 pub async fn many_relays_follow_one_backoff<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "fails", Via::Local).await;
     enqueue_one(&h, draft("e")).await;
@@ -1020,13 +1015,13 @@ pub async fn many_relays_follow_one_backoff<H: Harness>(h: H) {
     }
 }
 
-/// Two transports of one relay must not fight over a lane.
+/// A relay refuses two transports for one lane.
 pub async fn one_lane_has_one_transport<H: Harness>(h: H) {
     let twice = relay(&h, inbox(&h).outside(Fails)).transport(inbox(&h).outside(Fails));
     assert!(twice.drain().await.is_err());
 }
 
-/// What was registered wrongly is said at the start, before anything is claimed.
+/// Wrong registrations are reported at start, before anything is claimed.
 pub async fn mistakes_in_registering_are_refused<H: Harness>(h: H) {
     for (inbox, expected) in [
         (inbox(&h).outside(Fails).options("fials", LaneOptions::default()), "options are given for fials"),
@@ -1037,10 +1032,10 @@ pub async fn mistakes_in_registering_are_refused<H: Harness>(h: H) {
     }
 }
 
-/// G.3, F21: what is finished and old goes while the relay runs, and what is not stays; an inbox that would forget too
-/// early is refused before anything is delivered.
+/// G.3, F21: a running relay removes old finished events and keeps the others. An inbox retention that is too short is
+/// refused before anything is delivered.
 pub async fn a_relay_prunes_what_is_old<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_counted(&h, names(3)).await;
     drain(&h, inbox(&h).consumer(Count::new(&h))).await;
     age(&h, 24 * 31 * HOUR).await;

@@ -1,4 +1,4 @@
-//! `release`: given back untried, as at shutdown.
+//! `release`: a delivery is returned untried, as at shutdown.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use postrider::store::History;
 use crate::Harness;
 use crate::steps::*;
 
-/// G.4: as if it had never been claimed; due at once.
+/// G.4: the delivery is as before the claim and due at once.
 pub async fn gives_the_attempt_back<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(2)).await;
     let lease = claim(&h, 2).await;
     assert_eq!(h.store().release(lease.token, &lease.ids()[..1]).await.unwrap(), lease.ids()[..1]);
@@ -23,9 +23,9 @@ pub async fn gives_the_attempt_back<H: Harness>(h: H) {
     nothing_is_written(&h, lease.token, &lease.ids()[..1], "e00000").await;
 }
 
-/// The state it goes back to is the one it had.
+/// A released delivery gets its former status back.
 pub async fn what_was_tried_before_is_still_failed<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, Duration::ZERO)];
@@ -37,11 +37,11 @@ pub async fn what_was_tried_before_is_still_failed<H: Harness>(h: H) {
     assert_eq!(row.last_error.as_deref(), Some("boom"));
 }
 
-/// F01 zombie settles: nor does it give back what another holds.
+/// F01 zombie settles: a zombie does not release a delivery that another worker holds.
 pub async fn zombie_releases_nothing<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    let (zombie, successor) = expired_and_current_lease(&h).await;
     assert!(h.store().release(zombie.token, &zombie.ids()).await.unwrap().is_empty());
     assert_eq!(delivery(&h, "e").await.attempts, 2);
-    assert!(claim(&h, 1).await.deliveries.is_empty(), "it is still the heir's");
-    settle(&h, &heir).await;
+    assert!(claim(&h, 1).await.deliveries.is_empty(), "it is still the successor's");
+    settle(&h, &successor).await;
 }

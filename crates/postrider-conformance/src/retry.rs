@@ -1,4 +1,4 @@
-//! `retry`: due again later, with what went wrong.
+//! `retry`: a failed delivery is due again later, with its error.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use postrider::store::{Failed, History};
 use crate::Harness;
 use crate::steps::*;
 
-/// A.5: FAILED, due after as long as the caller says, by the database's clock.
+/// A.5: FAILED, and due after the given time by the database clock.
 pub async fn makes_it_due_later_with_its_error<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, HOUR)];
@@ -26,22 +26,22 @@ pub async fn makes_it_due_later_with_its_error<H: Harness>(h: H) {
     assert_eq!(claim(&h, 1).await.deliveries[0].attempt, 2);
 }
 
-/// F01 zombie settles: nor does it fail what another is working on.
+/// F01 zombie settles: a zombie does not fail a delivery that another worker holds.
 pub async fn zombie_retries_nothing<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    let (zombie, successor) = expired_and_current_lease(&h).await;
     let failure = [failed(zombie.deliveries[0].id, HOUR)];
     assert!(h.store().retry(zombie.token, &failure, History::Keep).await.unwrap().is_empty());
     assert_eq!(status(&h, "e").await, DeliveryStatus::Processing);
     assert!(find(&h, "e").await.consumptions.is_empty());
-    settle(&h, &heir).await;
+    settle(&h, &successor).await;
 }
 
-/// D.5: attempts are numbered when they are appended, 1, 2, 3, whatever the delivery's own count does.
+/// D.5: attempts are numbered 1, 2, 3 when they are appended, independent of the delivery's own count.
 pub async fn history_is_numbered_without_gap<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     for n in 0..4 {
-        // A worker that dies counts an attempt of the delivery and appends nothing.
+        // A worker that dies uses an attempt of the delivery but appends none.
         claim(&h, 1).await;
         age(&h, HOUR).await;
         let lease = claim(&h, 1).await;
@@ -52,16 +52,16 @@ pub async fn history_is_numbered_without_gap<H: Harness>(h: H) {
         };
     }
     let attempts = find(&h, "e").await.consumptions;
-    let told: Vec<_> = attempts.iter().map(|c| (c.attempt, c.success, c.will_retry)).collect();
+    let outcomes: Vec<_> = attempts.iter().map(|c| (c.attempt, c.success, c.will_retry)).collect();
     let failure = |n| (n, Some(false), true);
-    assert_eq!(told, [failure(1), failure(2), failure(3), (4, Some(true), false)]);
+    assert_eq!(outcomes, [failure(1), failure(2), failure(3), (4, Some(true), false)]);
     assert_eq!((attempts[0].error.as_deref(), attempts[0].code.as_deref()), (Some("boom"), Some("E1")));
     assert!(attempts.iter().all(|c| c.consumer == LANE));
 }
 
-/// The delivery keeps its last error; no attempt is written.
+/// The delivery stores its last error; no attempt is appended.
 pub async fn without_history_leaves_no_trace<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure = [failed(lease.deliveries[0].id, HOUR)];
@@ -70,16 +70,16 @@ pub async fn without_history_leaves_no_trace<H: Harness>(h: H) {
     assert_eq!(delivery(&h, "e").await.last_error.as_deref(), Some("boom"));
 }
 
-/// F39, E.1: saving a failure never fails because of what the failure says.
+/// F39, E.1: a failure is saved whatever its text contains.
 pub async fn an_error_of_any_text_is_saved_and_cut<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     let failure =
-        Failed { error: terrible_text(), code: Some(terrible_text()), ..failed(lease.deliveries[0].id, HOUR) };
+        Failed { error: oversized_text(), code: Some(oversized_text()), ..failed(lease.deliveries[0].id, HOUR) };
     h.store().retry(lease.token, &[failure], History::Keep).await.unwrap();
-    assert!(is_what_is_kept(delivery(&h, "e").await.last_error.as_deref()));
+    assert!(is_cut_to_limit(delivery(&h, "e").await.last_error.as_deref()));
     let attempt = find(&h, "e").await.consumptions.remove(0);
-    assert!(is_what_is_kept(attempt.error.as_deref()));
+    assert!(is_cut_to_limit(attempt.error.as_deref()));
     assert!(attempt.code.is_some_and(|code| !code.contains('\0')));
 }

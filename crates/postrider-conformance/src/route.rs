@@ -1,4 +1,4 @@
-//! `route`: who gets what. The same rules at `enqueue` and for events that came by plain `INSERT`.
+//! `route`: which consumers get an event. The rules are the same in `enqueue` and for events from a plain `INSERT`.
 
 use postrider::store::{Redriven, Routed, Routing};
 use postrider::{Draft, Enqueued, Store, Subscription, Via};
@@ -13,14 +13,14 @@ async fn lanes(h: &impl Harness, event_id: &str) -> Vec<String> {
     deliveries.into_iter().map(|d| d.lane).collect()
 }
 
-/// Consumers expected to report, by attempt 0.
+/// The consumers that are expected to report: those with an attempt 0.
 async fn expected(h: &impl Harness, event_id: &str) -> Vec<String> {
     let consumptions = find(h, event_id).await.consumptions;
     assert!(consumptions.iter().all(|c| c.attempt == 0 && c.success.is_none() && !c.will_retry));
     consumptions.into_iter().map(|c| c.consumer).collect()
 }
 
-/// A.6: every consumer with a lane of its own has its own delivery.
+/// A.6: every consumer with its own lane gets its own delivery.
 pub async fn each_enabled_lane_gets_one_delivery<H: Harness>(h: H) {
     for (consumer, via) in [("a", Via::Local), ("b", Via::Pull), ("c", Via::Webhook)] {
         subscribe(&h, TOPIC, consumer, via).await;
@@ -31,7 +31,7 @@ pub async fn each_enabled_lane_gets_one_delivery<H: Harness>(h: H) {
     assert!(expected(&h, "e").await.is_empty(), "their deliveries say that they are expected");
 }
 
-/// One consumer that hears both gets the event once.
+/// A consumer with both subscriptions gets the event once.
 pub async fn topic_and_star_together_deliver_once<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "both", Via::Local).await;
     subscribe(&h, "*", "both", Via::Local).await;
@@ -43,7 +43,7 @@ pub async fn topic_and_star_together_deliver_once<H: Harness>(h: H) {
     assert_eq!(expected(&h, "e").await, ["remote"]);
 }
 
-/// DESIGN 6: a topic in other letters is another topic, and a consumer another consumer.
+/// DESIGN 6: topics and consumers are compared byte for byte.
 pub async fn topics_are_compared_byte_for_byte<H: Harness>(h: H) {
     subscribe(&h, "Order.Paid", "upper", Via::Local).await;
     subscribe(&h, "order_paid", "underscore", Via::Local).await;
@@ -53,7 +53,7 @@ pub async fn topics_are_compared_byte_for_byte<H: Harness>(h: H) {
     assert_eq!(lanes(&h, "e").await, ["Points", "points"]);
 }
 
-/// D.2: what an operator disabled or removed gets nothing; where nobody else hears it, the event is unheard.
+/// D.2: a disabled or removed subscription gets nothing. Without another subscriber, the event is unheard.
 pub async fn disabled_and_removed_subscriptions_get_nothing<H: Harness>(h: H) {
     let disabled = Subscription { enabled: false, ..Subscription::new(TOPIC, "disabled", Via::Local) };
     h.store().set_subscription(&disabled).await.unwrap();
@@ -65,7 +65,7 @@ pub async fn disabled_and_removed_subscriptions_get_nothing<H: Harness>(h: H) {
     assert_eq!(lanes(&h, "heard").await, ["there"]);
 }
 
-/// D.11: one delivery for the broker, one expectation for each of its consumers; the broker itself reports nothing.
+/// D.11: one delivery for the broker and one expectation per consumer. The broker itself is not expected to report.
 pub async fn the_consumers_of_the_broker_share_its_lane<H: Harness>(h: H) {
     for consumer in ["member", "message", "rabbitmq"] {
         subscribe(&h, TOPIC, consumer, Via::RabbitMq).await;
@@ -75,7 +75,7 @@ pub async fn the_consumers_of_the_broker_share_its_lane<H: Harness>(h: H) {
     assert_eq!(expected(&h, "e").await, ["member", "message"]);
 }
 
-/// D.4: who gets the event by other means is written down as expected.
+/// D.4: a consumer that gets the event by other means is recorded as expected.
 pub async fn external_consumers_are_expected_and_get_no_delivery<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "elsewhere", Via::External).await;
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Accepted(_)));
@@ -84,7 +84,7 @@ pub async fn external_consumers_are_expected_and_get_no_delivery<H: Harness>(h: 
     assert_eq!(find(&h, "e").await.routing, Routing::Routed);
 }
 
-/// D.2: a change counts for events written after it.
+/// D.2: a subscription counts for events written after it.
 pub async fn a_subscription_counts_for_events_written_after_it<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "first", Via::Local).await;
     enqueue_one(&h, draft("before")).await;
@@ -95,9 +95,9 @@ pub async fn a_subscription_counts_for_events_written_after_it<H: Harness>(h: H)
     assert_eq!(lanes(&h, "after").await, ["first", "second"]);
 }
 
-/// A.19: a plain `INSERT` is all it takes.
+/// A.19: a plain `INSERT` is sufficient.
 pub async fn a_plain_insert_is_routed_and_delivered<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, "*", "remote", Via::External).await;
     insert_plainly(&h, "by-hand").await;
     assert_eq!(find(&h, "by-hand").await.routing, Routing::New);
@@ -112,18 +112,18 @@ pub async fn a_plain_insert_is_routed_and_delivered<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// The router writes down that nobody hears it, and looks again only when somebody does.
-pub async fn a_plain_insert_that_nobody_hears_is_unheard<H: Harness>(h: H) {
+/// The router marks the event as unheard, and routes it only after a subscription is added.
+pub async fn a_plain_insert_without_subscribers_is_unheard<H: Harness>(h: H) {
     insert_plainly(&h, "by-hand").await;
     assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 0, unheard: 1 });
     assert_eq!(h.store().route(100).await.unwrap(), Routed::default());
     assert_eq!(find(&h, "by-hand").await.routing, Routing::Unheard);
 }
 
-/// A.19, D.1: written by a person at a shell in +08:00, delivered like any other; its times are right and every optional
-/// column survives.
+/// A.19, D.1: an event inserted in a shell with time zone +08:00 is delivered, with correct times and every optional
+/// column.
 pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let smallest =
         format!("INSERT INTO postrider_event (event_id, topic, payload) VALUES ('small', '{TOPIC}', '{{}}')");
     if h.shell_insert(&smallest).await.is_none() {
@@ -168,25 +168,25 @@ pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: 
     assert_eq!(event.metadata.as_deref(), Some(r#"{"a":1}"#));
     assert_eq!((event.exchange.as_deref(), event.routing_key.as_deref()), (Some("orders"), Some("order.paid.eu")));
     let delivery = delivery(&h, "full").await;
-    assert_eq!(delivery.due_at, deliver, "it was due when it said");
+    assert_eq!(delivery.due_at, deliver, "due at deliver_at");
     assert_eq!(delivery.shard, postrider::shard::shard_of(Some("钥"), "full"), "the shard is the one Rust computes");
     settle(&h, &lease).await;
 }
 
-/// Kept until somebody subscribes, then delivered; in the order in which they were written.
-pub async fn an_unheard_event_is_routed_once_somebody_subscribes<H: Harness>(h: H) {
+/// An unheard event is stored until a consumer subscribes, then delivered in sequence order.
+pub async fn an_unheard_event_is_routed_after_a_subscription<H: Harness>(h: H) {
     enqueue(&h, [draft("e"), draft("f")]).await;
     let other = Draft::json("order.other", &json!({})).unwrap().event_id("other");
     enqueue_one(&h, other).await;
     assert_eq!(h.store().route(100).await.unwrap(), Routed::default());
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 2, unheard: 0 });
     assert_eq!(ids(&claim(&h, 10).await), ["e", "f"]);
     assert_eq!(find(&h, "other").await.routing, Routing::Unheard);
 }
 
-/// A subscription to everything hears what nobody heard.
-pub async fn an_unheard_event_is_routed_once_somebody_hears_everything<H: Harness>(h: H) {
+/// A subscription to `*` gets unheard events too.
+pub async fn an_unheard_event_is_routed_after_a_star_subscription<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let other = Draft::json("order.other", &json!({})).unwrap().event_id("other");
     enqueue_one(&h, other).await;
@@ -195,9 +195,9 @@ pub async fn an_unheard_event_is_routed_once_somebody_hears_everything<H: Harnes
     assert_eq!(ids(&claim(&h, 10).await), ["e", "other"]);
 }
 
-/// Short transactions, whatever waits.
+/// A pass is limited, so that its transaction stays short.
 pub async fn a_pass_takes_no_more_than_its_limit<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     for n in 0..7 {
         insert_plainly(&h, &format!("e{n}")).await;
     }
@@ -206,7 +206,7 @@ pub async fn a_pass_takes_no_more_than_its_limit<H: Harness>(h: H) {
     assert_eq!(claim(&h, 10).await.deliveries.len(), 7);
 }
 
-/// Any number of routers: each event is routed by one of them.
+/// With concurrent routers, each event is routed by one of them.
 pub async fn concurrent_routers_share_the_work<H: Harness>(h: H) {
     enqueue(&h, drafts(300)).await;
     let mut tx = postrider::Enlist::begin(h.store()).await.unwrap();
@@ -214,12 +214,12 @@ pub async fn concurrent_routers_share_the_work<H: Harness>(h: H) {
         h.insert_plainly(&mut *tx, &format!("hand{n}"), TOPIC, "{}").await;
     }
     postrider::Enlist::commit(h.store(), tx).await.unwrap();
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     let routers = (0..4).map(|_| {
         let h = h.clone();
         async move {
             let mut routed = 0;
-            // Another router may hold what is left: an empty pass is no proof that nothing waits.
+            // Another router may hold the remaining rows, so an empty pass does not prove that nothing waits.
             while h.store().counts().await.unwrap().get(LANE).is_none_or(|lane| lane.new < 400) {
                 routed += h.store().route(25).await.unwrap().routed;
             }
@@ -232,11 +232,11 @@ pub async fn concurrent_routers_share_the_work<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// A redrive may come before the router: there is still one delivery.
+/// If a redrive comes before the router, there is still one delivery.
 pub async fn a_redriven_unheard_event_is_not_delivered_twice<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::Made);
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "second", Via::Local).await;
     assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 1, unheard: 0 });
     assert_eq!(lanes(&h, "e").await, [LANE, "second"]);

@@ -1,4 +1,4 @@
-//! `settle`: what is done is gone, if the token is the last one.
+//! `settle`: a finished delivery is deleted, if the token is the latest.
 
 use postrider::entry::DeliveryStatus;
 use postrider::store::{Claim, History, Redriven};
@@ -7,9 +7,9 @@ use postrider::{Store, Via};
 use crate::Harness;
 use crate::steps::*;
 
-/// The row goes; the event stays.
-pub async fn what_is_done_is_gone<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// The delivery row is deleted; the event stays.
+pub async fn a_settled_delivery_is_deleted<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(500)).await;
     let lease = claim(&h, 500).await;
     let mut settled = h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
@@ -25,17 +25,17 @@ pub async fn what_is_done_is_gone<H: Harness>(h: H) {
     assert!(again.is_empty(), "once");
 }
 
-/// A lane that is no consumer has no attempts.
+/// Without history, no attempt is appended.
 pub async fn without_history_leaves_no_trace<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     settle(&h, &claim(&h, 1).await).await;
     assert!(find(&h, "e").await.consumptions.is_empty());
 }
 
-/// D.5: the success is an attempt of the consumer that the lane is named after.
+/// D.5: the success is appended as an attempt of the lane's consumer.
 pub async fn with_history_appends_the_success<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     for attempt in 1..=2 {
         let lease = claim(&h, 1).await;
@@ -50,9 +50,9 @@ pub async fn with_history_appends_the_success<H: Harness>(h: H) {
     assert_eq!(find(&h, "e").await.consumptions.len(), 2);
 }
 
-/// Expiry makes a delivery claimable; only the next claim takes it away.
-pub async fn after_the_lease_ran_out_counts_while_nobody_claimed<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+/// An expired lease makes a delivery claimable. The old token stays valid until the next claim.
+pub async fn an_expired_lease_can_be_settled_until_the_next_claim<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     age(&h, HOUR).await;
@@ -60,19 +60,19 @@ pub async fn after_the_lease_ran_out_counts_while_nobody_claimed<H: Harness>(h: 
     assert!(find(&h, "e").await.deliveries.is_empty());
 }
 
-/// F01 zombie settles, F04 the heir has finished: with a token that somebody replaced, no verb writes anything.
+/// F01 zombie settles, F04 the successor has finished: with an outdated token, no verb writes anything.
 pub async fn zombie_settles_nothing<H: Harness>(h: H) {
-    let (zombie, heir) = a_zombie_and_its_heir(&h).await;
+    let (zombie, successor) = expired_and_current_lease(&h).await;
     nothing_is_written(&h, zombie.token, &zombie.ids(), "e").await;
-    settle(&h, &heir).await;
+    settle(&h, &successor).await;
     assert!(find(&h, "e").await.deliveries.is_empty());
-    // Nor after the heir is done.
+    // Nor after the successor has settled.
     nothing_is_written(&h, zombie.token, &zombie.ids(), "e").await;
 }
 
-/// F08 node name reused after restart: the name is for people, the token is what counts.
+/// F08 node name reused after restart: leases are checked by token, not by owner name.
 pub async fn zombie_with_the_same_owner_name_settles_nothing<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let claim = Claim { owner: "host-1".into(), ..wanted(1) };
     let former = h.store().claim(&claim).await.unwrap();
@@ -84,9 +84,9 @@ pub async fn zombie_with_the_same_owner_name_settles_nothing<H: Harness>(h: H) {
     settle(&h, &latter).await;
 }
 
-/// F01: row ids and attempt counts may come again; tokens do not.
+/// F01: row ids and attempt counts can repeat; tokens cannot.
 pub async fn zombie_settles_nothing_after_the_row_was_made_anew<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
     let old = claim(&h, 1).await;
     settle(&h, &old).await;
@@ -97,7 +97,7 @@ pub async fn zombie_settles_nothing_after_the_row_was_made_anew<H: Harness>(h: H
     nothing_is_written(&h, old.token, &both, "e").await;
     settle(&h, &new).await;
 
-    // Another event's delivery may get the row as well.
+    // Another event's delivery may reuse the row id as well.
     enqueue_one(&h, draft("f")).await;
     let other = claim(&h, 1).await;
     let all: Vec<_> = both.into_iter().chain(other.ids()).collect();
@@ -106,9 +106,9 @@ pub async fn zombie_settles_nothing_after_the_row_was_made_anew<H: Harness>(h: H
     settle(&h, &other).await;
 }
 
-/// What is not the caller's is left alone, what is the caller's is settled.
+/// Only the deliveries of this token are settled.
 pub async fn a_foreign_delivery_in_the_call_is_left_alone<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(3)).await;
     let mine = claim(&h, 1).await;
     let theirs = claim(&h, 1).await;
@@ -120,9 +120,9 @@ pub async fn a_foreign_delivery_in_the_call_is_left_alone<H: Harness>(h: H) {
     assert!(h.store().settle(mine.token, &[], History::Omit).await.unwrap().is_empty());
 }
 
-/// F17: a later delivery of a key is not done while an earlier one is not.
+/// F17: a delivery of a key is not settled before an earlier one.
 pub async fn out_of_order_is_refused<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "other", Via::Local).await;
     enqueue(&h, keyed("a", 4)).await;
     let lease = claim_keyed(&h, 10).await;
@@ -135,7 +135,7 @@ pub async fn out_of_order_is_refused<H: Harness>(h: H) {
         }
     }
     assert!(find(&h, "a2").await.consumptions.is_empty());
-    // With a gap: the stretch before it is settled.
+    // With a gap, the deliveries before it are settled.
     let mut settled = h.store().settle(lease.token, &[a4, a2, a1], History::Omit).await.unwrap();
     settled.sort();
     assert_eq!(settled, [a1, a2]);
@@ -143,9 +143,9 @@ pub async fn out_of_order_is_refused<H: Harness>(h: H) {
     assert_eq!(h.store().settle(lease.token, &[a4], History::Omit).await.unwrap(), [a4]);
 }
 
-/// A whole run in one call, in whatever order its ids are given.
+/// A whole run is settled in one call, in any order of its ids.
 pub async fn a_run_is_settled_together<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, keyed("a", 50)).await;
     let lease = claim_keyed(&h, 50).await;
     let backwards: Vec<_> = lease.ids().into_iter().rev().collect();
@@ -154,9 +154,9 @@ pub async fn a_run_is_settled_together<H: Harness>(h: H) {
     assert_eq!(find(&h, "a50").await.consumptions.len(), 1);
 }
 
-/// F07: whose leases were lengthened meanwhile, and what stands behind them, is settled with the others.
+/// F07: deliveries with an extended lease, and those behind them in the key, are settled with the others.
 pub async fn lengthened_leases_are_settled_with_the_others<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, drafts(10).into_iter().chain(keyed("a", 10))).await;
     for (lease, history) in [(claim(&h, 10).await, History::Omit), (claim_keyed(&h, 10).await, History::Keep)] {
         let lengthened: Vec<_> = lease.ids().into_iter().skip(1).step_by(3).collect();

@@ -1,4 +1,4 @@
-//! The steps that cases are told in.
+//! Shared steps of the cases.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,20 +14,20 @@ pub(crate) const TOPIC: &str = "order.paid";
 pub(crate) const LANE: &str = "points";
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
-/// Longer than any case runs, on however busy a machine.
+/// Longer than any case runs, even on a busy machine.
 pub(crate) const LEASE: Duration = Duration::from_secs(1800);
-/// How long something that must not wait may take.
+/// The time limit for a call that must not block.
 pub(crate) const PROMPTLY: Duration = Duration::from_secs(5);
 
-/// A subscription as an operator writes it.
+/// Sets a subscription, as an operator does.
 pub(crate) async fn subscribe(h: &impl Harness, topic: &str, consumer: &str, via: Via) {
     let mut subscription = Subscription::new(topic, consumer, via);
     subscription.endpoint = (via == Via::Webhook).then(|| "https://example.org/hook".into());
     h.store().set_subscription(&subscription).await.unwrap();
 }
 
-/// The usual scene: one consumer with a lane of its own.
-pub(crate) async fn somebody_listens(h: &impl Harness) {
+/// Subscribes [`LANE`] to [`TOPIC`]: one consumer with its own lane.
+pub(crate) async fn subscribe_lane(h: &impl Harness) {
     subscribe(h, TOPIC, LANE, Via::Local).await;
 }
 
@@ -84,7 +84,7 @@ pub(crate) async fn claim_keyed(h: &impl Harness, limit: u32) -> Lease {
     h.store().claim_keyed(&claim, DeadHead::Hold).await.unwrap()
 }
 
-/// Claims keyed deliveries until a claim brings none: a claim may look at some of the shards only.
+/// Claims keyed deliveries until a claim is empty. One claim may cover only some of the shards.
 pub(crate) async fn claim_all_keyed(h: &impl Harness, dead_head: DeadHead) -> Vec<Lease> {
     let mut leases = Vec::new();
     loop {
@@ -128,7 +128,7 @@ pub(crate) async fn is_stored(h: &impl Harness, event_id: &str) -> bool {
     h.store().find(event_id).await.unwrap().is_some()
 }
 
-/// The event's delivery on the usual lane.
+/// The delivery of the event on [`LANE`].
 pub(crate) async fn delivery(h: &impl Harness, event_id: &str) -> Delivery {
     let found = find(h, event_id).await;
     let mut on_lane = found.deliveries.into_iter().filter(|d| d.lane == LANE);
@@ -147,11 +147,11 @@ pub(crate) async fn bury_head(h: &impl Harness, event_id: &str) {
     let burial = [buried(head.expect("the head is claimed").id)];
     let gone = h.store().bury(lease.token, &burial, History::Omit).await.unwrap();
     assert_eq!(gone.len(), 1);
-    // Its followers were released with it; what else was claimed is given back.
+    // `bury` has already released the followers of the key; this releases the other keys.
     h.store().release(lease.token, &lease.ids()).await.unwrap();
 }
 
-/// Tries to extend, retry, bury, release and settle with a token that is not the last one: nothing may change.
+/// Calls extend, retry, bury, release and settle with an outdated token, and asserts that nothing changes.
 pub(crate) async fn nothing_is_written(h: &impl Harness, old: Token, ids: &[DeliveryId], event_id: &str) {
     let store = h.store();
     let before = format!("{:?}", find(h, event_id).await);
@@ -166,16 +166,16 @@ pub(crate) async fn nothing_is_written(h: &impl Harness, old: Token, ids: &[Deli
     assert_eq!(format!("{:?}", find(h, event_id).await), before, "the row is unchanged");
 }
 
-/// A delivery whose lease ran out and that somebody else has claimed since.
-pub(crate) async fn a_zombie_and_its_heir(h: &impl Harness) -> (Lease, Lease) {
-    somebody_listens(h).await;
+/// Returns the expired lease of a delivery and the lease that replaced it.
+pub(crate) async fn expired_and_current_lease(h: &impl Harness) -> (Lease, Lease) {
+    subscribe_lane(h).await;
     enqueue_one(h, draft("e")).await;
     let zombie = claim(h, 1).await;
     age(h, HOUR).await;
-    let heir = claim(h, 1).await;
-    assert_eq!((ids(&zombie), ids(&heir)), (vec!["e"], vec!["e"]));
-    assert_ne!(zombie.token, heir.token);
-    (zombie, heir)
+    let successor = claim(h, 1).await;
+    assert_eq!((ids(&zombie), ids(&successor)), (vec!["e"], vec!["e"]));
+    assert_ne!(zombie.token, successor.token);
+    (zombie, successor)
 }
 
 /// Runs tasks at the same time and waits for all.
@@ -192,32 +192,32 @@ where
     done
 }
 
-/// Whether a time span is what it should be, give or take what a busy machine may lose.
+/// Compares two durations with a tolerance of one minute for a busy machine.
 pub(crate) fn is_about(actual: Duration, expected: Duration) -> bool {
     actual.abs_diff(expected) < MINUTE
 }
 
-/// Says that a case does not apply, so that nobody takes its silence for a proof.
+/// Prints that a case does not apply to this store, so that it is not counted as passed.
 #[allow(clippy::print_stderr)]
 pub(crate) fn skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-/// Error text that no store could keep as it is: NUL, and five times too long.
-pub(crate) fn terrible_text() -> String {
+/// Error text that no store accepts unchanged: it contains a NUL and is five times too long.
+pub(crate) fn oversized_text() -> String {
     format!("a\0b{}", "错".repeat(5_000))
 }
 
-/// What is kept of it: 1,000 characters, and no NUL.
-pub(crate) fn is_what_is_kept(text: Option<&str>) -> bool {
+/// Whether this is [`oversized_text`] as stored: 1,000 characters, NUL replaced.
+pub(crate) fn is_cut_to_limit(text: Option<&str>) -> bool {
     text.is_some_and(|text| text.chars().count() == 1_000 && text.starts_with("a\u{fffd}b错") && !text.contains('\0'))
 }
 
-/// A small generator of numbers that look random and are the same in every run.
+/// A deterministic pseudo-random generator: the same sequence in every run.
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    /// True once in `n` throws, about.
+    /// Returns true for about one call in `n`.
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33).is_multiple_of(n)

@@ -1,4 +1,5 @@
-//! `register`, `set_subscription`, `remove_subscription`, `subscriptions`: code proposes, the operator decides.
+//! `register`, `set_subscription`, `remove_subscription`, `subscriptions`: code registers defaults; the operator's
+//! changes take precedence.
 
 use postrider::{Draft, Enqueued, Error, Store, Subscription, Via};
 
@@ -11,7 +12,7 @@ async fn listed(h: &impl Harness, topic: Option<&str>) -> Vec<Subscription> {
     stored.into_iter().map(|s| s.subscription).collect()
 }
 
-/// D.2: code says it once; whatever is there stays.
+/// D.2: registering does not change an existing subscription.
 pub async fn registering_never_overwrites<H: Harness>(h: H) {
     let first = Subscription { description: Some("first".into()), ..Subscription::new(TOPIC, LANE, Via::Local) };
     h.store().register(&first).await.unwrap();
@@ -20,7 +21,7 @@ pub async fn registering_never_overwrites<H: Harness>(h: H) {
     assert_eq!(listed(&h, None).await, [first]);
 }
 
-/// D.2: after a restart too.
+/// D.2: also after a restart.
 pub async fn what_was_disabled_stays_disabled<H: Harness>(h: H) {
     let in_code = Subscription::new(TOPIC, LANE, Via::Local);
     h.store().register(&in_code).await.unwrap();
@@ -30,7 +31,7 @@ pub async fn what_was_disabled_stays_disabled<H: Harness>(h: H) {
     assert_eq!(listed(&h, Some(TOPIC)).await, [disabled]);
 }
 
-/// D.2: a restart of the consumer does not bring it back.
+/// D.2: a restart of the consumer does not add it again.
 pub async fn what_was_removed_stays_removed<H: Harness>(h: H) {
     let in_code = Subscription::new(TOPIC, LANE, Via::Local);
     h.store().register(&in_code).await.unwrap();
@@ -40,7 +41,7 @@ pub async fn what_was_removed_stays_removed<H: Harness>(h: H) {
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Unheard(_)));
 }
 
-/// An operator may change their mind.
+/// `set_subscription` restores a removed subscription.
 pub async fn setting_brings_a_removed_one_back<H: Harness>(h: H) {
     let subscription = Subscription::new(TOPIC, LANE, Via::Local);
     h.store().set_subscription(&subscription).await.unwrap();
@@ -50,21 +51,21 @@ pub async fn setting_brings_a_removed_one_back<H: Harness>(h: H) {
     assert!(matches!(enqueue_one(&h, draft("e")).await, Enqueued::Accepted(_)));
 }
 
-/// D.2: whatever a producer remembers of who listens, a change counts for the next event it writes.
+/// D.2: a change counts for the next event, even if a producer caches subscriptions.
 pub async fn a_change_counts_for_the_next_event<H: Harness>(h: H) {
-    /// The lanes of two events written now, with an id of their own and with one that is given.
+    /// The lanes of two events written now: one with a generated id, one with a given id.
     async fn lanes<H: Harness>(h: &H, id: &str) -> Vec<String> {
-        let mut heard = Vec::new();
+        let mut routed = Vec::new();
         for draft in [Draft::json(TOPIC, &7).unwrap(), draft(id)] {
             let (Enqueued::Accepted(id) | Enqueued::Unheard(id)) = enqueue_one(h, draft).await else {
                 panic!("it is neither known nor skipped");
             };
             let mut lanes: Vec<_> = find(h, id.as_str()).await.deliveries.into_iter().map(|d| d.lane).collect();
             lanes.sort();
-            heard.push(lanes);
+            routed.push(lanes);
         }
-        assert_eq!(heard[0], heard[1], "both alike");
-        heard.remove(0)
+        assert_eq!(routed[0], routed[1], "both alike");
+        routed.remove(0)
     }
     let subscription = |consumer, enabled| Subscription { enabled, ..Subscription::new(TOPIC, consumer, Via::Local) };
     h.store().register(&subscription("a", true)).await.unwrap();
@@ -81,21 +82,21 @@ pub async fn a_change_counts_for_the_next_event<H: Harness>(h: H) {
     assert_eq!(lanes(&h, "by the broker").await, ["b", "rabbitmq"]);
     h.store().remove_subscription("*", "b").await.unwrap();
     h.store().remove_subscription(TOPIC, "c").await.unwrap();
-    assert!(lanes(&h, "nobody").await.is_empty());
+    assert!(lanes(&h, "none").await.is_empty());
     h.store().set_subscription(&subscription("a", true)).await.unwrap();
     assert_eq!(lanes(&h, "again").await, ["a"]);
 }
 
-/// False: there was none.
-pub async fn removing_nothing_says_so<H: Harness>(h: H) {
+/// Returns false if there was no such subscription.
+pub async fn removing_an_absent_subscription_returns_false<H: Harness>(h: H) {
     assert!(!h.store().remove_subscription(TOPIC, LANE).await.unwrap());
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     assert!(!h.store().remove_subscription("*", LANE).await.unwrap());
     assert!(h.store().remove_subscription(TOPIC, LANE).await.unwrap());
     assert!(!h.store().remove_subscription(TOPIC, LANE).await.unwrap(), "once");
 }
 
-/// By topic, sort order and consumer, compared byte for byte.
+/// Sorted by topic, sort order and consumer, byte for byte.
 pub async fn are_listed_in_order<H: Harness>(h: H) {
     for (topic, consumer, sort_order) in [
         ("b", "x", 0),
@@ -116,7 +117,7 @@ pub async fn are_listed_in_order<H: Harness>(h: H) {
     assert_eq!(names(listed(&h, Some("b")).await), ["b x"], "a topic's own, without those to everything");
 }
 
-/// As written, with the database's times.
+/// Every field comes back, with times of the database clock.
 pub async fn every_field_comes_back<H: Harness>(h: H) {
     let full = Subscription {
         topic: TOPIC.into(),
@@ -141,7 +142,7 @@ pub async fn every_field_comes_back<H: Harness>(h: H) {
     assert!(again.updated_at >= stored.updated_at);
 }
 
-/// Every instance registers at start.
+/// Every instance registers when it starts.
 pub async fn concurrent_registrations_make_one<H: Harness>(h: H) {
     let instances = (0..8).map(|_| {
         let h = h.clone();

@@ -1,4 +1,4 @@
-//! What tests of users are written with: it says what is there, and what is not, in words that help.
+//! The helpers for users' tests: they find enqueued events, and their panic messages list what is stored instead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::steps::*;
 use crate::{Conn, Harness};
 
-/// What [`draft`] writes.
+/// The event that [`draft`] writes.
 #[derive(Serialize, Deserialize)]
 struct Paid {
     n: String,
@@ -31,7 +31,7 @@ impl<H: Harness> Consumer<H::Store> for Count<H> {
     }
 }
 
-/// Counts its calls, and fails from a certain one on.
+/// Counts its calls and fails after the given number of them.
 #[derive(Clone)]
 struct Mail {
     calls: Arc<AtomicU32>,
@@ -49,22 +49,23 @@ impl OutsideConsumer for Mail {
     type Event = Paid;
 
     async fn handle(&self, _: Received<Paid>) -> Result<(), Failure> {
-        match self.calls.fetch_add(1, Ordering::Relaxed) < self.fails_after {
-            true => Ok(()),
-            false => Err(Failure::retry("the mail server is down")),
+        if self.calls.fetch_add(1, Ordering::Relaxed) < self.fails_after {
+            Ok(())
+        } else {
+            Err(Failure::retry("the mail server is down"))
         }
     }
 }
 
-/// What a check says that fails.
-async fn complaint(check: impl Future<Output = ()> + Send + 'static) -> String {
+/// The panic message of a failing check.
+async fn panic_message(check: impl Future<Output = ()> + Send + 'static) -> String {
     let panic = tokio::spawn(check).await.expect_err("it fails").into_panic();
     *panic.downcast::<String>().expect("with a text")
 }
 
-/// Committed events of the topic, whole and in order; neither others nor what is not committed.
+/// Lists the committed events of the topic, complete and in order. Uncommitted events and other topics are left out.
 pub async fn what_was_enqueued_is_listed<H: Harness>(h: H) {
-    somebody_listens(&h).await;
+    subscribe_lane(&h).await;
     enqueue(&h, [draft("a").key("k").trace("4bf92f3577b34da6a3ce929d0e0e4736", None), draft("b"), draft("c")]).await;
     enqueue(&h, [Draft::text("Order.paid", "text/plain", "7").event_id("other")]).await;
     insert_plainly(&h, "by-hand").await;
@@ -77,7 +78,7 @@ pub async fn what_was_enqueued_is_listed<H: Harness>(h: H) {
     assert!(h.store().enqueued("nothing").await.unwrap().is_empty());
 }
 
-/// Found also once it is consumed.
+/// An event is found also after it was consumed.
 pub async fn an_enqueued_event_is_asserted<H: Harness>(h: H) {
     h.make_counter("effects").await;
     enqueue(&h, drafts(3)).await;
@@ -86,34 +87,34 @@ pub async fn an_enqueued_event_is_asserted<H: Harness>(h: H) {
     assert_eq!(assert_enqueued::<Paid>(h.store(), |_| true).await.n, "e00000", "the first");
 }
 
-/// The text lists what was enqueued instead, and names the line that asked.
-pub async fn a_missing_event_is_told_with_what_there_is<H: Harness>(h: H) {
+/// The message lists the enqueued events and names the calling line.
+pub async fn a_missing_event_is_reported_with_those_enqueued<H: Harness>(h: H) {
     let store = h.store().clone();
-    let text = complaint(async move { drop(assert_enqueued::<Paid>(&store, |_| true).await) }).await;
+    let text = panic_message(async move { drop(assert_enqueued::<Paid>(&store, |_| true).await) }).await;
     assert!(text.contains("nothing was enqueued on order.paid") && text.contains("testing.rs:"), "{text}");
     enqueue(&h, drafts(25)).await;
     let store = h.store().clone();
-    let text = complaint(async move { drop(assert_enqueued::<Paid>(&store, |paid| paid.n == "x").await) }).await;
+    let text = panic_message(async move { drop(assert_enqueued::<Paid>(&store, |paid| paid.n == "x").await) }).await;
     assert!(text.contains(r#"e00000  {"n":"e00000"}"#) && text.contains("… and 5 more"), "{text}");
     assert_eq!(text.lines().count(), 1 + 20 + 1, "{text}");
 }
 
-/// Passes where none fits, and tells which do. What cannot be read might be one.
+/// Passes if no event matches, and otherwise lists those that match. An event that cannot be decoded counts as a match.
 pub async fn an_event_is_refuted<H: Harness>(h: H) {
     refute_enqueued::<Paid>(h.store(), |_| true).await;
     enqueue(&h, drafts(3)).await;
     refute_enqueued::<Paid>(h.store(), |paid| paid.n == "x").await;
     let store = h.store().clone();
-    let text = complaint(async move { refute_enqueued::<Paid>(&store, |paid| paid.n == "e00002").await }).await;
+    let text = panic_message(async move { refute_enqueued::<Paid>(&store, |paid| paid.n == "e00002").await }).await;
     assert!(text.contains("e00002") && !text.contains("e00001"), "{text}");
     insert_plainly(&h, "by-hand").await;
     let store = h.store().clone();
-    let text = complaint(async move { refute_enqueued::<Paid>(&store, |paid| paid.n == "x").await }).await;
+    let text = panic_message(async move { refute_enqueued::<Paid>(&store, |paid| paid.n == "x").await }).await;
     assert!(text.contains("by-hand") && text.contains("cannot be decoded: missing field `n`"), "{text}");
 }
 
-/// What is due is consumed; what failed, and what is due later, is left.
-pub async fn drain_tells_what_is_left<H: Harness>(h: H) {
+/// `drain` consumes what is due, and returns the failed and the delayed deliveries.
+pub async fn drain_returns_what_is_left<H: Harness>(h: H) {
     h.make_counter("effects").await;
     let inbox = || Inbox::new(h.store().clone()).consumer(Count(h.clone())).outside(Mail::failing_after(0));
     enqueue(&h, [draft("now"), draft("later").delay(HOUR)]).await;
@@ -126,7 +127,8 @@ pub async fn drain_tells_what_is_left<H: Harness>(h: H) {
     assert_eq!((left.get(LANE), left["mail"].failed), (None, 2), "{left:?}");
 }
 
-/// A.7: a consumer's effect happens once; one whose effect is elsewhere is called again. Lanes that keep no history too.
+/// A.7: the second delivery has no second transactional effect, but calls an outside consumer again. The same holds for
+/// lanes without history.
 pub async fn delivered_twice_has_one_effect<H: Harness>(h: H) {
     h.make_counter("effects").await;
     let mail = Mail::failing_after(9);
@@ -142,19 +144,19 @@ pub async fn delivered_twice_has_one_effect<H: Harness>(h: H) {
     assert!(find(&h, "e").await.deliveries.is_empty());
 }
 
-/// An event that nobody consumed was not delivered twice, and the text says why not.
+/// `deliver_twice` fails for an event that was not consumed, and the message gives the reason.
 pub async fn what_was_not_consumed_is_not_delivered_twice<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "mail", Via::Local).await;
     enqueue(&h, [draft("e"), draft("f")]).await;
     let twice = |event_id: &'static str, mail: Mail| {
         let store = h.store().clone();
-        complaint(async move {
+        panic_message(async move {
             deliver_twice(&store, || Inbox::new(store.clone()).outside(mail.clone()), event_id).await;
         })
     };
     let text = twice("unknown", Mail::failing_after(9)).await;
     assert!(text.contains("there is no event unknown"), "{text}");
-    // That has delivered both once.
+    // The failed call above has delivered both events once.
     let text = twice("e", Mail::failing_after(0)).await;
     assert!(text.contains("was not consumed the second time"), "{text}");
     assert!(text.contains("mail is Failed after 1 attempts: the mail server is down"), "{text}");

@@ -1,5 +1,5 @@
-//! What a consumer may rely on whichever way its events come: inside the process, or through a broker. The same consumers,
-//! the same cases; only the [`Carrier`] differs.
+//! What a consumer can rely on with any transport: in the process or through a broker. The consumers and cases are the
+//! same; only the [`Carrier`] differs.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,13 +19,13 @@ use tokio::task::JoinHandle;
 use crate::steps::*;
 use crate::{Conn, Harness, PATIENCE};
 
-/// Brings events from a store to the consumers of an inbox.
+/// Moves events from a store to the consumers of an inbox.
 pub trait Carrier: Clone + Send + Sync + 'static {
-    /// Makes sure that what is written from now on is kept for all of these consumers: each would miss what was written
-    /// before it was known.
+    /// Makes sure that events written from now on reach all consumers of the inbox. A consumer misses events that were
+    /// written before it was known.
     fn prepare<S: Enlist>(&self, store: &S, inbox: &Inbox<S>) -> impl Future<Output = postrider::Result<()>> + Send;
 
-    /// Does so until `stop` is ready.
+    /// Runs until `stop` is ready.
     fn carry<S: Enlist>(
         &self,
         store: S,
@@ -34,14 +34,14 @@ pub trait Carrier: Clone + Send + Sync + 'static {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = postrider::Result<()>> + Send + 'static;
 
-    /// Lane and target under which an event goes to one consumer alone.
+    /// The lane and target of a redrive to one consumer only.
     fn way_to(&self, consumer: &str) -> (String, String);
 
-    /// Cleans up after a case that passed.
+    /// Cleans up after a passed case.
     fn finish(self) -> impl Future<Output = ()> + Send;
 }
 
-/// Without a broker: the relay hands events to the inbox.
+/// The relay calls the inbox directly, without a broker.
 #[derive(Debug, Clone, Copy)]
 pub struct InProcess;
 
@@ -87,7 +87,7 @@ impl Event for Refunded {
 
 type Then = Arc<dyn Fn(&Received<Paid>) -> Result<(), Failure> + Send + Sync>;
 
-/// Adds one to the event's own counter, writes it down under its key, and does what the case wants beside.
+/// Increments the counter of the event, logs the event under its key, and calls `then`.
 struct Count<H> {
     h: H,
     then: Then,
@@ -116,7 +116,7 @@ impl<H: Harness> Consumer<H::Store> for Count<H> {
     }
 }
 
-/// A second consumer of the same events, with one counter for all.
+/// A second consumer of the same events, with one counter for all of them.
 struct Other<H>(H);
 
 impl<H: Harness> Consumer<H::Store> for Other<H> {
@@ -138,7 +138,7 @@ impl Alert for Alarms {
     }
 }
 
-/// A carrier at work beside the case.
+/// A running carrier.
 struct Carrying {
     stop: oneshot::Sender<()>,
     ended: JoinHandle<postrider::Result<()>>,
@@ -154,7 +154,7 @@ impl Carrying {
         Self { stop, ended, alarms }
     }
 
-    /// The next delivery that was given up: event, attempts, reason.
+    /// The next dead delivery: event, attempts, reason.
     async fn dead(&mut self) -> (String, u32, String) {
         loop {
             match tokio::time::timeout(PATIENCE, self.alarms.recv()).await.expect("an alarm").unwrap() {
@@ -174,7 +174,7 @@ fn inbox<H: Harness>(h: &H) -> Inbox<H::Store> {
     Inbox::new(h.store().clone())
 }
 
-/// Tries again as soon as the carrier can.
+/// Retries as soon as the carrier can.
 fn at_once(max_attempts: u32) -> LaneOptions {
     let retry = RetryPolicy { base: Duration::from_millis(10), factor: 1.0, max_attempts, ..RetryPolicy::default() };
     LaneOptions { retry, ..LaneOptions::default() }
@@ -184,7 +184,7 @@ fn names(n: usize) -> Vec<String> {
     (0..n).map(|n| format!("e{n:05}")).collect()
 }
 
-/// Enqueues events, each with a counter of its own.
+/// Enqueues events, each with its own counter.
 async fn enqueue_counted<H: Harness>(h: &H, drafts: impl IntoIterator<Item = Draft>, names: &[String]) {
     for name in names {
         h.make_counter(name).await;
@@ -192,9 +192,9 @@ async fn enqueue_counted<H: Harness>(h: &H, drafts: impl IntoIterator<Item = Dra
     enqueue(h, drafts).await;
 }
 
-/// Waits until a counter has a number; another one shows up in the end.
+/// Waits until a counter reaches a value, and fails if it exceeds it.
 async fn until<H: Harness>(h: &H, counter: &str, wanted: i64) {
-    // The database has no signal that all of them could give: it is asked.
+    // The carriers have no common signal, so this polls the database.
     while h.counter(counter).await < wanted {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -207,7 +207,7 @@ async fn all_once<H: Harness>(h: &H, names: &[String]) {
     }
 }
 
-/// A.6, D.11: each consumer has each event, and its effect, once.
+/// A.6, D.11: each consumer handles each event with one effect.
 pub async fn every_consumer_has_every_effect_once<H: Harness, C: Carrier>(h: H, carrier: C) {
     h.make_counter("other").await;
     let names = names(100);
@@ -220,7 +220,8 @@ pub async fn every_consumer_has_every_effect_once<H: Harness, C: Carrier>(h: H, 
     until(&h, "other", 100).await;
 }
 
-/// A.5: fails twice, then succeeds; what the failed tries did is taken back, and other consumers do not wait.
+/// A.5: an event fails twice and then succeeds. The effects of the failed tries are rolled back, and other consumers do
+/// not wait.
 pub async fn a_failure_is_tried_again<H: Harness, C: Carrier>(h: H, carrier: C) {
     h.make_counter("other").await;
     let tries = Arc::new(Mutex::new(Vec::new()));
@@ -241,8 +242,8 @@ pub async fn a_failure_is_tried_again<H: Harness, C: Carrier>(h: H, carrier: C) 
     assert_eq!(*tries.lock().unwrap(), [1, 2, 3]);
 }
 
-/// A.5: what fails too often, and what can never succeed, is given up with its reason; the rest goes on.
-pub async fn what_is_given_up_has_a_reason<H: Harness, C: Carrier>(h: H, carrier: C) {
+/// A.5: an event that fails too often, or is rejected, becomes dead with its reason. The other events are delivered.
+pub async fn a_dead_event_has_a_reason<H: Harness, C: Carrier>(h: H, carrier: C) {
     let by_name = |paid: &Received<Paid>| match paid.n.as_str() {
         "e00001" => Err(Failure::retry("the wallet does not answer")),
         "e00002" => Err(Failure::reject("there is no such order")),
@@ -261,7 +262,7 @@ pub async fn what_is_given_up_has_a_reason<H: Harness, C: Carrier>(h: H, carrier
     assert_eq!((h.counter("e00001").await, h.counter("e00002").await), (0, 0), "without effect");
 }
 
-/// F19: what nobody can read is given up by itself.
+/// F19: only the undecodable event becomes dead.
 pub async fn an_undecodable_event_harms_no_other<H: Harness, C: Carrier>(h: H, carrier: C) {
     let mut carrying = Carrying::start(&h, &carrier, inbox(&h).consumer(Count::new(&h))).await;
     let odd = Draft::json(TOPIC, &serde_json::json!({ "amount": 5 })).unwrap().event_id("odd");
@@ -273,7 +274,7 @@ pub async fn an_undecodable_event_harms_no_other<H: Harness, C: Carrier>(h: H, c
     carrying.stop().await;
 }
 
-/// A panic is a failure of one try of one event.
+/// A panic fails one try of one event.
 pub async fn a_panic_is_one_failure<H: Harness, C: Carrier>(h: H, carrier: C) {
     let panics = |paid: &Received<Paid>| match (paid.n.as_str(), paid.attempt()) {
         ("e00000", 1) => panic!("a bug"),
@@ -286,7 +287,7 @@ pub async fn a_panic_is_one_failure<H: Harness, C: Carrier>(h: H, carrier: C) {
     carrying.stop().await;
 }
 
-/// E.2, F20: however often it arrives, the effect is one.
+/// E.2, F20: repeated deliveries have one effect.
 pub async fn delivered_again_it_has_no_second_effect<H: Harness, C: Carrier>(h: H, carrier: C) {
     h.make_counter("other").await;
     let handled = Arc::new(AtomicU32::new(0));
@@ -305,13 +306,13 @@ pub async fn delivered_again_it_has_no_second_effect<H: Harness, C: Carrier>(h: 
         h.store().redrive("e00000", &lane, &target).await.unwrap();
     }
     nothing_waits(&h).await;
-    // What comes after it has overtaken nothing.
+    // Once this later event has arrived, the repeats have been handled.
     enqueue_counted(&h, [draft("later")], &["later".into()]).await;
     until(&h, "later", 1).await;
     carrying.stop().await;
     assert_eq!(h.counter("e00000").await, 1);
     assert_eq!(handled.load(Ordering::Relaxed), 2, "once for each event");
-    assert_eq!(h.counter("other").await, 2, "and nobody else was asked again");
+    assert_eq!(h.counter("other").await, 2, "and the other consumer was not called again");
 }
 
 async fn nothing_waits<H: Harness>(h: &H) {
@@ -320,7 +321,7 @@ async fn nothing_waits<H: Harness>(h: &H) {
     }
 }
 
-/// A consumer that is there only later gets what it is sent by a redrive, and nobody else gets it again.
+/// A redrive to one consumer does not reach the others again.
 pub async fn a_redrive_reaches_one_consumer_only<H: Harness, C: Carrier>(h: H, carrier: C) {
     let fails = |_: &Received<Paid>| Err(Failure::reject("not today"));
     h.make_counter("other").await;
@@ -341,7 +342,7 @@ pub async fn a_redrive_reaches_one_consumer_only<H: Harness, C: Carrier>(h: H, c
     assert_eq!(h.counter("other").await, 1);
 }
 
-/// Answers a payment with a refund.
+/// Enqueues a refund for each payment.
 struct Refund<H: Harness>(Outbox<H::Store>);
 
 impl<H: Harness> Consumer<H::Store> for Refund<H> {
@@ -367,10 +368,10 @@ impl OutsideConsumer for Mail {
     }
 }
 
-/// D.10: what a consumer enqueues belongs to the same trace, and knows what it came from.
+/// D.10: an event that a consumer enqueues has the same trace, and the consumed event as its parent.
 pub async fn what_a_consumer_enqueues_is_a_child<H: Harness, C: Carrier>(h: H, carrier: C) {
-    let (tell, mut mails) = mpsc::unbounded_channel();
-    let inbox = inbox(&h).consumer(Refund::<H>(Outbox::new(h.store().clone()))).outside(Mail(tell));
+    let (sender, mut mails) = mpsc::unbounded_channel();
+    let inbox = inbox(&h).consumer(Refund::<H>(Outbox::new(h.store().clone()))).outside(Mail(sender));
     let carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue(&h, drafts(1)).await;
     let (n, trace, parent, key) = tokio::time::timeout(PATIENCE, mails.recv()).await.unwrap().unwrap();
@@ -402,7 +403,7 @@ impl<H: Harness> BatchConsumer<H::Store> for Many<H> {
     }
 }
 
-/// Many events in one transaction; a bad one takes nothing from the others.
+/// Many events in one transaction. A rejected event does not affect the others.
 pub async fn a_batch_has_its_effects_once<H: Harness, C: Carrier>(h: H, carrier: C) {
     let names = names(60);
     enqueue_counted(&h, drafts(60), &names).await;
@@ -415,7 +416,7 @@ pub async fn a_batch_has_its_effects_once<H: Harness, C: Carrier>(h: H, carrier:
     assert_eq!(h.counter("e00007").await, 0);
 }
 
-/// F17: while nothing fails, events of one key are consumed in their order, whatever happens beside them.
+/// F17: while nothing fails, events of one key are consumed in order, concurrently with other keys.
 pub async fn events_of_a_key_stay_in_order<H: Harness, C: Carrier>(h: H, carrier: C) {
     let keys = ["a", "b", "c", "d"];
     let drafts: Vec<_> = (1..=25).flat_map(|n| keys.map(|key| draft(format!("{key}{n}")).key(key))).collect();

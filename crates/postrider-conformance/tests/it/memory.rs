@@ -1,4 +1,4 @@
-//! The reference store: if a case fails here, it is the case that is wrong, or the meaning.
+//! The reference store. If a case fails here, either the case or the specification is wrong.
 
 use std::error::Error as StdError;
 

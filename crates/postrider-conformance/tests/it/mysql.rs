@@ -1,4 +1,4 @@
-//! MySQL or MariaDB, whichever `POSTRIDER_TEST_MYSQL` names: a database of its own for each case, with the shell beside it.
+//! MySQL or MariaDB, as set in `POSTRIDER_TEST_MYSQL`. Each case has its own database.
 
 use std::error::Error as StdError;
 use std::process::Command;
@@ -22,7 +22,7 @@ const SUITE_TABLES: &str = "
 pub(crate) struct MySql {
     store: MySqlStore,
     server: String,
-    /// What to drop when the case has passed; the first is its own.
+    /// The databases to drop after the case; the first is the case's own.
     databases: Arc<Mutex<Vec<String>>>,
 }
 
@@ -62,14 +62,15 @@ async fn execute(url: &str, sql: String) {
     conn.close().await.expect("the connection ends");
 }
 
-/// Makes an empty database, with a character set that no event would survive if a table of ours took it over.
+/// Creates an empty database. Its default character set is latin1, so that a table of ours without an explicit
+/// character set fails.
 async fn database(server: &str) -> String {
     let name = format!("case_{}", uuid::Uuid::new_v4().simple());
     execute(server, format!("CREATE DATABASE {name} CHARACTER SET latin1")).await;
     name
 }
 
-/// The server's URL with another database.
+/// The server's URL with another database name.
 fn with_database(url: &str, database: &str) -> String {
     let (place, options) = match url.split_once('?') {
         Some((place, options)) => (place, format!("?{options}")),
@@ -129,7 +130,8 @@ impl Harness for MySql {
         query.execute(conn).await.expect("a plain insert");
     }
 
-    /// The worst there is: a deadlock, after which the server has left the transaction without being asked.
+    /// Causes a deadlock, the worst case: the server rolls the whole transaction back, and later statements
+    /// auto-commit.
     async fn swallow_a_database_error(&self, conn: &mut MySqlConnection) {
         const LOCK: &str = "SELECT name FROM suite_victim WHERE name = ? FOR UPDATE";
         sqlx::query(LOCK).bind("a").execute(&mut *conn).await.expect("one lock is had");
@@ -137,7 +139,7 @@ impl Harness for MySql {
         let id: u64 = sqlx::query_scalar("SELECT connection_id()").fetch_one(&mut other).await.expect("an answer");
         let waiting = tokio::spawn(async move {
             let mut tx = other.begin().await.expect("begins");
-            // Whoever has written less is the victim.
+            // InnoDB picks the transaction with fewer written rows as the victim.
             let heavy = "INSERT INTO suite_log (`key`, sequence) WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 900) \
                 SELECT 'weight', n FROM n";
             sqlx::query(heavy).execute(&mut *tx).await.expect("writes");
@@ -152,7 +154,7 @@ impl Harness for MySql {
             if query.fetch_one(&mut auditor).await.unwrap_or(0_i64) == 1 {
                 break;
             }
-            // InnoDB shows itself anew only to whoever has not looked for a tenth of a second.
+            // InnoDB refreshes `innodb_trx` only if it was not read for 0.1 s.
             tokio::time::sleep(std::time::Duration::from_millis(150)).await;
         }
         let deadlock = sqlx::query(LOCK).bind("b").execute(conn).await.expect_err("a deadlock").to_string();
@@ -180,7 +182,7 @@ impl Harness for MySql {
 
     fn sql_time(&self, at: OffsetDateTime) -> String {
         let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-        // In UTC, wherever the session is.
+        // In UTC, independent of the session's time zone.
         format!("'{}'", at.to_offset(time::UtcOffset::UTC).format(format).expect("a time"))
     }
 
@@ -189,7 +191,7 @@ impl Harness for MySql {
         let first = sqlx::query_scalar("SELECT id FROM postrider_delivery WHERE lane = ? ORDER BY due_at, id LIMIT ?");
         let first: Vec<i64> = first.bind(lane).bind(deliveries).fetch_all(&mut *tx).await.expect("deliveries");
         for id in first {
-            // One by one: what sorts, locks everything it has sorted.
+            // One row at a time: a sorted `FOR UPDATE` locks every row it sorts.
             let query = sqlx::query("SELECT id FROM postrider_delivery WHERE id = ? FOR UPDATE").bind(id);
             query.execute(&mut *tx).await.expect("the lock is had");
         }

@@ -1,4 +1,4 @@
-//! PostgreSQL: a database of its own for each case, copied from a migrated template, with `psql` beside it.
+//! PostgreSQL. Each case has its own database, copied from a migrated template.
 
 use std::error::Error as StdError;
 use std::process::Command;
@@ -12,7 +12,7 @@ use time::macros::{format_description, offset};
 use time::{OffsetDateTime, UtcOffset};
 
 const EAST: UtcOffset = offset!(+8);
-/// Held while the template is made, so that parallel test processes make one.
+/// Held while the template is created, so that parallel test processes create only one.
 const TEMPLATE_LOCK: i64 = 0x706f_7374_7269_6465;
 const SUITE_TABLES: &str = "
     CREATE TABLE suite_counter (name text PRIMARY KEY, n bigint NOT NULL);
@@ -23,7 +23,7 @@ const SUITE_TABLES: &str = "
 pub(crate) struct Postgres {
     store: PostgresStore,
     server: String,
-    /// What to drop when the case has passed; the first is its own.
+    /// The databases to drop after the case; the first is the case's own.
     databases: Arc<Mutex<Vec<String>>>,
 }
 
@@ -58,7 +58,7 @@ async fn execute(url: &str, sql: String) {
     conn.close().await.expect("the connection ends");
 }
 
-/// The migrated template: made once, under a name that says which migrations it has.
+/// Returns the migrated template. Its name contains a hash of the migrations, so it is created once per schema.
 async fn template(server: &str) -> String {
     let text = postgres::migrations_script() + SUITE_TABLES;
     let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -70,7 +70,7 @@ async fn template(server: &str) -> String {
     let known = sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM pg_database WHERE datname = $1)").bind(&name);
     let known: bool = known.fetch_one(&mut conn).await.expect("an answer");
     if !known {
-        // Built aside and renamed when whole, so that an interrupted run leaves nothing half made.
+        // Created under another name and renamed at the end, so that an interrupted run leaves no incomplete template.
         let aside = format!("{name}_new");
         let sql = format!("DROP DATABASE IF EXISTS {aside} WITH (FORCE)");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.expect("dropped");
@@ -79,18 +79,18 @@ async fn template(server: &str) -> String {
         let url = with_database(server, &aside);
         connect(&url).await.migrate().await.expect("an empty database is migrated");
         execute(&url, SUITE_TABLES.into()).await;
-        // A template may have no other sessions; those of the store's pool end in their own time.
+        // A template must have no sessions, and the store's pool closes its own only later.
         let sql = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{aside}'");
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.expect("ended");
         let sql = format!("ALTER DATABASE {aside} RENAME TO {name}");
-        // PostgreSQL itself waits up to five seconds for sessions that are about to end.
+        // PostgreSQL itself waits up to five seconds for sessions that are ending.
         sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await.expect("renamed");
     }
     conn.close().await.expect("the lock goes with its connection");
     name
 }
 
-/// The server's URL with another database.
+/// The server's URL with another database name.
 fn with_database(url: &str, database: &str) -> String {
     let (place, options) = match url.split_once('?') {
         Some((place, options)) => (place, format!("?{options}")),
@@ -170,7 +170,7 @@ impl Harness for Postgres {
 
     fn sql_time(&self, at: OffsetDateTime) -> String {
         let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
-        // Without an offset, as a person writes it: the session's time zone decides.
+        // Without an offset, as a user writes it: the session's time zone applies.
         format!("'{}'", at.to_offset(EAST).format(format).expect("a time"))
     }
 

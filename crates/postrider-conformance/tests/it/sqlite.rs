@@ -1,4 +1,4 @@
-//! SQLite: a file in a folder of its own for each case, with the `sqlite3` shell beside it.
+//! SQLite. Each case has its own file in its own folder.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -120,12 +120,12 @@ impl Harness for Sqlite {
     fn sql_time(&self, at: OffsetDateTime) -> String {
         let format = format_description!("[year]-[month]-[day] [hour]:[minute]:[second]");
         let local = at.to_offset(EAST).format(format).expect("a time");
-        // 'utc' reads it as the shell's local time.
+        // The modifier 'utc' interprets the text as the shell's local time.
         format!("strftime('%s', '{local}', 'utc') * 1000")
     }
 
     async fn hold_locks(&self, _lane: &str, _deliveries: u32) -> Option<<SqliteStore as Enlist>::Tx> {
-        // Whoever could lock a row is the one writer.
+        // SQLite has one writer: a transaction that locks a row blocks every claim.
         None
     }
 

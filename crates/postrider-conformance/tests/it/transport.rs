@@ -1,4 +1,4 @@
-//! Every way to a consumer, held to the suite: inside the process, and through a RabbitMQ.
+//! Runs the transport suite in the process and through RabbitMQ.
 
 use std::future::Future;
 
@@ -7,7 +7,7 @@ use postrider::{Enlist, Inbox, RabbitMq, Relay};
 use postrider_conformance::{Carrier, InProcess};
 use postrider_proof::broker::VirtualHost;
 
-/// A virtual host of the broker's for each case.
+/// A fresh virtual host of the broker for each case.
 #[derive(Clone)]
 pub(crate) struct Broker {
     rabbitmq: RabbitMq,
@@ -22,12 +22,12 @@ impl Broker {
 }
 
 impl Carrier for Broker {
-    /// The relay keeps what it cannot publish yet, and begins when the queues are there.
+    /// Nothing to do: events stay in the store until `carry` has declared the queues.
     async fn prepare<S: Enlist>(&self, _: &S, _: &Inbox<S>) -> postrider::Result<()> {
         Ok(())
     }
 
-    /// A relay that publishes, and a receiver.
+    /// Runs a relay that publishes, and a receiver.
     fn carry<S: Enlist>(
         &self,
         store: S,
@@ -38,7 +38,7 @@ impl Carrier for Broker {
         let publisher = self.rabbitmq.publisher();
         let receiver = self.rabbitmq.receiver(inbox).alert(alert);
         async move {
-            // Whatever is published before a queue is there does not get into it.
+            // A message published before its queue exists is not in the queue.
             receiver.declare().await?;
             let (stopping, stopped) = tokio::sync::watch::channel(());
             let wait = |mut stopped: tokio::sync::watch::Receiver<()>| async move {
