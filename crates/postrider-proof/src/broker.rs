@@ -1,4 +1,4 @@
-//! RabbitMQ for tests: a virtual host of the broker that all tests share, or a broker of one's own that may be stopped.
+//! RabbitMQ for tests: a virtual host on the shared broker, or a private broker that a test can stop.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use reqwest::Method;
 use tokio::process::Command;
 use uuid::Uuid;
 
-/// A virtual host, empty at first.
+/// A fresh virtual host.
 #[derive(Debug, Clone)]
 pub struct VirtualHost {
     url: String,
     name: String,
-    /// Where the broker is managed over HTTP.
+    /// The URL of the broker's management API.
     http: String,
 }
 
 impl VirtualHost {
-    /// A new one on the broker of the tests.
+    /// Creates a virtual host on the shared test broker.
     pub async fn fresh() -> Self {
         let url = std::env::var("POSTRIDER_TEST_RABBITMQ").unwrap_or_else(|_| {
             panic!("POSTRIDER_TEST_RABBITMQ is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
@@ -33,12 +33,12 @@ impl VirtualHost {
         host
     }
 
-    /// Its URL.
+    /// The AMQP URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Removes it, with all that is in it.
+    /// Removes it with all its queues.
     pub async fn remove(self) {
         self.ask(Method::DELETE, format!("vhosts/{}", self.name), "").await;
     }
@@ -51,7 +51,7 @@ impl VirtualHost {
     }
 }
 
-/// Our brokers are managed three ports above their own; others say where.
+/// The management port of our brokers is three above the AMQP port. `POSTRIDER_TEST_RABBITMQ_HTTP` overrides the URL.
 fn management(place: &str) -> String {
     std::env::var("POSTRIDER_TEST_RABBITMQ_HTTP").unwrap_or_else(|_| {
         let (scheme_and_user, address) = place.rsplit_once('@').expect("a URL with a user");
@@ -61,7 +61,7 @@ fn management(place: &str) -> String {
     })
 }
 
-/// A broker of one test's own, in a folder of its own, on ports of its own.
+/// A broker of one test, with its own folder and ports.
 #[derive(Debug)]
 pub struct PrivateBroker {
     folder: PathBuf,
@@ -69,7 +69,7 @@ pub struct PrivateBroker {
 }
 
 impl PrivateBroker {
-    /// Starts one.
+    /// Starts a broker on free ports.
     pub async fn start() -> Self {
         let folder = std::env::temp_dir().join(format!("postrider-broker-{}", Uuid::new_v4()));
         let broker = Self { folder, port: four_free_ports() };
@@ -77,40 +77,41 @@ impl PrivateBroker {
         broker
     }
 
-    /// Where it listens.
+    /// The AMQP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Ends it; what it holds stays.
+    /// Stops the broker; its data stays.
     pub async fn stop(&self) {
         self.services(&["stop", "rabbitmq"]).await;
     }
 
-    /// Starts it again.
+    /// Starts the broker again.
     pub async fn resume(&self) {
         self.services(&["start", "rabbitmq"]).await;
     }
 
-    /// From now on it is short of memory: whoever publishes is blocked.
+    /// Raises the memory alarm: the broker blocks publishers.
     pub async fn raise_memory_alarm(&self) {
         self.services(&["rabbitmqctl", "set_vm_memory_high_watermark", "0"]).await;
     }
 
-    /// It has memory again.
+    /// Clears the memory alarm.
     pub async fn clear_memory_alarm(&self) {
         self.services(&["rabbitmqctl", "set_vm_memory_high_watermark", "0.4"]).await;
     }
 
-    /// From now on it closes channels that leave a message unacknowledged for longer, and looks for them all the time.
-    pub async fn lose_patience_after(&self, patience: Duration) {
-        for (setting, value) in [("consumer_timeout", patience.as_millis()), ("channel_tick_interval", 100)] {
+    /// Makes the broker close a channel that leaves a message unacknowledged for longer than this, with a check every
+    /// 100 ms.
+    pub async fn set_consumer_timeout(&self, limit: Duration) {
+        for (setting, value) in [("consumer_timeout", limit.as_millis()), ("channel_tick_interval", 100)] {
             let set = format!("application:set_env(rabbit, {setting}, {value}).");
             self.services(&["rabbitmqctl", "eval", &set]).await;
         }
     }
 
-    /// Whether its log holds this text.
+    /// Whether the broker's log contains this text.
     pub fn has_logged(&self, text: &str) -> bool {
         std::fs::read_to_string(self.folder.join("rabbitmq.log")).expect("it has a log").contains(text)
     }
@@ -122,7 +123,7 @@ impl PrivateBroker {
 }
 
 impl Drop for PrivateBroker {
-    /// Also where the test has failed.
+    /// Also runs when the test has failed.
     fn drop(&mut self) {
         let mut stop = services(&self.folder, self.port);
         let stopped = stop.args(["stop", "rabbitmq"]).as_std_mut().status();
@@ -142,7 +143,7 @@ fn services(folder: &Path, port: u16) -> Command {
     command
 }
 
-/// A port with three free ones above it. Below those that the kernel lends to outgoing connections.
+/// The first of four free ports, below the range that the kernel uses for outgoing connections.
 fn four_free_ports() -> u16 {
     let free = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     let start = 20_000 + u16::try_from(std::process::id() % 1_000).unwrap_or_default() * 4;

@@ -1,9 +1,8 @@
-//! What Postrider survives, shown with real processes that are killed and real links that are cut.
+//! Fault tests of Postrider, with real processes that are killed and real connections that are cut.
 //!
-//! The program `worker` produces and consumes, says on stdout where it is, and stops where it is told to, so that a test can
-//! kill it in exactly that window. [`proxy`] stands between a program and a server and lets the link fail; [`broker`] is
-//! a RabbitMQ that may be filled, stopped and thrown away. The tests
-//! judge by SQL of their own what became of the events.
+//! The program `worker` produces and consumes events. It prints each point it passes and can block at one, so that a
+//! test kills it in exactly that window. [`proxy`] is placed between a program and a server and makes connections fail.
+//! [`broker`] provides a RabbitMQ that a test can fill, stop and delete. The tests check the result with their own SQL.
 
 pub mod broker;
 pub mod proxy;

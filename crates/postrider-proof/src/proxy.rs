@@ -1,5 +1,5 @@
-//! A TCP proxy that fails when told to: links are closed, reset or fall silent, new ones are refused. It knows nothing of
-//! what it carries.
+//! A TCP proxy with faults on command: it closes, resets or stalls connections and refuses new ones. It does not parse
+//! the protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Forwards every connection to one address. Dropped, it cuts all of them.
+/// Forwards every connection to one address. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -23,33 +23,33 @@ pub struct Proxy {
 struct Shared {
     to: SocketAddr,
     connections: AtomicUsize,
-    /// Both under one lock, so that nobody slips in between `refuse` and `cut`.
-    state: Mutex<(Door, Vec<Arc<Link>>)>,
+    /// Both under one lock, so that no connection is accepted between `refuse` and `cut`.
+    state: Mutex<(Acceptance, Vec<Arc<Link>>)>,
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, (Door, Vec<Arc<Link>>)> {
+    fn state(&self) -> MutexGuard<'_, (Acceptance, Vec<Arc<Link>>)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What becomes of those who knock.
+/// What happens to a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Door {
+enum Acceptance {
     Open,
-    /// Reset as soon as they are there. They are counted, which a closed port could not do.
+    /// Reset after it is accepted. A closed port could not count them.
     Refusing,
-    /// Forwarded, in silence.
+    /// Forwarded, but stalled from the start.
     Silent,
 }
 
-/// How a link stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Forwarding,
-    /// What the client says is passed on; what it is told is kept back.
+    /// Requests are forwarded; responses are held back.
     Unanswered,
-    /// Nothing is passed on either way, and nobody is told.
+    /// Nothing is forwarded in either direction, and neither side is notified.
     Stalled,
     Closed,
     Reset,
@@ -57,91 +57,95 @@ enum State {
 
 #[derive(Debug)]
 struct Link {
-    /// Our port as the server sees it: by this a server can say which link it means. 0 until we are through to it.
+    /// The client port that the server sees, by which a server identifies the connection. 0 until the server is
+    /// connected.
     port: AtomicU16,
     state: watch::Sender<State>,
 }
 
 impl Proxy {
-    /// Listens on a port of its own on loopback, and forwards to `to`.
+    /// Listens on a free loopback port and forwards to `to`.
     pub async fn to(to: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let shared =
-            Arc::new(Shared { to, connections: AtomicUsize::new(0), state: Mutex::new((Door::Open, Vec::new())) });
+        let shared = Arc::new(Shared {
+            to,
+            connections: AtomicUsize::new(0),
+            state: Mutex::new((Acceptance::Open, Vec::new())),
+        });
         let accepting = Mutex::new(tokio::spawn(accept(listener, Arc::clone(&shared))));
         Ok(Self { address, shared, accepting })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections were made, refused ones included.
+    /// The number of accepted connections, including refused ones.
     pub fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
     }
 
-    /// Closes every link, as a server does that ends in peace.
+    /// Closes every connection, like a server that shuts down.
     pub fn cut(&self) {
         self.all(State::Closed);
     }
 
-    /// Resets every link, as a server does that is gone.
+    /// Resets every connection, like a server that crashed.
     pub fn reset(&self) {
         self.all(State::Reset);
     }
 
-    /// Lets every link fall silent: open, and nothing comes through.
+    /// Stalls every connection: open, but nothing is forwarded.
     pub fn stall(&self) {
         self.all(State::Stalled);
     }
 
-    /// The same for one link, by the port that the server sees. False: there is none.
+    /// Stalls one connection, found by the port that the server sees. Returns false if there is none.
     pub fn stall_one(&self, port: u16) -> bool {
         let (_, links) = &*self.shared.state();
         let link = links.iter().find(|link| link.port.load(Ordering::SeqCst) == port);
         link.is_some_and(|link| link.state.send(State::Stalled).is_ok())
     }
 
-    /// Passes on what clients say, and keeps back what they are told.
+    /// Forwards requests and holds responses back.
     pub fn hold_answers(&self) {
         self.all(State::Unanswered);
     }
 
-    /// Lets silent links talk again; what was kept back arrives.
+    /// Resumes stalled connections; held bytes are forwarded.
     pub fn resume(&self) {
         self.all(State::Forwarding);
     }
 
-    /// Resets new connections as soon as they are made.
+    /// Resets new connections after accepting them.
     pub fn refuse(&self) {
-        self.shared.state().0 = Door::Refusing;
+        self.shared.state().0 = Acceptance::Refusing;
     }
 
-    /// Takes new connections, which are silent from the start.
+    /// Accepts new connections, stalled from the start.
     pub fn swallow(&self) {
-        self.shared.state().0 = Door::Silent;
+        self.shared.state().0 = Acceptance::Silent;
     }
 
-    /// Takes and forwards new connections again.
+    /// Accepts and forwards new connections again.
     pub fn accept(&self) {
-        self.shared.state().0 = Door::Open;
+        self.shared.state().0 = Acceptance::Open;
     }
 
-    /// Closes the port: the kernel refuses new connections, and nobody counts them. Links that are up stay.
+    /// Closes the port: the kernel refuses new connections, and they are not counted. Existing connections stay.
     pub async fn close(&self) {
         let accepting = {
             let mut accepting = self.accepting.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *accepting, tokio::spawn(async {}))
         };
         accepting.abort();
-        // Ends in no other way than by this; then the port is closed.
+        // The task ends only by this abort. The port is closed after that.
         let _ = accepting.await;
     }
 
-    /// Opens it again.
+    /// Opens the port again.
     pub async fn open(&self) -> io::Result<()> {
         let listener = TcpListener::bind(self.address).await?;
         let accepting = tokio::spawn(accept(listener, Arc::clone(&self.shared)));
@@ -151,7 +155,7 @@ impl Proxy {
 
     fn all(&self, state: State) {
         for link in &self.shared.state().1 {
-            // A link that has ended listens to nobody.
+            // Fails only if the connection has already ended.
             let _ = link.state.send(state);
         }
     }
@@ -165,77 +169,77 @@ impl Drop for Proxy {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Fails only if the process is out of file descriptors; the test then fails by itself.
+    // Fails only if the process is out of file descriptors; the test then fails anyway.
     while let Ok((client, _)) = listener.accept().await {
         shared.connections.fetch_add(1, Ordering::SeqCst);
-        let (link, told) = {
-            let (door, links) = &mut *shared.state();
-            let first = match door {
-                Door::Open => State::Forwarding,
-                Door::Silent => State::Stalled,
-                Door::Refusing => {
-                    // Dropped without time to linger, a socket sends a reset.
+        let (link, changes) = {
+            let (acceptance, links) = &mut *shared.state();
+            let first = match acceptance {
+                Acceptance::Open => State::Forwarding,
+                Acceptance::Silent => State::Stalled,
+                Acceptance::Refusing => {
+                    // A socket dropped with zero linger sends a reset.
                     let _ = client.set_zero_linger();
                     continue;
                 }
             };
-            let (state, told) = watch::channel(first);
+            let (state, changes) = watch::channel(first);
             let link = Arc::new(Link { port: AtomicU16::new(0), state });
             links.push(Arc::clone(&link));
-            (link, told)
+            (link, changes)
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            // A server that cannot be reached looks to the client like one that hangs up.
+            // If the server cannot be reached, the client sees its connection closed.
             if let Ok(server) = TcpStream::connect(shared.to).await {
                 link.port.store(server.local_addr().map_or(0, |address| address.port()), Ordering::SeqCst);
-                carry(client, server, told).await;
+                carry(client, server, changes).await;
             }
             shared.state().1.retain(|other| !Arc::ptr_eq(other, &link));
         });
     }
 }
 
-/// Carries bytes both ways until either side ends, or the link is told to.
-async fn carry(mut client: TcpStream, mut server: TcpStream, told: watch::Receiver<State>) {
-    // Only a matter of speed.
+/// Forwards bytes both ways until either side ends or the state is `Closed` or `Reset`.
+async fn carry(mut client: TcpStream, mut server: TcpStream, changes: watch::Receiver<State>) {
+    // For speed only; errors are ignored.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     {
         let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
         tokio::select! {
-            () = pump(from_client, to_server, told.clone(), &[State::Forwarding, State::Unanswered]) => {}
-            () = pump(from_server, to_client, told.clone(), &[State::Forwarding]) => {}
+            () = pump(from_client, to_server, changes.clone(), &[State::Forwarding, State::Unanswered]) => {}
+            () = pump(from_server, to_client, changes.clone(), &[State::Forwarding]) => {}
         }
     }
-    if *told.borrow() == State::Reset {
+    if *changes.borrow() == State::Reset {
         let _ = (client.set_zero_linger(), server.set_zero_linger());
     }
 }
 
-/// Carries bytes one way while the link is in one of the `open` states, and ends with the link.
+/// Forwards bytes one way while the connection is in one of the `open` states. Returns when it ends.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    mut told: watch::Receiver<State>,
+    mut changes: watch::Receiver<State>,
     open: &[State],
 ) {
     let mut buffer = vec![0; 16 * 1024];
-    while opened(&mut told, open).await {
+    while opened(&mut changes, open).await {
         let read = tokio::select! {
-            _ = told.changed() => continue,
+            _ = changes.changed() => continue,
             read = from.read(&mut buffer) => read,
         };
         let Ok(n @ 1..) = read else { return };
-        // Asked again: bytes may be read at the very moment in which the link is told, and these are not passed on.
-        if !opened(&mut told, open).await || to.write_all(&buffer[..n]).await.is_err() {
+        // Checked again: bytes may be read in the moment the state changes, and those must not be forwarded.
+        if !opened(&mut changes, open).await || to.write_all(&buffer[..n]).await.is_err() {
             return;
         }
     }
 }
 
-/// Waits until the link is in one of the `open` states. False: it has ended.
-async fn opened(told: &mut watch::Receiver<State>, open: &[State]) -> bool {
+/// Waits until the connection is in one of the `open` states. Returns false if it has ended.
+async fn opened(changes: &mut watch::Receiver<State>, open: &[State]) -> bool {
     let ended = [State::Closed, State::Reset];
-    let state = told.wait_for(|state| open.contains(state) || ended.contains(state)).await;
+    let state = changes.wait_for(|state| open.contains(state) || ended.contains(state)).await;
     state.is_ok_and(|state| open.contains(&state))
 }

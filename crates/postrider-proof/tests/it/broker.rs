@@ -1,5 +1,5 @@
-//! A broker that fails in every way it can: reset, restarted, short of memory, with a consumer killed before its
-//! acknowledgement. 0 lost, every effect once.
+//! Broker faults: resets, restarts, a memory alarm, and a consumer killed before its acknowledgement. No event is lost,
+//! and every effect happens once.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -18,11 +18,11 @@ over_each_store! {
     a_crash_between_commit_and_acknowledgement_doubles_nothing_on_rabbitmq,
 }
 
-/// The broker is the only one who hears events: the consumer is on its other side.
+/// Removes the local subscription, so that events reach the consumer only through the broker.
 const THROUGH_THE_BROKER: &str = "DELETE FROM postrider_subscription";
 const DONE: &str = "SELECT count(*) FROM counter WHERE n > 0";
 
-/// How many messages wait in a queue.
+/// The number of messages in a queue.
 async fn waiting(url: &str, queue: &str) -> u32 {
     let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
@@ -41,10 +41,10 @@ async fn nothing_is_lost_on_postgres_while_the_rabbitmq_fails_in_every_way() {
     let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, broker.port()))).await.unwrap();
     let url = format!("amqp://guest:guest@{}/%2f", proxy.address());
     let mut receiver = Worker::start(database.url(), &format!("receive --broker {url} --concurrency 8"));
-    receiver.says("at ready").await;
+    receiver.wait_for_line("at ready").await;
     let publisher = Worker::start(database.url(), &format!("publish --broker {url}"));
 
-    // Resets, five times a second, until a third of the events is through.
+    // Resets, five times a second, until 3,000 of the events are consumed.
     Worker::start(database.url(), "produce 4000 --together 100").finishes().await;
     let mut resets = 0;
     while database.number(DONE).await < 3_000 {
@@ -54,7 +54,7 @@ async fn nothing_is_lost_on_postgres_while_the_rabbitmq_fails_in_every_way() {
     }
     assert!(resets >= 5, "{resets} resets were no trouble");
 
-    // Twice it is gone, with events on both sides of it.
+    // Two restarts, with events waiting in the store and in the broker.
     for restart in 0..2 {
         let from = 4_000 + restart * 2_000;
         Worker::start(database.url(), &format!("produce 2000 --from {from} --together 100")).finishes().await;
@@ -67,10 +67,10 @@ async fn nothing_is_lost_on_postgres_while_the_rabbitmq_fails_in_every_way() {
         }
     }
 
-    // It takes nothing for a while.
+    // The broker accepts nothing for a while.
     broker.raise_memory_alarm().await;
     Worker::start(database.url(), "produce 2000 --from 8000 --together 100").finishes().await;
-    // What was on its way may still arrive.
+    // Messages already sent may still arrive.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let unsent = "SELECT count(*) FROM postrider_delivery";
     let blocked = database.number(unsent).await;
@@ -87,7 +87,7 @@ async fn nothing_is_lost_on_postgres_while_the_rabbitmq_fails_in_every_way() {
     receiver.finishes().await;
     database.every_effect_happened_once(EVENTS).await;
     let direct = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port());
-    assert_eq!(waiting(&direct, "postrider.count.dead").await, 0, "nobody was given up");
+    assert_eq!(waiting(&direct, "postrider.count.dead").await, 0, "no message is dead");
     database.finish().await;
 }
 
@@ -97,7 +97,7 @@ async fn a_crash_between_commit_and_acknowledgement_doubles_nothing_on_rabbitmq(
     let host = VirtualHost::fresh().await;
     let queue = "postrider.count";
     let mut declares = Worker::start(database.url(), &format!("--stop-at ready receive --broker {}", host.url()));
-    declares.says("stopped ready").await;
+    declares.wait_for_line("stopped ready").await;
     declares.kill().await;
     let publisher = Worker::start(database.url(), &format!("publish --broker {}", host.url()));
     Worker::start(database.url(), &format!("produce {KILLS}")).finishes().await;
@@ -109,14 +109,14 @@ async fn a_crash_between_commit_and_acknowledgement_doubles_nothing_on_rabbitmq(
         let url = host.url().replace(&address.to_string(), &proxy.address().to_string());
         let mut receiver =
             Worker::start(database.url(), &format!("receive --broker {url} --takes-ms 300 --concurrency 1"));
-        // Messages whose effect is committed are answered for at once; then comes one that has none yet.
-        receiver.says("at handler").await;
+        // Messages with a committed effect are acknowledged at once; the next one has none yet.
+        receiver.wait_for_line("at handler").await;
         // From here on nothing reaches the broker, so no acknowledgement does.
         proxy.stall();
         database.until("SELECT count(*) FROM effect_log", i64::from(kill)).await;
         receiver.kill().await;
         proxy.reset();
-        // The broker has noticed, and has the message back.
+        // The broker has noticed the reset and requeued the message.
         while waiting(host.url(), queue).await < KILLS - kill + 1 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

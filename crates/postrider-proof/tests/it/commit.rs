@@ -1,11 +1,11 @@
-//! The link dies after COMMIT was sent: the database has it, and nobody was told.
+//! The connection fails after COMMIT was sent: the database has committed, but the client has no answer.
 
 use postrider::store::postgres::PostgresStore;
 use postrider::{Consumer, Draft, Enlist, Enqueued, Error, Event, Failure, Inbox, Outbox, Received, Relay};
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 
-use crate::database::{Database, PATIENCE};
+use crate::database::{Database, TIMEOUT};
 
 #[derive(Serialize, Deserialize)]
 struct Done {
@@ -24,7 +24,7 @@ fn events(event: &str) -> String {
     format!("SELECT count(*) FROM postrider_event WHERE event_id = '{event}'")
 }
 
-/// F34: written, and not known: the same id again is a duplicate, never a second event.
+/// F34: committed, but the client does not know. Writing the same id again is a duplicate, never a second event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_is_one_event_on_postgres() {
     let database = Database::postgres().await;
@@ -42,7 +42,7 @@ async fn a_commit_whose_answer_is_lost_is_one_event_on_postgres() {
     database.until(&events("known"), 1).await;
     proxy.reset();
     let unknown = committing.await.unwrap();
-    assert!(matches!(unknown, Err(Error::Unavailable(_))), "the caller is not told a lie: {unknown:?}");
+    assert!(matches!(unknown, Err(Error::Unavailable(_))), "neither success nor failure is reported: {unknown:?}");
 
     let mut tx = store.begin().await.unwrap();
     let again = outbox.enqueue(&mut tx, draft("known")).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_commit_whose_answer_is_lost_is_one_event_on_postgres() {
     database.finish().await;
 }
 
-/// F34: the other way round, the link dies before COMMIT arrives: the same call, and the event is there.
+/// F34: the connection fails before COMMIT arrives. The repeated call writes the event.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_that_never_arrived_is_repeated_on_postgres() {
     let database = Database::postgres().await;
@@ -70,7 +70,7 @@ async fn a_commit_that_never_arrived_is_repeated_on_postgres() {
     });
     proxy.reset();
     assert!(matches!(committing.await.unwrap(), Err(Error::Unavailable(_))));
-    // The server has seen the link die, and with it the transaction.
+    // The server has noticed the reset and rolled the transaction back.
     let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in%'";
     database.until(open, 0).await;
     assert_eq!(database.number(&events("lost")).await, 0);
@@ -97,11 +97,11 @@ impl Consumer<PostgresStore> for Count {
     }
 }
 
-/// F34: a consumer's commit, answered to nobody. The relay believes that it failed; the effect stays one.
+/// F34: the answer to a consumer's commit is lost. The relay assumes a failure; there is still one effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_whose_commit_is_not_answered_has_one_effect_on_postgres() {
     let database = Database::postgres().await;
-    // COMMIT waits inside the server until the test lets it go on.
+    // A deferred trigger makes COMMIT wait inside the server until the test releases the lock.
     database
         .execute(
             "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS
@@ -131,14 +131,14 @@ async fn a_consumer_whose_commit_is_not_answered_has_one_effect_on_postgres() {
     database.until("SELECT n FROM counter WHERE name = 'e'", 1).await;
     proxy.reset();
 
-    // What the relay makes of it is written once it is back: the delivery is gone, so nothing changes.
+    // The relay records its failure after it reconnects. The delivery is gone, so the write changes nothing.
     let mut tx = direct.begin().await.unwrap();
     sqlx::query("INSERT INTO counter (name, n) VALUES ('next', 0)").execute(&mut *tx).await.unwrap();
     Outbox::new(direct.clone()).enqueue(&mut tx, draft("next")).await.unwrap();
     direct.commit(tx).await.unwrap();
     database.until("SELECT n FROM counter WHERE name = 'next'", 1).await;
     stop.send(()).unwrap();
-    tokio::time::timeout(PATIENCE, relay).await.expect("it ends").unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, relay).await.expect("it ends").unwrap().unwrap();
     database.every_effect_happened_once(2).await;
     database.finish().await;
 }

@@ -1,4 +1,4 @@
-//! A database for each test, and the auditor: plain SQL of its own, which shares nothing with the workers it judges.
+//! A database for each test, and the auditor: plain SQL that shares no code with the workers.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use sqlx::mysql::MySqlPoolOptions;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, PgPool, SqlitePool};
 
-/// How long to wait for what must come: only a test that fails waits this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of a wait. Only a failing test waits this long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Older than any lease of the workers.
 pub(crate) const PAST_ANY_LEASE: Duration = Duration::from_secs(60);
 
@@ -30,7 +30,7 @@ const MYSQL_TABLES: &str = "
     CREATE TABLE counter (name VARCHAR(64) PRIMARY KEY, n BIGINT NOT NULL);
     CREATE TABLE effect_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, name VARCHAR(64) NOT NULL, worker BIGINT NOT NULL);
 ";
-/// The consumer of the workers is known before the first event, as it is once a service has run.
+/// Subscribes the workers' consumer before the first event.
 const SUBSCRIBED: &str =
     "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('work.done', 'count', 'local')";
 
@@ -52,7 +52,7 @@ macro_rules! over_each_store {
         $crate::database::over_each_server! { $($(#[$doc])* $case,)* }
     };
 }
-/// The same where there is a server to lose.
+/// The same for the stores that have a server.
 macro_rules! over_each_server {
     ($($(#[$doc:meta])* $case:ident,)*) => {
         $crate::database::over! { postgres: $($(#[$doc])* $case,)* }
@@ -75,15 +75,15 @@ pub(crate) use {over, over_each_server, over_each_store};
 
 impl Database {
     pub(crate) async fn sqlite() -> Self {
-        // In memory, where there is such a folder: a killed process leaves there what it would leave on a disk, and only
-        // the power could tell the difference.
+        // In memory where /dev/shm exists. A killed process leaves the same data there as on a disk; only a power
+        // failure would differ.
         let shared_memory = std::path::PathBuf::from("/dev/shm");
         let place = if shared_memory.is_dir() { shared_memory } else { std::env::temp_dir() };
         let folder = place.join(format!("postrider-proof-{}", uuid::Uuid::new_v4()));
         let url = format!("sqlite://{}", folder.join("proof.db").display());
         let store = SqliteStore::connect(&url).await.unwrap();
         store.migrate().await.unwrap();
-        let options = url.parse::<sqlx::sqlite::SqliteConnectOptions>().unwrap().busy_timeout(PATIENCE);
+        let options = url.parse::<sqlx::sqlite::SqliteConnectOptions>().unwrap().busy_timeout(TIMEOUT);
         let pool = SqlitePool::connect_with(options).await.unwrap();
         sqlx::raw_sql(SQLITE_TABLES).execute(&pool).await.unwrap();
         sqlx::raw_sql(SUBSCRIBED).execute(&pool).await.unwrap();
@@ -126,7 +126,7 @@ impl Database {
         &self.url
     }
 
-    /// A proxy to its server, and the URL that leads through it.
+    /// A proxy to the server, and the URL through it.
     pub(crate) async fn proxy(&self) -> (Proxy, String) {
         let place = self.url.split_once("://").unwrap().1.split('/').next().unwrap();
         let host = place.rsplit_once('@').map_or(place, |(_, host)| host);
@@ -136,14 +136,14 @@ impl Database {
         (proxy, url)
     }
 
-    /// The one number that a question has for an answer.
+    /// Runs a query that returns one number.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         let sql = AssertSqlSafe(sql.to_owned());
         match &self.auditor {
             Auditor::Sqlite { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
             Auditor::Postgres { pool, .. } => sqlx::query_scalar(sql).fetch_one(pool).await.unwrap(),
             Auditor::MySql { pool, .. } => {
-                // It has another word for it.
+                // MySQL casts to SIGNED, not to bigint.
                 let sql = AssertSqlSafe(sql.0.replace(" AS bigint)", " AS SIGNED)"));
                 sqlx::query_scalar(sql).fetch_one(pool).await.unwrap()
             }
@@ -159,7 +159,7 @@ impl Database {
         }
     }
 
-    /// Asks until the answer is `wanted`. Returns how long that took.
+    /// Repeats a query until it returns `wanted`. Returns the elapsed time.
     pub(crate) async fn until(&self, sql: &str, wanted: i64) -> Duration {
         let started = Instant::now();
         loop {
@@ -167,12 +167,12 @@ impl Database {
             if answer == wanted {
                 return started.elapsed();
             }
-            assert!(started.elapsed() < PATIENCE, "{sql}: still {answer}, not {wanted}");
+            assert!(started.elapsed() < TIMEOUT, "{sql}: still {answer}, not {wanted}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// As if `by` had passed.
+    /// Ages all stored times by `by`.
     pub(crate) async fn age(&self, by: Duration) {
         match &self.auditor {
             Auditor::Sqlite { store, .. } => store.age(by).await.unwrap(),
@@ -181,8 +181,8 @@ impl Database {
         }
     }
 
-    /// One event, as the columns of its row in `postrider_outbox` and its effect tell it.
-    pub(crate) async fn stands(&self, event: &str) -> Stands {
+    /// The state of one event: its row in `postrider_outbox`, its inbox row and its effect.
+    pub(crate) async fn event_state(&self, event: &str) -> EventState {
         let events = self.number(&format!("SELECT count(*) FROM postrider_event WHERE event_id = '{event}'")).await;
         let of_status = |status: &str| {
             format!("SELECT count(*) FROM postrider_outbox WHERE event_id = '{event}' AND status = '{status}'")
@@ -196,10 +196,10 @@ impl Database {
         let received =
             format!("SELECT count(*) FROM postrider_inbox WHERE consumer = 'count' AND event_id = '{event}'");
         let effects = format!("SELECT CAST(coalesce(sum(n), 0) AS bigint) FROM counter WHERE name = '{event}'");
-        Stands { events, status, received: self.number(&received).await, effects: self.number(&effects).await }
+        EventState { events, status, received: self.number(&received).await, effects: self.number(&effects).await }
     }
 
-    /// 0 lost, 0 double: `events` events, each with one effect, and nothing left to do.
+    /// Nothing lost, nothing double: `events` events, each with one effect, and no delivery left.
     pub(crate) async fn every_effect_happened_once(&self, events: i64) {
         assert_eq!(self.number("SELECT count(*) FROM postrider_event").await, events, "events");
         assert_eq!(self.number("SELECT count(*) FROM counter").await, events, "business changes");
@@ -210,7 +210,7 @@ impl Database {
         assert_eq!(self.number("SELECT count(*) FROM postrider_delivery").await, 0, "deliveries left");
     }
 
-    /// Cleans up after a test that passed.
+    /// Cleans up after a passed test.
     pub(crate) async fn finish(self) {
         match self.auditor {
             Auditor::Sqlite { pool, store, folder } => {
@@ -230,9 +230,9 @@ impl Database {
     }
 }
 
-/// Where an event stands.
+/// The state of an event.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stands {
+pub(crate) struct EventState {
     pub(crate) events: i64,
     pub(crate) status: &'static str,
     pub(crate) received: i64,

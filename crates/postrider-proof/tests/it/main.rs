@@ -1,4 +1,4 @@
-//! What survives: workers that are killed, servers that go away, links that die at the worst moment.
+//! Fault tests: killed workers, lost servers, connections cut in the worst moment.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stderr)]
 
 mod announce;

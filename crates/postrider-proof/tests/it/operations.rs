@@ -1,4 +1,5 @@
-//! A bulk redrive whose workers are killed with SIGKILL again and again: each event is redriven once, and no faster than asked.
+//! A bulk redrive whose workers are killed with SIGKILL repeatedly. Each event is redriven once, no faster than the
+//! requested rate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::worker::Worker;
 
 const EVENTS: u64 = 50_000;
 const PER_SECOND: u32 = 2_500;
-/// How often the worker is killed on its way.
+/// How often the worker is killed.
 const KILLS: u64 = 8;
 
 over! { postgres:
@@ -22,7 +23,7 @@ over! { postgres:
     a_bulk_redrive_survives_kills_and_redrives_each_event_once,
 }
 
-/// Events that every worker has given up on.
+/// Dead events.
 const DEAD: &str = "
     INSERT INTO postrider_event (event_id, topic, payload, waits_for)
     SELECT 'dead-' || n, 'work.done', '{}', NULL FROM generate_series(1, 50000) n;
@@ -48,7 +49,7 @@ async fn a_bulk_redrive_survives_kills_and_redrives_each_event_once(database: &D
         comes_to(&store, |done| done >= kill * EVENTS / (KILLS + 1)).await;
         worker.kill().await;
         working += began.elapsed();
-        // Whatever it was in the middle of: what is counted is what was done, and nothing was done twice.
+        // Wherever the kill hit: the count equals the redriven events, and none was redriven twice.
         let (redriven, twice) = redriven(&mut auditor).await;
         let counted = store.operation("bulk").await.unwrap().unwrap().done;
         assert_eq!((redriven, twice), (counted, 0), "after kill {kill}");
@@ -65,7 +66,7 @@ async fn a_bulk_redrive_survives_kills_and_redrives_each_event_once(database: &D
     assert_eq!(redriven(&mut auditor).await, (EVENTS, 0));
     let due = "SELECT count(*) FROM postrider_delivery WHERE place = 0 AND attempts = 0";
     assert_eq!(database.number(due).await, EVENTS.cast_signed());
-    // Each worker begins with a batch before it waits.
+    // Each worker starts with one batch before it waits for the rate.
     let least = Duration::from_secs_f64((EVENTS - (KILLS + 1) * 400) as f64 / f64::from(PER_SECOND));
     assert!(working >= least, "{working:?} is faster than {PER_SECOND} a second");
     eprintln!("{EVENTS} events in {working:?} of work, {PER_SECOND} a second asked for");
@@ -80,7 +81,7 @@ async fn comes_to(store: &PostgresStore, far: impl Fn(u64) -> bool) {
     tokio::time::timeout(Duration::from_secs(300), reached).await.expect("it comes on");
 }
 
-/// How many events were redriven, and how many more than once.
+/// The number of redriven events, and of those redriven more than once.
 async fn redriven(auditor: &mut PgConnection) -> (u64, u64) {
     let query =
         "SELECT count(*) FILTER (WHERE redrives > 0), count(*) FILTER (WHERE redrives > 1) FROM postrider_status";

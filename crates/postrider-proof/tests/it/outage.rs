@@ -1,4 +1,4 @@
-//! The store goes away and comes back.
+//! The store becomes unreachable and returns.
 
 use std::time::{Duration, Instant};
 
@@ -6,27 +6,27 @@ use crate::database::{Database, over_each_server};
 use crate::worker::Worker;
 
 over_each_server! {
-    /// F44: connections that are made and reset at once, as by a load balancer with nobody behind it.
-    an_outage_is_no_storm_of_connections,
-    /// F44: a port that nobody listens on, as of a server that is down. Pools of sqlx ask such a one again and again.
+    /// F44: connections are accepted and reset at once, as by a load balancer without a backend.
+    an_outage_causes_few_connections,
+    /// F44: the port is closed, as of a stopped server. A pool of sqlx would retry it in a loop.
     a_closed_port_is_not_hammered,
 }
 
 const OUTAGE: Duration = Duration::from_secs(10);
-/// One a second, and one or two for those who were about to connect when it began.
+/// One per second, and two for tasks that were about to connect when the outage began.
 const CONNECTIONS: usize = 12;
 
 async fn everything_settled(database: &Database, events: i64) {
     database.until("SELECT count(*) FROM counter WHERE n = 1", events).await;
 }
 
-async fn an_outage_is_no_storm_of_connections(database: &Database) {
+async fn an_outage_causes_few_connections(database: &Database) {
     let (proxy, url) = database.proxy().await;
     Worker::start(database.url(), "produce 200 --together 100").finishes().await;
-    // Slow enough to be in the middle of it when the link dies.
+    // Slow enough that work is in flight when the connections fail.
     let mut consumer = Worker::start(&url, "relay --takes-ms 20 --attempts 100");
     for _ in 0..50 {
-        consumer.says("at settled").await;
+        consumer.wait_for_line("at settled").await;
     }
 
     let before = proxy.connections();
@@ -40,7 +40,7 @@ async fn an_outage_is_no_storm_of_connections(database: &Database) {
     assert!(made >= 2, "it goes on asking");
 
     proxy.accept();
-    // What was in flight when the link died has failed once, and is due again soon.
+    // Deliveries in flight at the reset have failed once and are due again soon.
     everything_settled(database, 300).await;
     consumer.kill().await;
     database.every_effect_happened_once(300).await;
@@ -51,17 +51,17 @@ async fn a_closed_port_is_not_hammered(database: &Database) {
     Worker::start(database.url(), "produce 200 --together 100").finishes().await;
     let mut consumer = Worker::start(&url, "relay --takes-ms 20 --attempts 100");
     for _ in 0..50 {
-        consumer.says("at settled").await;
+        consumer.wait_for_line("at settled").await;
     }
 
-    // A closed port counts nobody; the kernel counts whom it turned away, for the whole machine.
+    // A closed port cannot count attempts. The kernel counts the refused ones, for the whole machine.
     let before = refused_by_the_kernel();
     proxy.close().await;
     proxy.reset();
     tokio::time::sleep(OUTAGE).await;
     let made = refused_by_the_kernel().zip(before).map(|(after, before)| after - before);
     eprintln!("F44: {made:?} connections refused in {OUTAGE:?}");
-    // Others on this machine may have been refused something too.
+    // Other processes on this machine may be refused connections too.
     assert!(made.is_none_or(|made| made <= 2 * CONNECTIONS), "{made:?} connections in {OUTAGE:?}");
 
     proxy.open().await.unwrap();
@@ -70,7 +70,7 @@ async fn a_closed_port_is_not_hammered(database: &Database) {
     database.every_effect_happened_once(200).await;
 }
 
-/// Connections that were refused, as Linux counts them.
+/// The number of refused connections, as Linux counts them.
 fn refused_by_the_kernel() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/net/snmp").ok()?;
     let mut tcp = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -78,7 +78,7 @@ fn refused_by_the_kernel() -> Option<usize> {
     tcp.next()?.split(' ').nth(place)?.parse().ok()
 }
 
-/// F36: the listening connection is there, and nothing comes through it any more.
+/// F36: the listening connection stays open, but nothing arrives on it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_listener_delays_nothing_on_postgres_and_is_replaced() {
     let database = Database::postgres().await;
@@ -98,7 +98,7 @@ async fn a_silent_listener_delays_nothing_on_postgres_and_is_replaced() {
     for event in 0..3 {
         Worker::start(database.url(), &format!("produce 1 --from {event}")).finishes().await;
         let committed = Instant::now();
-        consumer.says(&format!("at settled e{event:05}")).await;
+        consumer.wait_for_line(&format!("at settled e{event:05}")).await;
         let took = committed.elapsed();
         assert!(took < Duration::from_millis(1_500), "the poll finds it: {took:?}");
     }
@@ -111,7 +111,6 @@ async fn a_silent_listener_delays_nothing_on_postgres_and_is_replaced() {
     let took = stalled.elapsed();
     eprintln!("F36: a new listener after {took:?}");
     assert!(took < Duration::from_secs(15), "a new listener took {took:?}");
-    // And it hears: this one is announced by hand, long before the next poll.
     consumer.kill().await;
     database.every_effect_happened_once(3).await;
     database.finish().await;

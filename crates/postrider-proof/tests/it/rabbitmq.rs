@@ -1,4 +1,4 @@
-//! What a RabbitMQ does with events, and what it may do to them.
+//! Events through RabbitMQ, and the broker's faults and limits.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use sqlx::SqliteConnection;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::database::{Database, PATIENCE};
+use crate::database::{Database, TIMEOUT};
 
 #[derive(Serialize, Deserialize)]
 struct Paid {
@@ -39,25 +39,25 @@ impl Event for Paid {
     const TOPIC: &'static str = "order.paid";
 }
 
-/// Tells what it is called for, and answers as the case wants.
-struct Tells {
-    tell: mpsc::UnboundedSender<i64>,
+/// Sends the order to the test and returns the result that the case defines.
+struct Mail {
+    sender: mpsc::UnboundedSender<i64>,
     answer: fn(&Received<Paid>) -> Result<(), Failure>,
 }
 
-impl OutsideConsumer for Tells {
+impl OutsideConsumer for Mail {
     const NAME: &'static str = "mail";
     type Event = Paid;
 
     async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
-        self.tell.send(paid.order)?;
+        self.sender.send(paid.order)?;
         (self.answer)(&paid)
     }
 }
 
-fn tells(answer: fn(&Received<Paid>) -> Result<(), Failure>) -> (Tells, mpsc::UnboundedReceiver<i64>) {
-    let (tell, told) = mpsc::unbounded_channel();
-    (Tells { tell, answer }, told)
+fn mail(answer: fn(&Received<Paid>) -> Result<(), Failure>) -> (Mail, mpsc::UnboundedReceiver<i64>) {
+    let (sender, received) = mpsc::unbounded_channel();
+    (Mail { sender, answer }, received)
 }
 
 struct Alarms(mpsc::UnboundedSender<Alarm>);
@@ -69,8 +69,8 @@ impl Alert for Alarms {
     }
 }
 
-/// One database, one virtual host, and somebody to talk to it directly.
-struct Scene {
+/// One database, one virtual host, and a direct connection to it.
+struct Fixture {
     database: Database,
     store: SqliteStore,
     host: VirtualHost,
@@ -79,7 +79,7 @@ struct Scene {
     connection: Connection,
 }
 
-impl Scene {
+impl Fixture {
     async fn fresh() -> Self {
         let (database, host) = (Database::sqlite().await, VirtualHost::fresh().await);
         let store = SqliteStore::connect(database.url()).await.unwrap();
@@ -101,7 +101,7 @@ impl Scene {
         self.store.find(event).await.unwrap().unwrap()
     }
 
-    /// A relay that tries three times, at once.
+    /// A relay that tries three times, without a delay.
     fn relay(&self) -> Relay {
         let retry =
             RetryPolicy { base: Duration::from_millis(1), factor: 1.0, max_attempts: 3, ..RetryPolicy::default() };
@@ -109,7 +109,7 @@ impl Scene {
         Relay::new(self.store.clone(), publisher)
     }
 
-    /// Sends what waits until nothing does.
+    /// Publishes until no delivery waits.
     async fn send_all(&self) {
         let everything = "SELECT count(*) FROM postrider_delivery WHERE NOT dead";
         loop {
@@ -125,7 +125,7 @@ impl Scene {
         self.channel.queue_declare(name.into(), options, FieldTable::default()).await.unwrap().message_count()
     }
 
-    /// The next message of a queue, taken out of it: the body, and a header of it.
+    /// Takes the next message from a queue. Returns its body and one header.
     async fn take(&self, queue: &str, header: &str) -> (String, String) {
         let message = loop {
             match self.channel.basic_get(queue.into(), BasicGetOptions { no_ack: true }).await.unwrap() {
@@ -153,107 +153,107 @@ fn paid(order: i64) -> Draft {
     Draft::of(&Paid { order }).unwrap().event_id(format!("order-{order}"))
 }
 
-/// F47, D.11: without a queue it is not sent; it is tried again, then given up with the reason; a queue and a redrive
-/// bring it there.
+/// F47, D.11: without a queue, the event is retried and then becomes dead with the reason. After a queue is bound, a
+/// redrive sends it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unroutable_event_is_not_sent_by_rabbitmq() {
-    let scene = Scene::fresh().await;
-    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
-    scene.enqueue([paid(1)]).await;
-    scene.send_all().await;
-    let found = scene.find("order-1").await;
+    let fixture = Fixture::fresh().await;
+    fixture.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    fixture.enqueue([paid(1)]).await;
+    fixture.send_all().await;
+    let found = fixture.find("order-1").await;
     let delivery = &found.deliveries[0];
     assert_eq!((delivery.status.as_str(), delivery.attempts), ("DEAD", 3));
     let reason = delivery.last_error.clone().unwrap();
     assert!(reason.contains("no queue is bound") && reason.contains("order.paid"), "{reason}");
-    let told: Vec<_> = found.consumptions.iter().map(|one| (one.success, one.code.as_deref())).collect();
-    assert_eq!(told, [(Some(false), Some("unroutable")); 3]);
+    let failures: Vec<_> = found.consumptions.iter().map(|one| (one.success, one.code.as_deref())).collect();
+    assert_eq!(failures, [(Some(false), Some("unroutable")); 3]);
 
-    let (consumer, mut told) = tells(|_| Ok(()));
-    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
+    let (consumer, mut received) = mail(|_| Ok(()));
+    let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer));
     receiver.declare().await.unwrap();
-    assert_eq!(scene.store.redrive("order-1", "rabbitmq", "").await.unwrap(), Redriven::Due);
-    scene.send_all().await;
-    assert!(scene.find("order-1").await.deliveries.is_empty(), "sent");
-    let first = async { assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1)) };
+    assert_eq!(fixture.store.redrive("order-1", "rabbitmq", "").await.unwrap(), Redriven::Due);
+    fixture.send_all().await;
+    assert!(fixture.find("order-1").await.deliveries.is_empty(), "sent");
+    let first = async { assert_eq!(timeout(TIMEOUT, received.recv()).await.unwrap(), Some(1)) };
     receiver.run(first).await.unwrap();
-    scene.finish().await;
+    fixture.finish().await;
 }
 
-/// F39, F48: what plain SQL wrote may be longer than a frame of the broker's. It is sent, and costs nobody the connection.
+/// F39, F48: text written by plain SQL may exceed a frame of the broker. It is sent, and the connection stays open.
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_of_any_length_are_sent_by_rabbitmq() {
-    let scene = Scene::fresh().await;
-    let (consumer, mut told) = tells(|_| Ok(()));
-    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
+    let fixture = Fixture::fresh().await;
+    let (consumer, mut received) = mail(|_| Ok(()));
+    let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer));
     receiver.declare().await.unwrap();
-    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    fixture.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
     let long = "INSERT INTO postrider_event (event_id, topic, payload, aggregate_type, aggregate_id, initiator)
         SELECT 'long', 'order.paid', '{}', long, long, json_object('service', long) FROM (SELECT hex(zeroblob(100000)) AS long)";
-    scene.database.execute(long).await;
-    scene.store.route(10).await.unwrap();
-    scene.enqueue([paid(1)]).await;
+    fixture.database.execute(long).await;
+    fixture.store.route(10).await.unwrap();
+    fixture.enqueue([paid(1)]).await;
 
-    scene.send_all().await;
+    fixture.send_all().await;
     for event in ["long", "order-1"] {
-        assert!(scene.find(event).await.deliveries.is_empty(), "{event} is sent");
+        assert!(fixture.find(event).await.deliveries.is_empty(), "{event} is sent");
     }
-    let first = async { assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1)) };
+    let first = async { assert_eq!(timeout(TIMEOUT, received.recv()).await.unwrap(), Some(1)) };
     receiver.run(first).await.unwrap();
-    scene.finish().await;
+    fixture.finish().await;
 }
 
-/// E.1, F48: an event may name exchange and routing key; one that names an exchange that is not there fails alone, however
+/// E.1, F48: an event may name its exchange and routing key. An event with an unknown exchange fails alone, however
 /// many are sent with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exchange_of_the_events_own_is_used_by_rabbitmq() {
-    let scene = Scene::fresh().await;
+    let fixture = Fixture::fresh().await;
     let durable = ExchangeDeclareOptions { durable: true, ..Default::default() };
     let none = FieldTable::default;
-    scene.channel.exchange_declare("billing".into(), ExchangeKind::Direct, durable, none()).await.unwrap();
-    let (consumer, mut told) = tells(|_| Ok(()));
+    fixture.channel.exchange_declare("billing".into(), ExchangeKind::Direct, durable, none()).await.unwrap();
+    let (consumer, mut received) = mail(|_| Ok(()));
     let binding = Binding { exchange: "billing".into(), routing_key: "eu.paid".into() };
-    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).bind("mail", binding);
+    let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer)).bind("mail", binding);
     receiver.declare().await.unwrap();
-    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    fixture.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
 
     let mut drafts: Vec<_> = (1..=40).map(paid).collect();
     drafts.push(paid(41).route("billing", "eu.paid"));
     drafts.push(paid(42).route("nowhere", "eu.paid"));
-    scene.enqueue(drafts).await;
-    scene.send_all().await;
-    let lost = scene.find("order-42").await;
+    fixture.enqueue(drafts).await;
+    fixture.send_all().await;
+    let lost = fixture.find("order-42").await;
     assert_eq!((lost.deliveries[0].status.as_str(), lost.deliveries[0].attempts), ("DEAD", 3));
     assert!(lost.deliveries[0].last_error.as_deref().unwrap().contains("nowhere"), "{lost:?}");
-    let others = scene.database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await;
+    let others = fixture.database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await;
     assert_eq!(others, 3, "the others have not failed once");
 
-    // The broker may close the channel before it has confirmed what it took: then that is sent a second time.
+    // The broker may close the channel before it confirms what it accepted. Those messages are sent twice.
     let all = async {
         let mut orders = BTreeSet::new();
         while orders.len() < 41 {
-            orders.insert(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
+            orders.insert(timeout(TIMEOUT, received.recv()).await.unwrap().unwrap());
         }
         assert_eq!(orders, (1..=41).collect());
     };
     receiver.run(all).await.unwrap();
-    scene.finish().await;
+    fixture.finish().await;
 }
 
 /// The message: the envelope with `sentAt`, persistent, with its id, its trace and its CloudEvents attributes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_rabbitmq_says_what_the_contract_says() {
-    let scene = Scene::fresh().await;
+async fn a_message_of_rabbitmq_follows_the_contract() {
+    let fixture = Fixture::fresh().await;
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
-    scene.rabbitmq.publisher(); // connects to nothing yet
-    assert_eq!(scene.rabbitmq.state(), BrokerState::Unused);
-    scene.relay().drain().await.unwrap();
-    scene.channel.queue_declare("spy".into(), durable, FieldTable::default()).await.unwrap();
+    fixture.rabbitmq.publisher(); // opens no connection yet
+    assert_eq!(fixture.rabbitmq.state(), BrokerState::Unused);
+    fixture.relay().drain().await.unwrap();
+    fixture.channel.queue_declare("spy".into(), durable, FieldTable::default()).await.unwrap();
     let (options, none) = (QueueBindOptions::default(), FieldTable::default());
-    scene.channel.queue_bind("spy".into(), "postrider.events".into(), "order.*".into(), options, none).await.unwrap();
-    scene.enqueue([paid(7).key("k")]).await;
-    scene.send_all().await;
-    let message = scene.channel.basic_get("spy".into(), BasicGetOptions { no_ack: true }).await.unwrap().unwrap();
+    fixture.channel.queue_bind("spy".into(), "postrider.events".into(), "order.*".into(), options, none).await.unwrap();
+    fixture.enqueue([paid(7).key("k")]).await;
+    fixture.send_all().await;
+    let message = fixture.channel.basic_get("spy".into(), BasicGetOptions { no_ack: true }).await.unwrap().unwrap();
     let body: serde_json::Value = serde_json::from_slice(&message.data).unwrap();
     assert_eq!((&body["eventId"], &body["topic"]), (&"order-7".into(), &"order.paid".into()));
     assert_eq!((&body["payload"]["order"], &body["key"]), (&7.into(), &"k".into()));
@@ -266,23 +266,23 @@ async fn a_message_of_rabbitmq_says_what_the_contract_says() {
     {
         assert!(headers.contains_key(header), "{header}");
     }
-    assert_eq!(scene.rabbitmq.state(), BrokerState::Connected);
-    scene.finish().await;
+    assert_eq!(fixture.rabbitmq.state(), BrokerState::Connected);
+    fixture.finish().await;
 }
 
-/// Poison: what is no event, and what has been handed out in vain too often, is parked with its reason, and the queue
-/// goes on. E.1: reasons are cut at 1,000 characters, not within one.
+/// Poison messages: one that is not an event, and one that was redelivered too often, are moved to the dead queue with
+/// a reason, and the queue continues. E.1: reasons are cut at 1,000 characters, not inside a character.
 #[tokio::test(flavor = "multi_thread")]
 async fn poison_in_a_queue_of_rabbitmq_is_parked() {
-    let scene = Scene::fresh().await;
-    let (consumer, mut told) = tells(|paid| match paid.order {
+    let fixture = Fixture::fresh().await;
+    let (consumer, mut received) = mail(|paid| match paid.order {
         2 => Err(Failure::reject("错".repeat(2_000))),
         _ => Ok(()),
     });
     let (alert, mut alarms) = mpsc::unbounded_channel();
-    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).alert(Alarms(alert));
+    let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer)).alert(Alarms(alert));
     receiver.declare().await.unwrap();
-    let channel = scene.connection.create_channel().await.unwrap();
+    let channel = fixture.connection.create_channel().await.unwrap();
     let publish = |body: &'static [u8]| {
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
         channel.basic_publish("".into(), "postrider.mail".into(), options, body, properties)
@@ -292,24 +292,24 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
         br#"{"eventId":"killer","topic":"order.paid","payload":{"order":9},"occurredAt":"2026-01-01T00:00:00Z"}"#;
     publish(killer).await.unwrap();
 
-    // Somebody takes them and never answers, time and again.
+    // A consumer that requeues every message, again and again.
     let mut lazy = channel
         .basic_consume("postrider.mail".into(), "lazy".into(), BasicConsumeOptions::default(), FieldTable::default())
         .await
         .unwrap();
     for _ in 0..40 {
-        let message = timeout(PATIENCE, lazy.next()).await.unwrap().unwrap().unwrap();
+        let message = timeout(TIMEOUT, lazy.next()).await.unwrap().unwrap().unwrap();
         message.acker.nack(BasicNackOptions { requeue: true, ..Default::default() }).await.unwrap();
     }
     channel.close(200, "done".into()).await.unwrap();
 
-    scene.enqueue([paid(1), paid(2), paid(3)]).await;
-    scene.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
-    scene.send_all().await;
+    fixture.enqueue([paid(1), paid(2), paid(3)]).await;
+    fixture.store.register(&Subscription::new("*", "rabbitmq", Via::RabbitMq)).await.unwrap();
+    fixture.send_all().await;
     let parked = async {
         let mut dead = Vec::new();
         while dead.len() < 3 {
-            let Alarm::Dead { event_id, error, .. } = timeout(PATIENCE, alarms.recv()).await.unwrap().unwrap() else {
+            let Alarm::Dead { event_id, error, .. } = timeout(TIMEOUT, alarms.recv()).await.unwrap().unwrap() else {
                 continue;
             };
             dead.push((event_id, error.chars().take(20).collect::<String>()));
@@ -321,37 +321,37 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
         assert_eq!(dead[2].0, "order-2");
         let mut orders = [0; 3];
         for order in &mut orders {
-            *order = timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
+            *order = timeout(TIMEOUT, received.recv()).await.unwrap().unwrap();
         }
         orders.sort_unstable();
         assert_eq!(orders, [1, 2, 3], "the killer was not called for");
     };
     receiver.run(parked).await.unwrap();
-    assert_eq!(scene.queue("postrider.mail").await, 0);
+    assert_eq!(fixture.queue("postrider.mail").await, 0);
     let mut reasons = Vec::new();
     for _ in 0..3 {
-        reasons.push(scene.take("postrider.mail.dead", "x-postrider-reason").await);
+        reasons.push(fixture.take("postrider.mail.dead", "x-postrider-reason").await);
     }
     let cut = reasons.iter().find(|(body, _)| body.contains("order-2")).unwrap();
     assert_eq!(cut.1.chars().count(), 1_000);
     assert!(cut.1.chars().all(|c| c == '错' || c == '…'), "{}", cut.1);
-    scene.finish().await;
+    fixture.finish().await;
 }
 
-/// What is on the broker under our names, and is something else, is explained.
+/// An existing queue with our name and other settings is reported with the remedy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_of_rabbitmq_with_other_settings_is_explained() {
-    let scene = Scene::fresh().await;
+    let fixture = Fixture::fresh().await;
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };
-    // As somebody declares it who knows no better.
-    scene.channel.queue_declare("postrider.mail".into(), durable, FieldTable::default()).await.unwrap();
-    let (consumer, _) = tells(|_| Ok(()));
-    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer));
+    // Declared without our arguments.
+    fixture.channel.queue_declare("postrider.mail".into(), durable, FieldTable::default()).await.unwrap();
+    let (consumer, _) = mail(|_| Ok(()));
+    let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer));
     let refused = receiver.run(std::future::pending()).await.unwrap_err().to_string();
     for part in ["postrider.mail", "inequivalent arg", "delete it", "another name"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
-    scene.finish().await;
+    fixture.finish().await;
 }
 
 struct Books<const N: usize>;
@@ -375,11 +375,12 @@ macro_rules! books {
 }
 books!(0 "ledger" 1 "stock");
 
-/// E.3, D.11: three services with a database each. The first knows nobody; the broker hears everything.
+/// E.3, D.11: three services with one database each. The producing service has no subscriptions of its own; the broker
+/// gets all events.
 #[tokio::test(flavor = "multi_thread")]
 async fn consumers_in_other_databases_are_reached_through_rabbitmq() {
     const ORDERS: i64 = 200;
-    let scene = Scene::fresh().await;
+    let fixture = Fixture::fresh().await;
     let (ledger, stock) = (Database::sqlite().await, Database::sqlite().await);
     let numbers = (1..=ORDERS).map(|n| format!("('{n}', 0)")).collect::<Vec<_>>().join(",");
     let mut stores = Vec::new();
@@ -387,8 +388,8 @@ async fn consumers_in_other_databases_are_reached_through_rabbitmq() {
         database.execute(&format!("INSERT INTO counter (name, n) VALUES {numbers}")).await;
         stores.push(SqliteStore::connect(database.url()).await.unwrap());
     }
-    let first = scene.rabbitmq.receiver(Inbox::new(stores[0].clone()).consumer(Books::<0>));
-    let second = scene.rabbitmq.receiver(Inbox::new(stores[1].clone()).consumer(Books::<1>));
+    let first = fixture.rabbitmq.receiver(Inbox::new(stores[0].clone()).consumer(Books::<0>));
+    let second = fixture.rabbitmq.receiver(Inbox::new(stores[1].clone()).consumer(Books::<1>));
     first.declare().await.unwrap();
     second.declare().await.unwrap();
     let (stop, stopped) = tokio::sync::watch::channel(());
@@ -397,8 +398,8 @@ async fn consumers_in_other_databases_are_reached_through_rabbitmq() {
         async move { drop(stopped.changed().await) }
     };
     let working =
-        [tokio::spawn(first.run(wait())), tokio::spawn(second.run(wait())), tokio::spawn(scene.relay().run(wait()))];
-    scene.enqueue((1..=ORDERS).map(paid)).await;
+        [tokio::spawn(first.run(wait())), tokio::spawn(second.run(wait())), tokio::spawn(fixture.relay().run(wait()))];
+    fixture.enqueue((1..=ORDERS).map(paid)).await;
     for database in [&ledger, &stock] {
         database.until("SELECT count(*) FROM counter WHERE n = 1", ORDERS).await;
         assert_eq!(database.number("SELECT count(*) FROM postrider_inbox").await, ORDERS);
@@ -408,21 +409,21 @@ async fn consumers_in_other_databases_are_reached_through_rabbitmq() {
     for one in working {
         one.await.unwrap().unwrap();
     }
-    assert_eq!(scene.database.number("SELECT count(*) FROM counter WHERE n = 1").await, 0);
+    assert_eq!(fixture.database.number("SELECT count(*) FROM counter WHERE n = 1").await, 0);
     drop(stores);
     ledger.finish().await;
     stock.finish().await;
-    scene.finish().await;
+    fixture.finish().await;
 }
 
-/// D.11: every try of a remote consumer is reported, and written down where the event is.
+/// D.11: every attempt of a remote consumer is reported and stored with the event.
 #[tokio::test(flavor = "multi_thread")]
-async fn receipts_of_rabbitmq_are_written_down() {
-    let scene = Scene::fresh().await;
-    scene.store.set_subscription(&Subscription::new("order.paid", "mail", Via::RabbitMq)).await.unwrap();
+async fn receipts_of_rabbitmq_are_stored() {
+    let fixture = Fixture::fresh().await;
+    fixture.store.set_subscription(&Subscription::new("order.paid", "mail", Via::RabbitMq)).await.unwrap();
     let remote = Database::sqlite().await;
     let remote_store = SqliteStore::connect(remote.url()).await.unwrap();
-    let (consumer, mut told) = tells(|paid| match (paid.order, paid.attempt()) {
+    let (consumer, mut received) = mail(|paid| match (paid.order, paid.attempt()) {
         (1, 1) => Err(Failure::retry("the mail server is down").code("mail")),
         (2, _) => Err(Failure::reject("no such address")),
         _ => Ok(()),
@@ -432,44 +433,46 @@ async fn receipts_of_rabbitmq_are_written_down() {
         .outside(consumer)
         .options("mail", LaneOptions { retry, ..LaneOptions::default() });
     let options = ReceiverOptions { receipts: true, ..ReceiverOptions::default() };
-    let receiver = scene.rabbitmq.receiver(inbox).options(options);
+    let receiver = fixture.rabbitmq.receiver(inbox).options(options);
     receiver.declare().await.unwrap();
     let receiving = tokio::spawn(receiver.run(std::future::pending()));
-    let collecting = tokio::spawn(scene.rabbitmq.receipts(Arc::new(scene.store.clone())).run(std::future::pending()));
-    scene.enqueue([paid(1), paid(2)]).await;
-    scene.send_all().await;
+    let collecting =
+        tokio::spawn(fixture.rabbitmq.receipts(Arc::new(fixture.store.clone())).run(std::future::pending()));
+    fixture.enqueue([paid(1), paid(2)]).await;
+    fixture.send_all().await;
     for _ in 0..3 {
-        timeout(PATIENCE, told.recv()).await.unwrap().unwrap();
+        timeout(TIMEOUT, received.recv()).await.unwrap().unwrap();
     }
     let reports = "SELECT count(*) FROM postrider_consumption WHERE consumer = 'mail' AND attempt > 0";
-    scene.database.until(reports, 3).await;
+    fixture.database.until(reports, 3).await;
     let of = |found: Found| -> Vec<_> {
         let attempts = found.consumptions.into_iter().filter(|one| one.consumer == "mail" && one.attempt > 0);
         attempts.map(|one| (one.attempt, one.success, one.will_retry, one.error, one.code)).collect()
     };
     assert_eq!(
-        of(scene.find("order-1").await),
+        of(fixture.find("order-1").await),
         [
             (1, Some(false), true, Some("the mail server is down".into()), Some("mail".into())),
             (2, Some(true), false, None, None)
         ]
     );
-    assert_eq!(of(scene.find("order-2").await), [(1, Some(false), false, Some("no such address".into()), None)]);
+    assert_eq!(of(fixture.find("order-2").await), [(1, Some(false), false, Some("no such address".into()), None)]);
     receiving.abort();
     collecting.abort();
     drop(remote_store);
     remote.finish().await;
-    scene.finish().await;
+    fixture.finish().await;
 }
 
-/// F46: a broker that is short of memory takes nothing, and nobody hangs; it is told, and goes on when it can.
+/// F46: a broker with a memory alarm accepts nothing. Nothing hangs, the state is reported, and sending continues when
+/// the alarm clears.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blocked_rabbitmq_is_told_and_waited_for() {
+async fn a_blocked_rabbitmq_is_reported_and_waited_for() {
     let database = Database::sqlite().await;
     let store = SqliteStore::connect(database.url()).await.unwrap();
     let broker = PrivateBroker::start().await;
     let rabbitmq = RabbitMq::new(&format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port())).unwrap();
-    let (consumer, mut told) = tells(|_| Ok(()));
+    let (consumer, mut received) = mail(|_| Ok(()));
     let receiver = rabbitmq.receiver(Inbox::new(store.clone()).outside(consumer));
     receiver.declare().await.unwrap();
     let receiving = tokio::spawn(receiver.run(std::future::pending()));
@@ -480,24 +483,24 @@ async fn a_blocked_rabbitmq_is_told_and_waited_for() {
         store.commit(tx).await.unwrap();
     };
     enqueue(1).await;
-    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1));
+    assert_eq!(timeout(TIMEOUT, received.recv()).await.unwrap(), Some(1));
     broker.raise_memory_alarm().await;
     let mut last = 1;
     let blocked = async {
-        // The broker tells those who publish, once it has looked at its memory.
+        // The broker blocks publishers only after its next memory check.
         while rabbitmq.state() != BrokerState::Blocked {
             last += 1;
             enqueue(last).await;
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, blocked).await.expect("the state is shown");
+    timeout(TIMEOUT, blocked).await.expect("the state is shown");
     last += 1;
     enqueue(last).await;
     broker.clear_memory_alarm().await;
     let mut orders = Vec::new();
     for _ in 2..=last {
-        orders.push(timeout(PATIENCE, told.recv()).await.unwrap().unwrap());
+        orders.push(timeout(TIMEOUT, received.recv()).await.unwrap().unwrap());
     }
     orders.sort_unstable();
     assert!(orders.into_iter().eq(2..=last));
@@ -509,9 +512,9 @@ async fn a_blocked_rabbitmq_is_told_and_waited_for() {
     database.finish().await;
 }
 
-/// Takes its time with an event when it sees it first.
+/// Takes long for the first event only.
 struct Slow {
-    tell: mpsc::UnboundedSender<i64>,
+    sender: mpsc::UnboundedSender<i64>,
     takes: Duration,
     seen: AtomicBool,
 }
@@ -521,7 +524,7 @@ impl Consumer<SqliteStore> for Slow {
     type Event = Paid;
 
     async fn handle(&self, tx: &mut SqliteConnection, paid: Received<Paid>) -> Result<(), Failure> {
-        self.tell.send(paid.order)?;
+        self.sender.send(paid.order)?;
         if !self.seen.swap(true, Ordering::Relaxed) {
             tokio::time::sleep(self.takes).await;
         }
@@ -530,19 +533,19 @@ impl Consumer<SqliteStore> for Slow {
     }
 }
 
-/// F49: a handler that outlasts the broker's patience loses its channel; the receiver opens another and goes on, the message
-/// that comes again finds its inbox row, and those behind it flow.
+/// F49: a handler that exceeds the broker's consumer timeout loses its channel. The receiver opens another one, the
+/// redelivered message finds its inbox row, and later messages are delivered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_handler_that_outlasts_the_patience_of_rabbitmq_has_one_effect() {
+async fn a_handler_that_exceeds_the_consumer_timeout_of_rabbitmq_has_one_effect() {
     let database = Database::sqlite().await;
     let store = SqliteStore::connect(database.url()).await.unwrap();
     database.execute("INSERT INTO counter VALUES ('slow', 0)").await;
     let broker = PrivateBroker::start().await;
-    broker.lose_patience_after(Duration::from_millis(300)).await;
+    broker.set_consumer_timeout(Duration::from_millis(300)).await;
     let url = format!("amqp://guest:guest@127.0.0.1:{}/%2f", broker.port());
     let rabbitmq = RabbitMq::new(&url).unwrap();
-    let (tell, mut told) = mpsc::unbounded_channel();
-    let slow = Slow { tell, takes: Duration::from_secs(2), seen: AtomicBool::new(false) };
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let slow = Slow { sender, takes: Duration::from_secs(2), seen: AtomicBool::new(false) };
     let receiver = rabbitmq.receiver(Inbox::new(store.clone()).consumer(slow));
     receiver.declare().await.unwrap();
     let receiving = tokio::spawn(receiver.run(std::future::pending()));
@@ -553,12 +556,12 @@ async fn a_handler_that_outlasts_the_patience_of_rabbitmq_has_one_effect() {
         store.commit(tx).await.unwrap();
     };
     enqueue(1).await;
-    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(1));
+    assert_eq!(timeout(TIMEOUT, received.recv()).await.unwrap(), Some(1));
     enqueue(2).await;
     database.until("SELECT n FROM counter WHERE name = 'slow'", 2).await;
     assert!(broker.has_logged("delivery acknowledgement on channel"), "the channel was closed meanwhile");
-    // The second comes alone: the first is known by then, however often it was sent.
-    assert_eq!(timeout(PATIENCE, told.recv()).await.unwrap(), Some(2));
+    // Only the second event calls the handler: the first is a duplicate by now, however often it was redelivered.
+    assert_eq!(timeout(TIMEOUT, received.recv()).await.unwrap(), Some(2));
     let connection = Connection::connect(&url, ConnectionProperties::default()).await.unwrap();
     let channel = connection.create_channel().await.unwrap();
     let passive = QueueDeclareOptions { durable: true, passive: true, ..Default::default() };
@@ -569,7 +572,7 @@ async fn a_handler_that_outlasts_the_patience_of_rabbitmq_has_one_effect() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(PATIENCE, empty).await.expect("nothing waits and nothing was given up");
+        timeout(TIMEOUT, empty).await.expect("nothing waits and no message is dead");
     }
     assert_eq!(database.number("SELECT n FROM counter WHERE name = 'slow'").await, 2);
     relay.abort();

@@ -1,4 +1,4 @@
-//! Many relay processes at once.
+//! Several relay processes at once.
 
 use crate::database::{Database, over_each_store};
 use crate::worker::Worker;
@@ -18,5 +18,5 @@ async fn four_processes_share_the_work_and_no_effect(database: &Database) {
     }
     database.every_effect_happened_once(EVENTS).await;
     let workers = database.number("SELECT count(DISTINCT worker) FROM effect_log").await;
-    assert_eq!(workers, 4, "each of them had a share");
+    assert_eq!(workers, 4, "each process had a share");
 }

@@ -1,4 +1,4 @@
-//! What the relay does with its sessions on PostgreSQL, and what it says of others'.
+//! The database sessions of a relay on PostgreSQL, and its alarms about sessions of others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use sqlx::PgConnection;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use crate::database::{Database, PATIENCE};
+use crate::database::{Database, TIMEOUT};
 
 #[derive(Serialize, Deserialize)]
 struct Done {
@@ -37,7 +37,7 @@ async fn enqueue(store: &PostgresStore, events: u32) {
     store.commit(tx).await.unwrap();
 }
 
-/// Calls something outside, and waits for its answer as long as the test likes.
+/// An outside call that returns when the test allows it.
 struct Calls {
     begun: mpsc::UnboundedSender<()>,
     answer: Arc<Semaphore>,
@@ -65,7 +65,7 @@ async fn no_transaction_is_open_on_postgres_during_a_call() {
     let inbox = Inbox::new(store.clone()).outside(Calls { begun, answer: Arc::clone(&answer) });
     let relay = tokio::spawn(Relay::new(store.clone(), inbox).drain());
     for _ in 0..4 {
-        timeout(PATIENCE, calls.recv()).await.expect("a call").unwrap();
+        timeout(TIMEOUT, calls.recv()).await.expect("a call").unwrap();
     }
     for _ in 0..50 {
         let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
@@ -73,12 +73,12 @@ async fn no_transaction_is_open_on_postgres_during_a_call() {
         assert_eq!(database.number(open).await, 0);
     }
     answer.add_permits(1_000);
-    timeout(PATIENCE, relay).await.expect("the relay ends").unwrap().unwrap();
+    timeout(TIMEOUT, relay).await.expect("the relay ends").unwrap().unwrap();
     assert_eq!(database.number("SELECT count(*) FROM postrider_delivery").await, 0);
     database.finish().await;
 }
 
-/// Has an effect, and enqueues an event: a consumer that needs most of what there is.
+/// Has an effect and enqueues an event.
 struct Adds<const N: usize>(Outbox<PostgresStore>);
 
 #[derive(Serialize, Deserialize)]
@@ -105,11 +105,11 @@ macro_rules! adds {
 }
 adds!(0 "count" 1 "second" 2 "third");
 
-/// F33: every handler waits for a connection while the relay needs others; two relays share the smallest pools.
+/// F33: every handler waits for a connection while the relay needs others. Two relays share the smallest pool.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn relays_progress_on_postgres_with_the_smallest_pool() {
     let database = Database::postgres().await;
-    assert!(PostgresStore::connect_with(database.url(), 1).await.is_err(), "too small is said at the start");
+    assert!(PostgresStore::connect_with(database.url(), 1).await.is_err(), "a pool that is too small is refused");
     let store = PostgresStore::connect_with(database.url(), 2).await.unwrap();
     database
         .execute(
@@ -131,7 +131,7 @@ async fn relays_progress_on_postgres_with_the_smallest_pool() {
         tokio::spawn(Relay::new(store.clone(), inbox).drain())
     });
     for relay in relays {
-        timeout(PATIENCE, relay).await.expect("the relay ends").unwrap().unwrap();
+        timeout(TIMEOUT, relay).await.expect("the relay ends").unwrap().unwrap();
     }
     assert_eq!(database.number("SELECT count(*) FROM counter WHERE n = 3").await, 100);
     assert_eq!(database.number("SELECT count(*) FROM postrider_event WHERE topic = 'work.added'").await, 300);
@@ -139,34 +139,34 @@ async fn relays_progress_on_postgres_with_the_smallest_pool() {
     database.finish().await;
 }
 
-struct Tells(mpsc::UnboundedSender<Alarm>);
+struct SendsAlarms(mpsc::UnboundedSender<Alarm>);
 
 #[async_trait]
-impl Alert for Tells {
+impl Alert for SendsAlarms {
     async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         Ok(self.0.send(alarm.clone())?)
     }
 }
 
-/// Runs a relay until it raises the alarm about a holder whose name begins like this.
+/// Runs a relay until it raises an alarm about a holder with this name prefix.
 async fn an_alarm_names(store: &PostgresStore, wanted: &str) {
-    let (tell, mut alarms) = mpsc::unbounded_channel();
+    let (sender, mut alarms) = mpsc::unbounded_channel();
     let options = RelayOptions { snapshot_age: Duration::ZERO, ..RelayOptions::default() };
-    let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options).alert(Tells(tell));
+    let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options).alert(SendsAlarms(sender));
     let named = async {
         loop {
             match alarms.recv().await {
                 Some(Alarm::SnapshotHeld { holder, .. }) if holder.starts_with(wanted) => return,
-                other => assert!(other.is_some(), "nobody named {wanted}"),
+                other => assert!(other.is_some(), "no alarm named {wanted}"),
             }
         }
     };
-    timeout(PATIENCE, relay.run(named)).await.expect("an alarm").unwrap();
+    timeout(TIMEOUT, relay.run(named)).await.expect("an alarm").unwrap();
 }
 
 /// F31
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_holds_a_snapshot_of_postgres_is_named() {
+async fn the_holder_of_a_snapshot_on_postgres_is_named() {
     let database = Database::postgres().await;
     let store = PostgresStore::connect(database.url()).await.unwrap();
     let mut reader = store.begin().await.unwrap();
@@ -194,7 +194,7 @@ async fn whoever_holds_a_snapshot_of_postgres_is_named() {
 async fn a_prepared_transaction_left_behind_on_postgres_is_named() {
     let database = Database::postgres().await;
     if database.number("SELECT current_setting('max_prepared_transactions')::bigint").await == 0 {
-        eprintln!("skipped: max_prepared_transactions is 0, so nobody can leave one behind on this server");
+        eprintln!("skipped: max_prepared_transactions is 0, so this server has no prepared transactions");
         return database.finish().await;
     }
     let store = PostgresStore::connect(database.url()).await.unwrap();

@@ -1,4 +1,4 @@
-//! `worker publish` and `worker receive`: the two sides of a broker, until SIGTERM.
+//! `worker publish` and `worker receive`: both sides of a broker. Each runs until SIGTERM.
 
 use std::error::Error;
 use std::time::Duration;
@@ -22,10 +22,10 @@ pub(crate) struct Broker {
 pub(crate) struct Receive {
     #[command(flatten)]
     broker: Broker,
-    /// How long the effect takes.
+    /// Duration of the effect.
     #[arg(long, default_value_t = 0)]
     takes_ms: u64,
-    /// How many handlers at a time.
+    /// Number of concurrent handlers.
     #[arg(long, default_value_t = 4)]
     concurrency: usize,
 }

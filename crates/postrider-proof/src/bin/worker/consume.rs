@@ -1,4 +1,4 @@
-//! `worker relay`: consumes in its own transaction, until SIGTERM or until nothing is due.
+//! `worker relay`: consumes in a transaction per event, until SIGTERM, or with `--drain` until nothing is due.
 
 use std::error::Error;
 use std::time::Duration;
@@ -20,21 +20,21 @@ pub(crate) struct Consume {
     /// Ends when nothing is due.
     #[arg(long)]
     drain: bool,
-    /// How often to look when nobody says anything.
+    /// Poll interval when no notification arrives.
     #[arg(long, default_value_t = 1_000)]
     poll_ms: u64,
-    /// How long the effect takes.
+    /// Duration of the effect.
     #[arg(long, default_value_t = 0)]
     takes_ms: u64,
-    /// How many handlers at a time.
+    /// Number of concurrent handlers.
     #[arg(long, default_value_t = 4)]
     concurrency: usize,
-    /// Attempts before an event is given up.
+    /// Attempts before an event becomes dead.
     #[arg(long, default_value_t = 10)]
     attempts: u32,
 }
 
-/// What the worker's events say.
+/// The payload of the worker's events.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) counter: String,
@@ -54,7 +54,7 @@ impl Event for Done {
     }
 }
 
-/// Adds one to the event's counter, and says where it is.
+/// Increments the event's counter and prints each point it passes.
 pub(crate) struct Count {
     pub(crate) stops: Stops,
     pub(crate) takes: Duration,
@@ -73,7 +73,7 @@ impl<S: Effect> Consumer<S> for Count {
     }
 }
 
-/// The inbox, with a point behind it: what it delivered is committed, and only it knows.
+/// The inbox, with a stop point after its commit and before the relay sees the result.
 struct Behind<T> {
     inbox: T,
     stops: Stops,
@@ -101,7 +101,7 @@ impl<T: Transport> Transport for Behind<T> {
 }
 
 pub(crate) async fn consume<S: Effect>(store: S, stops: Stops, consume: Consume) -> Result<(), Box<dyn Error>> {
-    // Before anything says that it is ready: a SIGTERM that nobody waits for would end the process.
+    // Registered before the worker prints that it is ready: without a handler, a SIGTERM would end the process at once.
     let mut terminate = signal(SignalKind::terminate())?;
     let lane = LaneOptions {
         concurrency: consume.concurrency,
@@ -116,9 +116,10 @@ pub(crate) async fn consume<S: Effect>(store: S, stops: Stops, consume: Consume)
         ..RelayOptions::default()
     };
     let relay = Relay::new(store, Behind { inbox, stops }).options(options);
-    match consume.drain {
-        true => relay.drain().await?,
-        false => relay.run(async { terminate.recv().await.unwrap_or_default() }).await?,
+    if consume.drain {
+        relay.drain().await?;
+    } else {
+        relay.run(async { terminate.recv().await.unwrap_or_default() }).await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the worker does to its own tables: all that differs from database to database.
+//! The worker's own tables. This is all that differs between databases.
 
 use std::future::Future;
 
@@ -8,12 +8,12 @@ use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use sqlx::{MySqlConnection, PgConnection, SqliteConnection};
 
-/// The business of a worker.
+/// The business writes of a worker.
 pub(crate) trait Effect: Enlist {
-    /// The producer's change: a counter that stands at 0.
+    /// The producer's change: inserts a counter with the value 0.
     fn make(conn: &mut Self::Conn, counter: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// The consumer's: plain statements, so that an effect that happens twice is seen. The log says who had it.
+    /// The consumer's change: plain statements, so that a repeated effect is visible. The log records the worker.
     fn add(conn: &mut Self::Conn, counter: &str, worker: u32) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 

@@ -1,6 +1,6 @@
-//! A program with an outbox and a consumer, for tests to kill. It says on stdout where it is, one line a point
-//! (`at effect e00012`), and stops for good where it is told to (`stopped effect e00012`).
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+//! A program with an outbox and a consumer, for tests to kill. It prints each point it passes, one line per point (`at
+//! effect e00012`), and blocks at the point given by `--stop-at` (`stopped effect e00012`).
+#![allow(clippy::print_stdout, reason = "the tests read its output")]
 
 mod broker;
 mod consume;
@@ -32,15 +32,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes events, each with its counter, in transactions of their own.
+    /// Writes events, each with a counter, one transaction at a time.
     Produce(produce::Produce),
-    /// Consumes events: each adds one to its counter.
+    /// Consumes events: each increments its counter.
     Relay(consume::Consume),
-    /// Sends events to a broker.
+    /// Publishes events to a broker.
     Publish(broker::Broker),
-    /// Consumes events that a broker has.
+    /// Consumes events from a broker.
     Receive(broker::Receive),
-    /// Works on bulk operations.
+    /// Processes bulk operations.
     Operate,
 }
 
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some("sqlite") => run(SqliteStore::connect(&arguments.store).await?, arguments).await,
         Some("postgres") => run(PostgresStore::connect(&arguments.store).await?, arguments).await,
         Some("mysql") => run(MySqlStore::connect(&arguments.store).await?, arguments).await,
-        _ => Err(format!("{} is no store of this program", arguments.store).into()),
+        _ => Err(format!("{}: unknown store; use sqlite, postgres or mysql", arguments.store).into()),
     }
 }
 

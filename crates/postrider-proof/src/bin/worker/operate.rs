@@ -1,4 +1,4 @@
-//! Works on bulk operations until it is killed.
+//! `worker operate`: processes bulk operations until it is killed.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -9,17 +9,17 @@ use clap::{Args, ValueEnum};
 /// A point between two steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Point {
-    /// Consumers are registered: work may come.
+    /// Consumers are registered; events may arrive.
     Ready,
-    /// Business change and event are written, and not committed.
+    /// The change and the event are written, not committed.
     Enqueued,
-    /// They are committed, and not delivered.
+    /// They are committed, not delivered.
     Committed,
-    /// In the handler, before its effect.
+    /// In the handler, before the effect.
     Handler,
-    /// The effect is written, and not committed.
+    /// The effect is written, not committed.
     Effect,
-    /// It is committed, and the relay does not know yet.
+    /// The effect is committed; the relay has not seen the result.
     Settled,
 }
 
@@ -32,18 +32,18 @@ impl fmt::Display for Point {
 /// Where to stop.
 #[derive(Args)]
 pub(crate) struct Stop {
-    /// Stops at this point, and waits there for its end.
+    /// Blocks at this point until the process is killed.
     #[arg(long)]
     stop_at: Option<Point>,
-    /// Not the first time it gets there, but after having passed so often.
+    /// How often to pass the point before stopping there.
     #[arg(long, default_value_t = 0)]
     passing: u32,
-    /// Only with this event.
+    /// Stops only with this event.
     #[arg(long)]
     stop_with: Option<String>,
 }
 
-/// Says where the worker is.
+/// Prints the points that the worker passes, and stops it.
 #[derive(Clone)]
 pub(crate) struct Stops(Arc<(Stop, AtomicU32)>);
 
@@ -52,7 +52,7 @@ impl Stops {
         Self(Arc::new((stop, AtomicU32::new(0))))
     }
 
-    /// The worker is at `point` with `event`. Returns unless it is to stop there.
+    /// Prints that the worker is at `point` with `event`. Never returns if the worker is to stop there.
     pub(crate) async fn at(&self, point: Point, event: &str) {
         println!("at {point} {event}");
         let (stop, passed) = &*self.0;

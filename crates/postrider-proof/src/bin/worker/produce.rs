@@ -13,18 +13,18 @@ use crate::points::{Point, Stops};
 
 #[derive(Args)]
 pub(crate) struct Produce {
-    /// How many events.
+    /// Number of events.
     count: u32,
-    /// The number of the first.
+    /// Number of the first event.
     #[arg(long, default_value_t = 0)]
     from: u32,
-    /// How many share a transaction.
+    /// Number of events per transaction.
     #[arg(long, default_value_t = 1)]
     together: u32,
-    /// Begins a transaction only when a line comes in on stdin.
+    /// Begins each transaction only after a line on stdin.
     #[arg(long)]
     on_request: bool,
-    /// Runs a relay without consumers beside, which tells other processes of what was written.
+    /// Also runs a relay without consumers, which notifies other processes of new events.
     #[arg(long)]
     announce: bool,
 }
