@@ -1,4 +1,4 @@
-//! Accounts: what a user has before the first order.
+//! Accounts: the wallet, points and coupons of a user.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::orders::{check_amount, check_id};
 use crate::shop::{Shop, again};
 use crate::{coupons, points, wallet};
 
-/// What a user has.
+/// The balances of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Account {
     /// In cents.
@@ -32,7 +32,7 @@ pub async fn open<S: Database>(shop: &Shop<S>, user_id: &str, wallet_cents: i64,
     find(shop, user_id).await
 }
 
-/// What a user has.
+/// Reads the balances of a user.
 pub async fn find<S: Database>(shop: &Shop<S>, user_id: &str) -> Result<Account> {
     let mut tx = shop.store.begin().await?;
     match (wallet::find::<S>(&mut tx, user_id).await?, points::find::<S>(&mut tx, user_id).await?) {
@@ -61,17 +61,17 @@ pub async fn give_coupon<S: Database>(
     find_coupon(shop, coupon_id).await
 }
 
-/// How a coupon stands.
+/// Reads a coupon.
 pub async fn find_coupon<S: Database>(shop: &Shop<S>, coupon_id: &str) -> Result<coupons::Coupon> {
     let mut tx = shop.store.begin().await?;
     coupons::find::<S>(&mut tx, coupon_id).await?.ok_or_else(|| ShopError::not_found("coupon", coupon_id))
 }
 
-/// What an insert that found its row taken is to the caller.
+/// Maps a unique violation to a conflict.
 fn taken(error: ShopError, what: &str, id: &str) -> ShopError {
     match error {
         ShopError::Database(e) if e.as_database_error().is_some_and(|e| e.is_unique_violation()) => {
-            ShopError::Conflict { code: "exists", detail: format!("{what} {id:?} is there already") }
+            ShopError::Conflict { code: "exists", detail: format!("{what} {id:?} already exists") }
         }
         other => other,
     }

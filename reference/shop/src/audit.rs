@@ -1,8 +1,7 @@
-//! The auditor: adds up the ledger and compares it with every balance, every lock, every coupon and every order. It shares
-//! no code with what it judges, and knows the rules of the shop in its own words.
+//! The auditor: adds up the ledger and compares it with every balance, lock, coupon and order. It shares no code with
+//! the rest of the shop and implements the rules a second time.
 //!
-//! An order that events are still on their way for is not judged yet; it is counted as in flight. An event that the shop has
-//! given up is a discrepancy by itself.
+//! An order with undelivered events is not checked; it is counted as in flight. A dead event is a discrepancy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +11,21 @@ use crate::database::Database;
 use crate::error::Result;
 use crate::shop::Shop;
 
-/// What the auditor found.
+/// The result of an audit.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Audit {
-    /// There is no discrepancy.
+    /// True if there is no discrepancy.
     pub ok: bool,
-    /// What was looked at.
+    /// What was checked.
     pub checked: Checked,
-    /// Orders that were left out, because events are on their way for them.
+    /// Orders that were not checked, because they have undelivered events.
     pub in_flight: usize,
-    /// What does not fit.
+    /// The discrepancies.
     pub discrepancies: Vec<Discrepancy>,
 }
 
-/// How much was looked at.
+/// How much was checked.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Checked {
     /// Orders.
@@ -37,14 +36,14 @@ pub struct Checked {
     pub coupons: usize,
 }
 
-/// Something that does not fit.
+/// A discrepancy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Discrepancy {
-    /// What kind of thing.
+    /// The kind of object.
     pub what: &'static str,
-    /// Which.
+    /// Its id.
     pub id: String,
-    /// What is wrong with it.
+    /// What is wrong.
     pub detail: String,
 }
 
@@ -66,7 +65,7 @@ struct Lock {
     status: String,
 }
 
-/// All that the books say, as of one moment.
+/// All rows of the shop, read in one snapshot.
 #[derive(Default)]
 struct Books {
     orders: BTreeMap<String, Order>,
@@ -79,10 +78,10 @@ struct Books {
     coupons: BTreeMap<String, (String, Option<String>)>,
     /// By order and asset.
     locks: BTreeMap<(String, String), Lock>,
-    /// What orders hold, by asset and account.
+    /// The amounts that orders hold, by asset and account.
     held: BTreeMap<(String, String), i64>,
     by_account: BTreeMap<(String, String), Sums>,
-    /// By order, asset, and whether it was earned.
+    /// By order, asset, and whether the entry is an earning.
     by_order: BTreeMap<(String, String, bool), Sums>,
     in_flight: BTreeSet<String>,
     dead: Vec<String>,
@@ -103,7 +102,7 @@ pub async fn audit<S: Database>(shop: &Shop<S>) -> Result<Audit> {
             books.check_assets(id, order, shop.settings.points_per_cents, &mut found);
         }
     }
-    let dead = books.dead.iter().map(|id| discrepancy("event", id, "was given up: mend what it met, and redrive it"));
+    let dead = books.dead.iter().map(|id| discrepancy("event", id, "is dead: fix the cause and redrive it"));
     found.extend(dead);
     Ok(Audit {
         ok: found.is_empty(),
@@ -151,14 +150,14 @@ impl Books {
             books.refunds.entry(row.text()?).or_default().push((row.text()?, row.text()?));
         }
         books.read_assets::<S>(tx).await?;
-        // What waits for those who are no part of the books does not matter to them.
+        // Lanes that do not move assets do not matter here.
         let sql = "SELECT DISTINCT event_key FROM postrider_delivery WHERE event_key IS NOT NULL
             AND lane IN ('coupon', 'wallet', 'points', 'payment', 'refund')";
         for mut row in S::rows(tx, sql, &[]).await? {
             books.in_flight.insert(row.text()?);
         }
-        // By event, and only of those that still wait: the view is slow to list by status. What others have given up, who
-        // hear of orders too, is theirs to mend.
+        // Restricted to events with deliveries, because listing the view by status is slow. A dead delivery of a
+        // consumer outside the shop is not the shop's discrepancy.
         let sql = "SELECT event_id FROM postrider_outbox WHERE status = 'DEAD' AND event_id IN
             (SELECT e.event_id FROM postrider_delivery d JOIN postrider_event e ON e.seq = d.event_seq
             JOIN postrider_consumption c ON c.event_seq = d.event_seq AND c.consumer = d.lane
@@ -200,7 +199,7 @@ impl Books {
         Ok(())
     }
 
-    /// A balance is the sum of its entries, and what is frozen is what orders hold.
+    /// A balance is the sum of its entries, and its frozen part is what orders hold.
     fn check_accounts(&self, found: &mut Vec<Discrepancy>) {
         for (what, asset, balances) in [("wallet", "WALLET", &self.wallets), ("points", "POINTS", &self.points)] {
             for (id, balance) in balances {
@@ -240,12 +239,12 @@ impl Books {
                 _ => false,
             };
             if !fits {
-                found.push(discrepancy("coupon", id, format!("is {status}, its holder {holder:?} says otherwise")));
+                found.push(discrepancy("coupon", id, format!("is {status}, its holder {holder:?} does not match")));
             }
         }
     }
 
-    /// Every step was legal, and the last one led to where the order is.
+    /// Every step is legal, and the last one leads to the current status.
     fn check_steps(&self, id: &str, order: &Order, found: &mut Vec<Discrepancy>) {
         let mut at = "DRAFT";
         for (from, to) in self.steps.get(id).map(Vec::as_slice).unwrap_or_default() {
@@ -267,47 +266,47 @@ impl Books {
         }
     }
 
-    /// The order, its payment and its refunds tell one story.
+    /// The order, its payment and its refunds are consistent.
     fn check_money(&self, id: &str, order: &Order, found: &mut Vec<Discrepancy>) {
         let payments = self.payments.get(id).map(Vec::as_slice).unwrap_or_default();
         let paid = payments.iter().filter(|status| *status == "SUCCESS").count();
         let refunds = self.refunds.get(id).map(Vec::as_slice).unwrap_or_default();
         let count = |wanted: &str| refunds.iter().filter(|(status, _)| status == wanted).count();
         let (processing, refunded, failed) = (count("PROCESSING"), count("SUCCESS"), count("FAILED"));
-        let mut complain = |detail: String| found.push(discrepancy("order", id, detail));
+        let mut report = |detail: String| found.push(discrepancy("order", id, detail));
         let status = order.status.as_str();
         let was_paid = matches!(status, "PAID" | "WAIT_ACCEPT" | "ACCEPTED" | "REFUNDED");
         if was_paid && (paid != 1 || !order.paid) {
-            complain(format!("is {status} with {paid} payments"));
+            report(format!("is {status} with {paid} payments"));
         }
         if matches!(status, "DRAFT" | "WAIT_PAY") && (paid > 0 || order.paid || !refunds.is_empty()) {
-            complain(format!("is {status} with {paid} payments and {} refunds", refunds.len()));
+            report(format!("is {status} with {paid} payments and {} refunds", refunds.len()));
         }
         if status == "WAIT_PAY" && payments.iter().any(|status| status == "FAILED") {
-            complain("waits for a payment that has failed".into());
+            report("is WAIT_PAY with a failed payment".into());
         }
         if processing + refunded > 1 {
-            complain(format!("has {processing} refunds under way and {refunded} that succeeded"));
+            report(format!("has {processing} refunds in progress and {refunded} that succeeded"));
         }
         if refunded > 0 && !matches!(status, "REFUNDED" | "CANCELED") || status == "REFUNDED" && refunded != 1 {
-            complain(format!("is {status} with {refunded} refunds that succeeded"));
+            report(format!("is {status} with {refunded} refunds that succeeded"));
         }
         if status == "CANCELED" && paid > 0 && processing + refunded + failed == 0 {
-            complain("is canceled and paid, and nobody gives the money back".into());
+            report("is canceled and paid, without a refund".into());
         }
         if paid == 0 && !refunds.is_empty() {
-            complain("is refunded what was never paid".into());
+            report("has a refund without a payment".into());
         }
     }
 
-    /// What an order has moved is what its state says.
+    /// The movements of an order match its status.
     fn check_assets(&self, id: &str, order: &Order, per_cents: i64, found: &mut Vec<Discrepancy>) {
         let refunds = self.refunds.get(id).map(Vec::as_slice).unwrap_or_default();
         let given_back = refunds.iter().any(|(status, _)| status == "SUCCESS");
         let coupon = i64::from(order.coupon_id.is_some());
         for (asset, wanted) in [("COUPON", coupon), ("WALLET", order.wallet_cents), ("POINTS", order.points)] {
             let lock = self.locks.get(&(id.to_owned(), asset.to_owned()));
-            // An order that could not have it was ended for that, or had ended before.
+            // The asset was refused: the order was ended for that, or had ended before.
             let refused = lock.is_some_and(|lock| lock.amount == 0 && lock.status == "RELEASED");
             let (expected, lock_status) = match order.status.as_str() {
                 _ if wanted == 0 => ((0, 0, 0), &[][..]),
@@ -336,7 +335,7 @@ impl Books {
         }
     }
 
-    /// What was earned is what was paid for; given back, it was taken from what is there or owed.
+    /// The earned points match the paid amount. After a refund they are taken from the balance or added to the debt.
     #[allow(clippy::too_many_arguments)]
     fn check_earned(
         &self,
@@ -348,17 +347,15 @@ impl Books {
         moved: &mut Sums,
         found: &mut Vec<Discrepancy>,
     ) {
-        let deserved = match order.paid && self.points.contains_key(&order.user_id) {
-            true => order.amount_cents / per_cents,
-            false => 0,
-        };
+        let expected =
+            if order.paid && self.points.contains_key(&order.user_id) { order.amount_cents / per_cents } else { 0 };
         let earned = earned.map_or(0, |(available, _, debt)| available - debt);
         if given_back {
-            // Net of debt, the revert gave what was spent and took what was earned.
+            // Net of debt, the revert returned what was spent and took what was earned.
             *moved = (moved.0 - moved.2 + earned, moved.1, 0);
         }
-        if earned != deserved && !(given_back && earned == 0) {
-            found.push(discrepancy("order", id, format!("has earned {earned} points, should have {deserved}")));
+        if earned != expected && !(given_back && earned == 0) {
+            found.push(discrepancy("order", id, format!("has earned {earned} points, should have {expected}")));
         }
     }
 }

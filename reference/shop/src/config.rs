@@ -1,6 +1,6 @@
-//! Where settings come from: a flag, else `POSTRIDER_ASSET__LOCK_TIMEOUT_MINUTES` and the like in the environment, else
-//! `postrider.toml`, else the default. A value that cannot be used stops the start, and the message names its key and where it
-//! stands.
+//! Settings come from a flag, else from the environment (`POSTRIDER_ASSET__LOCK_TIMEOUT_MINUTES` and so on), else from
+//! `postrider.toml`, else they are the default. An invalid value stops the start; the message names its key and its
+//! origin.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::error::ShopError;
 use crate::settings::Settings;
 
-/// The file that is read where nobody names another.
+/// The file that is read by default.
 pub const FILE: &str = "postrider.toml";
 
-/// The keys of the shop. In their sections no other is known; other sections are other programs'.
+/// The keys of the shop. Unknown keys in these sections are refused; other sections belong to other programs.
 const KEYS: [&str; 9] = [
     "asset.lock-timeout-minutes",
     "asset.order-timeout-minutes",
@@ -24,33 +24,33 @@ const KEYS: [&str; 9] = [
     "shop.merchant-accept",
     "retention.finished-days",
 ];
-/// A section that is also another program's, with more keys.
+/// A section that another program shares, with more keys.
 const SHARED: &str = "retention.";
 
-/// Why the settings cannot be used.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A key has a value that cannot be meant.
+    /// A key has an invalid value.
     #[error("{key} ({origin}) {message}")]
     Value {
-        /// Which key.
+        /// The key.
         key: String,
-        /// Where the value stands.
+        /// Where the value comes from.
         origin: String,
-        /// The rule, and how it was broken.
+        /// The rule that it breaks.
         message: String,
     },
     /// The file cannot be read.
     #[error("{file}: {message}")]
     File {
-        /// Which file.
+        /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// Values by their keys, the first of these that has one.
+/// The sources, in order of precedence.
 #[derive(Debug, Default)]
 pub struct Sources {
     flags: BTreeMap<&'static str, String>,
@@ -60,7 +60,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Flags by the key they stand for; all of the environment; and a file, which may be missing unless somebody named it.
+    /// Reads the flags by key, the environment, and the file. A missing file is an error only if it was named
+    /// explicitly.
     pub fn read(
         flags: impl IntoIterator<Item = (&'static str, Option<String>)>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -81,7 +82,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// The settings, where anybody says something about them.
+    /// Applies the configured values to the given settings.
     pub fn settings(&self, mut settings: Settings) -> Result<Settings, ConfigError> {
         self.duration("asset.lock-timeout-minutes", 60, &mut settings.lock_timeout)?;
         self.duration("asset.order-timeout-minutes", 60, &mut settings.order_timeout)?;
@@ -94,8 +95,8 @@ impl Sources {
         self.value("shop.merchant-accept", &mut settings.merchant_accept)?;
         match settings.check() {
             Ok(()) => Ok(settings),
-            Err(ShopError::Invalid { field, message }) => Err(self.complain(field, message)),
-            Err(error) => Err(self.complain("shop", error.to_string())),
+            Err(ShopError::Invalid { field, message }) => Err(self.invalid(field, message)),
+            Err(error) => Err(self.invalid("shop", error.to_string())),
         }
     }
 
@@ -116,12 +117,12 @@ impl Sources {
         };
         match read {
             Some(read) => *value = read,
-            None => return Err(self.complain(key, format!("must be {}, is {given}", T::RULE))),
+            None => return Err(self.invalid(key, format!("must be {}, is {given}", T::RULE))),
         }
         Ok(())
     }
 
-    fn complain(&self, key: &str, message: String) -> ConfigError {
+    fn invalid(&self, key: &str, message: String) -> ConfigError {
         let origin = if self.flags.contains_key(key) {
             "a flag".to_owned()
         } else if self.environment.contains_key(&variable(key)) {
@@ -134,14 +135,14 @@ impl Sources {
         ConfigError::Value { key: key.to_owned(), origin, message }
     }
 
-    /// A key that is misspelt would otherwise be a wish that nobody hears.
+    /// An unknown key would be ignored silently.
     fn refuse_unknown(&self) -> Result<(), ConfigError> {
         let mut sections: Vec<_> = KEYS.iter().filter(|key| !key.starts_with(SHARED)).collect();
         sections.dedup_by_key(|key| section(key));
         for section in sections.into_iter().map(|key| section(key)) {
             let message = || {
                 let known: Vec<_> = KEYS.iter().filter(|key| self::section(key) == section).copied().collect();
-                format!("is not known here: there is {}", known.join(", "))
+                format!("is unknown; the known keys are {}", known.join(", "))
             };
             let prefix = variable(section) + "__";
             let named = self.environment.keys().filter(|name| name.starts_with(&prefix));
@@ -166,7 +167,7 @@ fn section(key: &str) -> &str {
     key.split_once('.').map_or(key, |(section, _)| section)
 }
 
-/// `asset.lock-timeout-minutes` in the environment.
+/// The environment variable of a key.
 fn variable(key: &str) -> String {
     format!("POSTRIDER_{}", key.replace('.', "__").replace('-', "_").to_uppercase())
 }
@@ -176,9 +177,9 @@ fn in_file<'a>(file: &'a toml::Table, key: &str) -> Option<&'a toml::Value> {
     file.get(section)?.get(name)
 }
 
-/// What a setting can be.
+/// The type of a setting.
 trait Value: Sized {
-    /// In words.
+    /// The rule, for error messages.
     const RULE: &'static str;
     fn parse(text: &str) -> Option<Self>;
     fn of(value: &toml::Value) -> Option<Self>;
@@ -287,16 +288,16 @@ mod tests {
             ("shop = { merchant-accept = 1 }", "shop.merchant-accept"),
             ("asset = { lock-timeout = 30 }", "asset.lock-timeout"),
         ] {
-            let said = refused(&[], file);
-            assert!(said.starts_with(&format!("{key} (postrider.toml) ")), "{said}");
+            let error = refused(&[], file);
+            assert!(error.starts_with(&format!("{key} (postrider.toml) ")), "{error}");
         }
         let name = "POSTRIDER_POINTS__PER_CENTS";
         assert_eq!(
             refused(&[(name, "many")], ""),
             format!("points.per-cents ({name}) must be a whole number of 1 or more, is \"many\"")
         );
-        let said = refused(&[("POSTRIDER_SHOP__ACCEPT", "true")], "");
-        assert!(said.starts_with("POSTRIDER_SHOP__ACCEPT (environment) is not known"), "{said}");
+        let error = refused(&[("POSTRIDER_SHOP__ACCEPT", "true")], "");
+        assert!(error.starts_with("POSTRIDER_SHOP__ACCEPT (environment) is unknown"), "{error}");
         let zone = refused(&[], "scheduler = { time-zone = \"Mars\" }");
         assert!(zone.contains("(postrider.toml)") || zone.contains("Mars"), "{zone}");
     }

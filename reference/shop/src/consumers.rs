@@ -1,15 +1,16 @@
-//! What events do to assets. A consumer's effect, its inbox row and its operation's key commit together, so that an event
-//! that comes again moves nothing; events of one order come to each consumer in order.
+//! The effects of events on assets. The effect of a consumer, its inbox row and its operation key are committed
+//! together, so a repeated event moves nothing. The events of one order reach each consumer in order.
 //!
-//! | lane | hears | does |
+//! | lane | topics | effect |
 //! |---|---|---|
-//! | `coupon`, `wallet`, `points` | `order.checkout_locked` | locks; what can never be had cancels the order |
+//! | `coupon`, `wallet`, `points` | `order.checkout_locked` | locks; an asset that can never be locked cancels the
+//! order |
 //! | | `order.paid` | spends; earns points |
-//! | | `order.canceled` | lets go, unless a refund follows |
-//! | | `order.refunded` | gives back |
+//! | | `order.canceled` | releases, unless a refund follows |
+//! | | `order.refunded` | returns |
 //! | `inventory` | the same | deducts and returns stock, over HTTP |
-//! | `payment`, `refund` | `payment.*`, `refund.*` | the same once more under the same keys: a safety net |
-//! | `member-service`, `message-service`, `activity` | `order.purchased`, and what follows from it | nothing to the books |
+//! | `payment`, `refund` | `payment.*`, `refund.*` | repeats the same operations under the same keys, as a safety net |
+//! | `member-service`, `message-service`, `activity` | `order.purchased` and its children | no effect on assets |
 
 mod inventory;
 mod members;
@@ -25,11 +26,11 @@ use crate::refunds::{self, Reason};
 use crate::shop::{Caller, Shop};
 use crate::{coupons, points, wallet};
 
-/// After so many tries, a minute or so, an asset that another order holds is given up. Without an end, an order that was paid
-/// meanwhile would stay without it for ever.
+/// The number of tries, about a minute, for an asset that another order holds. Without a limit, an order that was paid
+/// meanwhile would never get the asset or a refund.
 const PATIENT_ATTEMPTS: u32 = 6;
 
-/// The lanes of the assets and their safety nets.
+/// The lanes of the assets and of the safety nets.
 const LANES: [&str; 8] =
     ["coupon", "wallet", "points", "payment", "refund", "member-service", "message-service", "activity"];
 
@@ -46,7 +47,7 @@ pub fn inbox<S: Database>(shop: &Shop<S>) -> Inbox<S> {
     }
 }
 
-/// What a consumer knows of the event beside its order.
+/// The parts of the event besides the order.
 pub(crate) struct Cause {
     attempt: u32,
     refund_id: Option<String>,
@@ -54,7 +55,7 @@ pub(crate) struct Cause {
     pub(crate) topic: String,
 }
 
-/// `Name: "lane" hears Event, does work`, where the order's row is held while it works.
+/// `Name: "lane" hears Event, does work`. The order's row is locked during the work.
 macro_rules! consumers {
     ($($name:ident: $lane:literal hears $event:ident, does $work:path;)*) => {
         $(struct $name<S>(Shop<S>);
@@ -97,7 +98,7 @@ consumers! {
     AfterFailedRefund: "refund" hears RefundFailed, does after_failed_refund;
 }
 
-/// Holds the order's row.
+/// Locks the order's row.
 pub(crate) async fn begin<S: Database, E: OrderEvent>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
@@ -116,12 +117,13 @@ pub(crate) async fn begin<S: Database, E: OrderEvent>(
     Ok((order, cause))
 }
 
-/// Fails now and then, where that is wanted. Asked before the work and after it, so each time with half the chance.
+/// Fails at the configured rate. Called before and after the work, so each call uses half of the rate.
 pub(crate) fn chance_to_fail<S>(shop: &Shop<S>) -> Result<(), Failure> {
     let percent = f64::from(u32::try_from(uuid::Uuid::new_v4().as_u128() % 10_000).unwrap_or(0)) / 10_000.0;
-    match percent < shop.settings.fail_rate / 2.0 {
-        true => Err(Failure::retry("failed on purpose").code("onPurpose")),
-        false => Ok(()),
+    if percent < shop.settings.fail_rate / 2.0 {
+        Err(Failure::retry("failed on purpose").code("onPurpose"))
+    } else {
+        Ok(())
     }
 }
 
@@ -133,12 +135,12 @@ impl Cause {
 
 // --- order.checkout_locked
 
-/// Whether locks still make sense.
+/// Whether the order still needs locks.
 fn wants_locks(order: &Order) -> bool {
     order.status == "WAIT_PAY" || order.paid_at.is_some()
 }
 
-/// What can never be had ends the order; the event of that lets go of the rest.
+/// A refused asset ends the order. The resulting event releases the other assets.
 async fn unless_refused<S: Database>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
@@ -146,13 +148,13 @@ async fn unless_refused<S: Database>(
     moved: Moved,
 ) -> Result<Vec<Moved>> {
     if let Moved::Refused { code } = &moved {
-        tracing::warn!(order_id = %order.order_id, code, "An order cannot have what it wants to spend");
+        tracing::warn!(order_id = %order.order_id, code, "An order cannot lock an asset");
         give_up(shop, tx, &mut order).await?;
     }
     Ok(vec![moved])
 }
 
-/// Ends an order that cannot have what it needs: canceled, or refunded where it was paid meanwhile.
+/// Ends an order that cannot lock an asset: cancels it, or refunds it if it was paid in the meantime.
 pub(crate) async fn give_up<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &mut Order) -> Result<()> {
     match order.status.as_str() {
         "WAIT_PAY" => orders::cancel_in(shop, tx, order, &Caller::default(), By::System).await,
@@ -197,7 +199,7 @@ async fn freeze_points<S: Database>(
 
 // --- order.paid
 
-/// An event that a person has written for an order that was never paid must not spend anything.
+/// An event inserted by hand for an unpaid order must not spend anything.
 fn check_paid(order: &Order) -> Result<()> {
     match order.paid_at {
         Some(_) => Ok(()),
@@ -227,7 +229,7 @@ async fn commit_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Ord
 
 // --- order.canceled
 
-/// Whether a refund gives back what letting go would: the order was paid before it was canceled.
+/// `Some` if the order was paid before it was canceled. A refund then returns the assets.
 fn refund_follows(order: &Order) -> Option<Vec<Moved>> {
     order.paid_at.map(|_| vec![Moved::nothing("refundFollows")])
 }
@@ -255,7 +257,7 @@ async fn release_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Or
 
 // --- order.refunded
 
-/// The refund that has succeeded: an order has one at most, whatever the event says.
+/// The successful refund. An order has at most one, whatever the event contains.
 async fn refund_of<S: Database>(tx: &mut S::Conn, order: &Order) -> Result<String> {
     match refunds::active::<S>(tx, &order.order_id).await? {
         Some(refund) if refund.status == "SUCCESS" => Ok(refund.refund_id),
@@ -307,7 +309,7 @@ async fn after_failed_payment<S: Database>(
     release_all(shop, tx, &order).await
 }
 
-/// Lets go of everything that an unpaid order holds.
+/// Releases everything that an unpaid order holds.
 pub(crate) async fn release_all<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Vec<Moved>> {
     if let Some(nothing) = refund_follows(order) {
         return Ok(nothing);
@@ -335,7 +337,7 @@ async fn after_failed_refund<S: Database>(
     cause: Cause,
 ) -> Result<Vec<Moved>> {
     let refund_id = cause.refund_id.unwrap_or_default();
-    tracing::error!(order_id = %order.order_id, refund_id, "A refund failed: a person has to give the money back");
+    tracing::error!(order_id = %order.order_id, refund_id, "A refund failed: an operator has to return the money");
     refunds::call_for_attention::<S>(tx, &refund_id).await?;
     Ok(vec![Moved::nothing("needsAttention")])
 }

@@ -1,4 +1,5 @@
-//! Coupons: AVAILABLE, LOCKED by an order, USED by it. In the ledger a coupon is an account with one piece in it.
+//! Coupons: AVAILABLE, LOCKED by an order, USED by an order. In the ledger, a coupon is an account with a balance of
+//! one.
 
 use serde::Serialize;
 
@@ -16,17 +17,17 @@ const ASSET: &str = "COUPON";
 pub struct Coupon {
     /// Its id.
     pub coupon_id: String,
-    /// Whose.
+    /// The owner.
     pub user_id: String,
-    /// What it is worth.
+    /// Its value.
     pub discount_cents: i64,
     /// AVAILABLE, LOCKED or USED.
     pub status: String,
-    /// By which order.
+    /// The order that holds it.
     pub order_id: Option<String>,
 }
 
-/// Gives a user a coupon; one that is there already is a unique violation.
+/// Creates a coupon for a user. An existing id is a unique violation.
 pub(crate) async fn open<S: Database>(tx: &mut S::Conn, coupon_id: &str, user_id: &str, cents: i64) -> Result<()> {
     const INSERT: &str = "INSERT INTO shop_coupon (coupon_id, user_id, discount_cents, status)
         VALUES ($1, $2, $3, 'AVAILABLE')";
@@ -36,7 +37,7 @@ pub(crate) async fn open<S: Database>(tx: &mut S::Conn, coupon_id: &str, user_id
     append::<S>(tx, &Entry { available: 1, ..entry }).await
 }
 
-/// Keeps the coupon for the order.
+/// Locks the coupon for the order.
 pub async fn lock<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, patience: Patience) -> Result<Moved> {
     let Some(coupon_id) = order.coupon_id.clone() else { return Ok(Moved::nothing("notUsed")) };
     let key = format!("order:{}:checkout", order.order_id);
@@ -52,7 +53,7 @@ pub async fn lock<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, 
                     ledger::put_lock::<S>(tx, &order, ASSET, (&coupon_id, 1, "LOCKED")).await?;
                     return change::<S>(tx, &order, &coupon_id, &key, ("lock", "LOCKED"), (-1, 1)).await;
                 }
-                // The other order may let go of it.
+                // The other order may release it.
                 Some(coupon) if coupon.status == "LOCKED" && patience == Patience::TryAgain => {
                     return Err(ShopError::not_yet("couponLocked", "another order has locked this coupon"));
                 }
@@ -66,22 +67,22 @@ pub async fn lock<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, 
     .await
 }
 
-/// Uses it.
+/// Marks it as used.
 pub async fn commit<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     end(shop, tx, order, "commit").await
 }
 
-/// Lets go of it; where it is not locked yet, it will not be.
+/// Releases it. Before the lock, this prevents a later lock.
 pub async fn release<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     end(shop, tx, order, "release").await
 }
 
-/// Gives it back after it was used, or is still locked.
+/// Returns it after it was used or locked.
 pub async fn give_back<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     end(shop, tx, order, "return").await
 }
 
-/// What ends a lock.
+/// Ends a lock.
 async fn end<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, operation: &'static str) -> Result<Moved> {
     let Some(coupon_id) = order.coupon_id.clone() else { return Ok(Moved::nothing("notUsed")) };
     let key = format!("order:{}:{operation}", order.order_id);
@@ -108,7 +109,7 @@ async fn end<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, opera
     .await
 }
 
-/// Holds the coupon's row and reads it.
+/// Locks the coupon's row and reads it.
 async fn hold<S: Database>(tx: &mut S::Conn, coupon_id: &str) -> Result<Option<Coupon>> {
     const HOLD: &str = "UPDATE shop_coupon SET status = status WHERE coupon_id = $1";
     S::execute(tx, HOLD, &[coupon_id.into()]).await?;
@@ -129,7 +130,7 @@ pub(crate) async fn find<S: Database>(tx: &mut S::Conn, coupon_id: &str) -> Resu
     }))
 }
 
-/// Writes the coupon's status, and the entry that says why.
+/// Writes the coupon's status and its ledger entry.
 async fn change<S: Database>(
     tx: &mut S::Conn,
     order: &Order,

@@ -1,9 +1,9 @@
-//! How the shop talks to its database, and its tables. Statements stand beside the code that means them, in the SQL that
-//! all databases have in common; what differs is here. They follow three rules:
+//! Database access and tables of the shop. Statements are next to the code that uses them, in SQL that all supported
+//! databases accept. The differences are in this file. Statements follow three rules:
 //!
-//! - values are `$1`, `$2` …, each used once and in order, so that a database that only knows `?` is given that;
-//! - columns that are read are whole numbers or texts; times are milliseconds since 1970, by the database's clock;
-//! - a row is locked by writing to it, since not every database has `FOR UPDATE`.
+//! - Values are `$1`, `$2` …, each used once and in order, so that they can be replaced by `?`.
+//! - Columns that are read are integers or text. Times are milliseconds since 1970, by the database clock.
+//! - A row is locked by an update, because not every database has `FOR UPDATE`.
 
 use std::future::Future;
 use std::vec;
@@ -15,18 +15,18 @@ use postrider::store::sqlite::SqliteStore;
 use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{AssertSqlSafe, MySqlConnection, PgConnection, SqliteConnection};
 
-/// A store that also holds the shop's tables.
+/// A store whose database also contains the shop's tables.
 pub trait Database: Enlist {
-    /// Makes the tables where they are missing.
+    /// Creates missing tables.
     fn make_tables(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
 
     /// The database's clock.
     fn clock(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<i64>> + Send;
 
-    /// What is read from now on in this transaction is of one moment. The first statement of it.
+    /// Makes all reads of this transaction see one snapshot. Must be the first statement.
     fn snapshot(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Runs a statement; returns how many rows it changed.
+    /// Runs a statement and returns the number of changed rows.
     fn execute(
         conn: &mut Self::Conn,
         sql: &'static str,
@@ -40,7 +40,7 @@ pub trait Database: Enlist {
         values: &[Value<'_>],
     ) -> impl Future<Output = sqlx::Result<Vec<Row>>> + Send;
 
-    /// Reads the first row, if there is one.
+    /// Reads the first row, if any.
     fn row(
         conn: &mut Self::Conn,
         sql: &'static str,
@@ -53,9 +53,9 @@ pub trait Database: Enlist {
 /// A value of a statement.
 #[derive(Debug, Clone, Copy)]
 pub enum Value<'a> {
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A text, or none.
+    /// A text or NULL.
     Text(Option<&'a str>),
 }
 
@@ -90,22 +90,22 @@ enum Cell {
     Null,
 }
 
-/// A row: its columns are read from left to right.
+/// A row. Its columns are read from left to right.
 #[derive(Debug)]
 pub struct Row(vec::IntoIter<Cell>);
 
 impl Row {
-    /// The next column, a number.
+    /// The next column, an integer.
     pub fn int(&mut self) -> sqlx::Result<i64> {
         self.maybe_int()?.ok_or_else(|| sqlx::Error::Decode("a number is missing".into()))
     }
 
-    /// The next column, a number or nothing.
+    /// The next column, an integer or NULL.
     pub fn maybe_int(&mut self) -> sqlx::Result<Option<i64>> {
         match self.0.next() {
             Some(Cell::Int(number)) => Ok(Some(number)),
             Some(Cell::Null) => Ok(None),
-            other => Err(sqlx::Error::Decode(format!("{other:?} is no number").into())),
+            other => Err(sqlx::Error::Decode(format!("{other:?} is not a number").into())),
         }
     }
 
@@ -114,17 +114,17 @@ impl Row {
         self.maybe_text()?.ok_or_else(|| sqlx::Error::Decode("a text is missing".into()))
     }
 
-    /// The next column, a text or nothing.
+    /// The next column, a text or NULL.
     pub fn maybe_text(&mut self) -> sqlx::Result<Option<String>> {
         match self.0.next() {
             Some(Cell::Text(text)) => Ok(Some(text)),
             Some(Cell::Null) => Ok(None),
-            other => Err(sqlx::Error::Decode(format!("{other:?} is no text").into())),
+            other => Err(sqlx::Error::Decode(format!("{other:?} is not a text").into())),
         }
     }
 }
 
-// A macro, because the drivers have no common type that could run one text with its values.
+// A macro, because the drivers share no type that runs a statement with its values.
 macro_rules! database {
     ($store:ty, $make_tables:path, $now:expr, $snapshot:expr, $text:path) => {
         impl Database for $store {
@@ -182,29 +182,30 @@ database!(SqliteStore, sqlite_tables, SQLITE_NOW, SQLITE_SNAPSHOT, as_it_is);
 database!(PostgresStore, postgres_tables, POSTGRES_NOW, POSTGRES_SNAPSHOT, as_it_is);
 database!(MySqlStore, mysql_tables, MYSQL_NOW, MYSQL_SNAPSHOT, with_question_marks);
 
-// As text first: a fraction of a day has too few digits for milliseconds.
+// Formatted as text: a Julian day as a float has too few digits for exact milliseconds.
 const SQLITE_NOW: &str = "SELECT CAST(strftime('%s', 'now') AS INTEGER) * 1000 \
     + CAST(substr(strftime('%f', 'now'), 4, 3) AS INTEGER)";
 const POSTGRES_NOW: &str = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)";
 const MYSQL_NOW: &str = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000";
 
-// One writer at a time: whatever a transaction reads is of one moment.
+// SQLite has one writer, so all reads of a transaction see one snapshot.
 const SQLITE_SNAPSHOT: &str = "SELECT 1";
 const POSTGRES_SNAPSHOT: &str = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
-// The level cannot be changed inside a transaction, so there is another one; the next is at the session's level again.
+// MySQL cannot change the isolation level inside a transaction, so this begins another one. Later transactions use the
+// session's level.
 const MYSQL_SNAPSHOT: &str = "ROLLBACK; SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; \
     START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
 
-/// Balances have CHECKs: a mistake in the program is an error, never a negative balance.
+/// The balances have CHECK constraints: a bug is an error, never a negative balance.
 const TABLES: &str = include_str!("tables.sql");
 const INDEXES: &str = include_str!("indexes.sql");
 
-// Two processes that make the same table at the same time would refuse each other, IF NOT EXISTS or not.
+// Concurrent CREATE TABLE IF NOT EXISTS statements can fail in PostgreSQL, so this lock serializes them.
 const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(7081)";
-// The server's own, so it has the database in its name. Ten minutes are longer than anybody takes.
+// A lock of the whole server, so its name contains the database. Ten minutes are longer than any migration takes.
 const MYSQL_LOCK: &str = "SELECT GET_LOCK(CONCAT('shop ', SHA1(DATABASE())), 600)";
 const MYSQL_UNLOCK: &str = "SELECT RELEASE_LOCK(CONCAT('shop ', SHA1(DATABASE())))";
-/// An index of this name is there.
+/// ER_DUP_KEYNAME: the index exists.
 const MYSQL_INDEX_EXISTS: u16 = 1061;
 
 async fn sqlite_tables(conn: &mut SqliteConnection) -> sqlx::Result<()> {
@@ -221,7 +222,7 @@ async fn postgres_tables(conn: &mut PgConnection) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// A CREATE commits by itself: all of them can be run again.
+/// MySQL commits each CREATE by itself, so every statement must be repeatable.
 async fn mysql_tables(conn: &mut MySqlConnection) -> sqlx::Result<()> {
     sqlx::raw_sql(MYSQL_LOCK).execute(&mut *conn).await?;
     let made = mysql_tables_alone(conn).await;
@@ -246,11 +247,11 @@ fn mysql_number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Whether the database has ended the transaction for the sake of another, or one of its statements did not get a lock:
-/// nothing of it stays, and it can be run again whole.
+/// Whether the database rolled the transaction back for a deadlock, a conflict or a lock timeout. The whole transaction
+/// can be repeated.
 pub(crate) fn is_lost(error: &sqlx::Error) -> bool {
-    // What both PostgreSQL and MySQL call a deadlock or a conflict; then MySQL's lock that did not come, and its snapshot
-    // that is too old to write on.
+    // SQLSTATE of a deadlock or serialization conflict (PostgreSQL and MySQL); then the MySQL errors for a lock wait
+    // timeout and for a write to a row changed since the snapshot.
     let code = error.as_database_error().and_then(|error| error.code());
     matches!(code.as_deref(), Some("40001" | "40P01")) || matches!(mysql_number(error), Some(1205 | 1020))
 }
@@ -259,7 +260,7 @@ fn as_it_is(sql: &'static str) -> &'static str {
     sql
 }
 
-/// `$1`, `$2` … as `?`: each stands once, in order.
+/// Replaces `$1`, `$2` … by `?`. Each is used once, in order.
 fn with_question_marks(sql: &'static str) -> AssertSqlSafe<String> {
     let mut parts = sql.split('$');
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what the caller can do about it.
+//! Errors, by what the caller can do about them.
 
 use postrider::Failure;
 use postrider::idempotency::IdempotencyError;
@@ -8,57 +8,57 @@ use crate::database;
 /// A result whose error is [`ShopError`].
 pub type Result<T, E = ShopError> = std::result::Result<T, E>;
 
-/// Why something did not happen. Nothing was changed.
+/// Why a call failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShopError {
-    /// There is no such thing.
+    /// The object does not exist.
     #[error("there is no {what} {id:?}")]
     NotFound {
-        /// What kind of thing.
+        /// The kind of object.
         what: &'static str,
-        /// Which.
+        /// Its id.
         id: String,
     },
-    /// A step that its state does not allow.
+    /// The current status does not allow this step.
     #[error("{what} {id} is {status}: this needs {}", needed.join(" or "))]
     Illegal {
-        /// What kind of thing.
+        /// The kind of object.
         what: &'static str,
-        /// Which.
+        /// Its id.
         id: String,
-        /// Its state.
+        /// Its status.
         status: String,
-        /// The states from which it would have been possible.
+        /// The statuses that allow the step.
         needed: &'static [&'static str],
     },
-    /// Something else is in the way.
+    /// Another object conflicts.
     #[error("{detail}")]
     Conflict {
-        /// What, for programs.
+        /// A code for programs.
         code: &'static str,
-        /// What, for people.
+        /// A message for users.
         detail: String,
     },
-    /// An asset cannot be had now, but may be later.
+    /// An asset is not available now, but may be later.
     #[error("{detail}")]
     NotYet {
-        /// Why, for programs.
+        /// A code for programs.
         code: &'static str,
-        /// Why, for people.
+        /// A message for users.
         detail: String,
     },
     /// A field breaks a rule.
     #[error("{field} {message}")]
     Invalid {
-        /// The field, in the words of the API.
+        /// The field's name in the API.
         field: &'static str,
-        /// The rule, and how it was broken.
+        /// The rule that it breaks.
         message: String,
     },
-    /// The database said no.
+    /// An error of the database.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
-    /// The store of events said no.
+    /// An error of the event store.
     #[error(transparent)]
     Store(#[from] postrider::Error),
 }
@@ -76,7 +76,7 @@ impl ShopError {
         Self::Invalid { field, message: message.into() }
     }
 
-    /// A word for programs.
+    /// A code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "notFound",
@@ -87,7 +87,7 @@ impl ShopError {
         }
     }
 
-    /// The database has ended the transaction for the sake of another: it can be run again whole.
+    /// Whether the database rolled the transaction back and it can be repeated.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::Database(error) => database::is_lost(error),
@@ -96,7 +96,7 @@ impl ShopError {
         }
     }
 
-    /// What it is to a consumer: what a later try cannot mend either is rejected.
+    /// Maps the error to a consumer's failure. An error that a retry cannot fix is rejected.
     pub(crate) fn failure(self) -> Failure {
         let code = self.code();
         let failure = match &self {

@@ -1,7 +1,7 @@
-//! What the parts of the shop tell each other. The events of an order have its id as their key, so each consumer hears them
-//! in order; their ids follow from what happened, so that what happens once is written once.
+//! The events of the shop. The key of an order's events is the order id, so each consumer gets them in order. Event ids
+//! are derived from the step, so a repeated step writes no second event.
 //!
-//! A consumer needs no more than the `orderId`: whoever inserts an event by hand has to know nothing else.
+//! A consumer needs only the `orderId`, so an event inserted by hand needs no other field.
 
 use postrider::{Aggregate, Draft, Enqueued, Event, Initiator};
 use serde::{Deserialize, Serialize};
@@ -11,28 +11,28 @@ use crate::error::Result;
 use crate::orders::Order;
 use crate::shop::{Caller, Shop};
 
-/// What an event says: which order, and for readers elsewhere a few facts of it.
+/// The payload of an event: the order id, and some fields for other readers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Facts {
-    /// Which order.
+    /// The order.
     #[serde(deserialize_with = "text_or_number")]
     pub order_id: String,
-    /// Whose.
+    /// The customer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// What was, or is to be, paid in money.
+    /// The amount paid or due in money.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount_cents: Option<i64>,
-    /// The payment, where it is about one.
+    /// The payment, if the event is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payment_id: Option<String>,
-    /// The refund, where it is about one.
+    /// The refund, if the event is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund_id: Option<String>,
 }
 
-/// An id as people write it: `7` is `"7"`.
+/// Accepts an id as text or as a number: `7` is `"7"`.
 pub(crate) fn text_or_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -68,11 +68,11 @@ impl Facts {
     }
 }
 
-/// An event of an order: what is the same for all of them.
+/// An event of an order.
 pub trait OrderEvent: Event {
-    /// It, with these facts.
+    /// Creates the event.
     fn new(facts: Facts) -> Self;
-    /// What it says.
+    /// Its payload.
     fn facts(&self) -> &Facts;
 }
 
@@ -126,15 +126,15 @@ impl Facts {
 }
 
 order_events! {
-    /// The order is to be paid: lock what it wants to spend.
+    /// The order is to be paid: its assets are to be locked.
     CheckoutLocked: "order.checkout_locked", "ORDER", order as "order:{}:checkout_locked";
-    /// The order is paid: spend what is locked.
+    /// The order is paid: the locked assets are spent.
     Paid: "order.paid", "ORDER", order as "order:{}:paid";
-    /// The order is canceled: let go of what is locked.
+    /// The order is canceled: the locked assets are released.
     Canceled: "order.canceled", "ORDER", order as "order:{}:canceled";
-    /// The money is given back: give everything else back too.
+    /// The money is refunded: the assets are returned.
     Refunded: "order.refunded", "ORDER", order as "order:{}:refunded";
-    /// The order is paid, for those who are no part of the books.
+    /// The order is paid. For consumers that move no assets.
     Purchased: "order.purchased", "ORDER", order as "order:{}:purchased";
     /// A payment has succeeded.
     PaymentSucceeded: "payment.success", "PAYMENT", by_payment as "payment:{}:success";
@@ -142,16 +142,16 @@ order_events! {
     PaymentFailed: "payment.failed", "PAYMENT", by_payment as "payment:{}:failed";
     /// A refund has succeeded.
     RefundSucceeded: "refund.success", "REFUND", by_refund as "refund:{}:success";
-    /// A refund has failed: a person has to look.
+    /// A refund has failed: an operator has to act.
     RefundFailed: "refund.failed", "REFUND", by_refund as "refund:{}:failed";
-    /// A member has grown.
+    /// A membership has grown.
     PointsAdded: "points.added", "ORDER", order as "order:{}:points_added";
-    /// A customer was told.
+    /// A customer was notified.
     NotificationSent: "notification.sent", "ORDER", order as "order:{}:notified";
 }
 
-/// Writes an event of an order. All events of one order are of one trace.
-pub(crate) async fn tell<S: Database, E: OrderEvent>(
+/// Enqueues an event of an order. All events of one order share one trace.
+pub(crate) async fn enqueue_event<S: Database, E: OrderEvent>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
     order: &Order,

@@ -1,4 +1,4 @@
-//! The shop over HTTP. Each route reads its request, calls one function of the shop, and shows what came of it.
+//! The HTTP API. Each route parses its request, calls one function of the shop, and returns the result.
 
 mod operator;
 mod problem;
@@ -32,12 +32,12 @@ use crate::shop::{Caller, Shop};
 use operator::Operator;
 use problem::Problem;
 
-/// Bytes of a request: the longest order is a tenth of it.
+/// The limit of a request body. The largest order is a tenth of it.
 const BODY_BYTES: usize = 256 * 1024;
-/// Characters of a request id that are kept.
+/// Longer request ids are cut.
 const REQUEST_ID_CHARS: usize = 128;
 
-/// What a handler works with.
+/// The state of the handlers.
 struct App<S> {
     shop: Shop<S>,
     jobs: Arc<Jobs>,
@@ -52,7 +52,8 @@ impl<S: Clone> Clone for App<S> {
 type Answer<T> = Result<T, Problem>;
 type Body<T> = Result<Json<T>, JsonRejection>;
 
-/// All routes of a shop. Jobs are for operators; all else is for whoever reaches it, as the shop of a demonstration.
+/// All routes of a shop. Jobs need an operator's token; the other routes need none, because the shop is a
+/// demonstration.
 pub fn routes<S: Database>(shop: Shop<S>, jobs: Arc<Jobs>) -> Router {
     Router::new()
         .route("/shop/accounts", post(open_account::<S>))
@@ -72,15 +73,15 @@ pub fn routes<S: Database>(shop: Shop<S>, jobs: Arc<Jobs>) -> Router {
         .route("/shop/jobs/{job}/run", post(run_job::<S>))
         .with_state(App { shop, jobs })
         .fallback(async |uri: Uri| {
-            Problem::new(StatusCode::NOT_FOUND, "notFound", format!("{} is not here", uri.path()))
+            Problem::new(StatusCode::NOT_FOUND, "notFound", format!("there is no route {}", uri.path()))
         })
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", "this path takes other methods")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", "this path does not accept this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
 }
 
-/// The trace and the request id of the caller, where it names them.
+/// Reads the trace and request id from the headers.
 impl<T: Send + Sync> FromRequestParts<T> for Caller {
     type Rejection = std::convert::Infallible;
 
@@ -176,7 +177,7 @@ async fn show_order<S: Database>(State(app): State<App<S>>, Path(order_id): Path
         .iter()
         .map(|lock| json!({ "asset": lock.asset, "status": lock.status, "createdAt": rfc3339(lock.created_at) }));
     let locks = locks.collect();
-    // The last one counts: a refund that failed and was followed by another is mended.
+    // Only the last refund counts: a failed one that was followed by another is resolved.
     let needs_attention = refunds.last().is_some_and(|refund| refund.needs_attention);
     Ok(Json(Shown { order, payments, refunds, locks, needs_attention }))
 }
@@ -236,8 +237,8 @@ async fn payment_callback<S: Database>(
     caller: Caller,
     body: Body<PaymentCallback>,
 ) -> Answer<Json<Payment>> {
-    let Json(said) = body?;
-    Ok(Json(payments::callback(&app.shop, &caller, &said.payment_id, said.success).await?))
+    let Json(callback) = body?;
+    Ok(Json(payments::callback(&app.shop, &caller, &callback.payment_id, callback.success).await?))
 }
 
 async fn begin_refund<S: Database>(
@@ -259,8 +260,8 @@ async fn refund_callback<S: Database>(
     caller: Caller,
     body: Body<RefundCallback>,
 ) -> Answer<Json<Refund>> {
-    let Json(said) = body?;
-    Ok(Json(refunds::callback(&app.shop, &caller, &said.refund_id, said.success).await?))
+    let Json(callback) = body?;
+    Ok(Json(refunds::callback(&app.shop, &caller, &callback.refund_id, callback.success).await?))
 }
 
 async fn show_audit<S: Database>(State(app): State<App<S>>) -> Answer<Json<Audit>> {
@@ -284,7 +285,8 @@ async fn run_job<S: Database>(
         }
         RunNow::Ended(JobOutcome::Failed(error)) => {
             tracing::error!(job = name, error, "a job failed");
-            let problem = Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "jobFailed", "the service's log says why");
+            let problem =
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "jobFailed", "the service log contains the error");
             ("500", Err(problem))
         }
         RunNow::Busy => {

@@ -1,5 +1,5 @@
-//! What mends what no event did. Each job finds for itself what is left to do, does it order by order in short transactions
-//! that hold the order's row, and writes into `shop_job_log` what it did: run twice, or on many instances, it does nothing twice.
+//! Jobs that repair what no event did. Each job finds its own work, handles one order per short transaction with the
+//! order's row locked, and records its actions in `shop_job_log`. A repeated or concurrent run has no second effect.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use serde::Serialize;
 use crate::consumers::release_all;
 use crate::database::Database;
 use crate::error::Result;
-use crate::events::{Facts, Paid, tell};
+use crate::events::{Facts, Paid, enqueue_event};
 use crate::ledger;
 use crate::orders::{self, By};
 use crate::shop::{Caller, Shop, again};
 
-/// Orders looked at in one go: ids are held in memory, and a job shows that it is alive in between.
+/// Orders per query: bounds memory, and the job sends a heartbeat between batches.
 const BATCH: i64 = 500;
 
-/// The lock reaper, as jobs are called in the store.
+/// The name of the lock reaper in the store.
 pub const REAPER: &str = "shop-lock-reaper";
-/// The consistency check.
+/// The name of the consistency check.
 pub const CONSISTENCY: &str = "shop-consistency-check";
-/// The order timeout.
+/// The name of the order timeout.
 pub const ORDER_TIMEOUT: &str = "shop-order-timeout";
 
 /// All jobs of a shop.
@@ -49,18 +49,18 @@ pub fn jobs<S: Database>(shop: &Shop<S>) -> Result<Jobs> {
         }))
 }
 
-/// What the reaper did.
+/// The result of the reaper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reaped {
-    /// Locks and freezes that were released.
+    /// Released locks and freezes.
     pub locks_released: u64,
-    /// Orders that were canceled with it.
+    /// Orders canceled with them.
     pub orders_canceled: u64,
 }
 
-/// Releases locks and freezes that are too old, and cancels the order where it still waits for its payment: it could be paid
-/// without them. An order that was paid keeps them, whatever their age.
+/// Releases locks and freezes older than the timeout. Cancels the order if it still waits for payment, because it could
+/// otherwise be paid without its assets. A paid order keeps its locks, however old they are.
 pub async fn reap<S: Database>(shop: &Shop<S>) -> Result<Reaped> {
     const OLD: &str = "SELECT DISTINCT order_id FROM shop_lock WHERE status IN ('LOCKED', 'FROZEN')
         AND created_at <= $1 AND order_id > $2 ORDER BY order_id LIMIT $3";
@@ -82,11 +82,11 @@ pub async fn reap<S: Database>(shop: &Shop<S>) -> Result<Reaped> {
 async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Reaped> {
     let mut tx = shop.store.begin().await?;
     let mut order = orders::lock::<S>(&mut tx, order_id).await?;
-    // Paid since it was found, perhaps: whoever had the row first has decided.
+    // The order may have been paid since the query. The row lock decides the race.
     if order.paid_at.is_some() {
         return Ok(Reaped::default());
     }
-    // Counted here, since an operation that was done before answers as it did then.
+    // Counted before the release, because a repeated operation returns its first result.
     let held = ledger::locks::<S>(&mut tx, order_id).await?;
     let released = held.iter().filter(|lock| matches!(lock.status.as_str(), "LOCKED" | "FROZEN")).count() as u64;
     if released == 0 {
@@ -102,17 +102,17 @@ async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Reape
     Ok(Reaped { locks_released: released, orders_canceled: u64::from(canceled) })
 }
 
-/// What the consistency check did.
+/// The result of the consistency check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Repaired {
-    /// Paid orders without the event that says so.
+    /// Paid orders without an `order.paid` event.
     pub missing: u64,
-    /// Events that were written for them.
+    /// Events restored for them.
     pub repaired: u64,
 }
 
-/// Gives every order that was paid lately its `order.paid`, where that is missing. It is written under the id that it should
-/// have had, and what it does happens under keys: a wrong guess is harmless.
+/// Restores a missing `order.paid` of recently paid orders. The event gets its regular id, and its effects have
+/// idempotency keys, so an unnecessary repair has no effect.
 pub async fn check_consistency<S: Database>(shop: &Shop<S>) -> Result<Repaired> {
     const PAID: &str = "SELECT o.order_id FROM shop_order o JOIN shop_payment p ON p.order_id = o.order_id
         WHERE p.status = 'SUCCESS' AND o.paid_at >= $1 AND o.order_id > $2 ORDER BY o.order_id LIMIT $3";
@@ -135,31 +135,31 @@ pub async fn check_consistency<S: Database>(shop: &Shop<S>) -> Result<Repaired> 
     }
 }
 
-/// False: somebody else was faster.
+/// Returns false if another process has restored it.
 async fn restore_paid<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<bool> {
     let mut tx = shop.store.begin().await?;
     let order = orders::lock::<S>(&mut tx, order_id).await?;
     let payment = crate::payments::of_order::<S>(&mut tx, order_id).await?;
     let facts = payment.iter().fold(Facts::of(&order), |facts, payment| facts.payment(&payment.payment_id));
-    let enqueued = tell(shop, &mut tx, &order, &Caller::default(), Paid(facts)).await?;
+    let enqueued = enqueue_event(shop, &mut tx, &order, &Caller::default(), Paid(facts)).await?;
     if matches!(enqueued, Enqueued::Duplicate(_)) {
         return Ok(false);
     }
     log::<S>(&mut tx, CONSISTENCY, order_id, "restored order.paid").await?;
     shop.store.commit(tx).await?;
-    tracing::warn!(order_id, trace_id = %order.trace_id, "A lost order.paid was restored");
+    tracing::warn!(order_id, trace_id = %order.trace_id, "A missing order.paid was restored");
     Ok(true)
 }
 
-/// What the order timeout did.
+/// The result of the order timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimedOut {
-    /// Orders that were canceled.
+    /// Canceled orders.
     pub orders_canceled: u64,
 }
 
-/// Cancels orders that nobody paid in time.
+/// Cancels orders that were not paid in time.
 pub async fn time_out_orders<S: Database>(shop: &Shop<S>) -> Result<TimedOut> {
     const UNPAID: &str = "SELECT order_id FROM shop_order WHERE status = 'WAIT_PAY'
         AND checked_out_at <= $1 AND order_id > $2 ORDER BY order_id LIMIT $3";
@@ -175,7 +175,7 @@ pub async fn time_out_orders<S: Database>(shop: &Shop<S>) -> Result<TimedOut> {
     }
 }
 
-/// False: it was paid or canceled since it was found.
+/// Returns false if the order was paid or canceled since the query.
 async fn time_out_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<bool> {
     let mut tx = shop.store.begin().await?;
     let mut order = orders::lock::<S>(&mut tx, order_id).await?;
@@ -188,7 +188,7 @@ async fn time_out_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<b
     Ok(true)
 }
 
-/// The next orders that a question finds, `ago` milliseconds before now.
+/// The next batch of order ids of a query, with a time bound of `ago` milliseconds before now.
 async fn find_orders<S: Database>(shop: &Shop<S>, sql: &'static str, ago: i64, last: &str) -> Result<Vec<String>> {
     let mut tx = shop.store.begin().await?;
     let since = S::clock(&mut tx).await? - ago;
@@ -200,7 +200,7 @@ async fn log<S: Database>(tx: &mut S::Conn, job: &str, order_id: &str, action: &
     const INSERT: &str = "INSERT INTO shop_job_log (job, order_id, action, created_at) VALUES ($1, $2, $3, $4)";
     let now = S::clock(tx).await?;
     S::execute(tx, INSERT, &[job.into(), order_id.into(), action.into(), now.into()]).await?;
-    tracing::info!(job, order_id, action, "Job did");
+    tracing::info!(job, order_id, action, "Job changed an order");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! What all assets have in common: an operation under a key happens once, an order's lock says what it holds, and every
-//! movement leaves an entry. Balances are written by `coupons`, `wallet` and `points`; the auditor adds up the entries.
+//! Common to all assets: an operation runs once per key, a lock records what an order holds, and every movement appends
+//! an entry. `coupons`, `wallet` and `points` write the balances; the auditor adds up the entries.
 
 use postrider::idempotency::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -9,23 +9,23 @@ use crate::error::Result;
 use crate::orders::Order;
 use crate::shop::Shop;
 
-/// What an operation on an asset did. A repeat under the same key returns the first one.
+/// The result of an operation on an asset. A repeat with the same key returns the first result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "camelCase")]
 pub enum Moved {
-    /// So much was moved.
+    /// The amount was moved.
     Done {
         /// Cents, points, or one coupon.
         amount: i64,
     },
-    /// There was nothing to move, for this reason.
+    /// Nothing was moved.
     Nothing {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// It cannot be had, now or later.
+    /// The asset can never be locked.
     Refused {
-        /// Why, for programs.
+        /// A code for programs.
         code: String,
     },
 }
@@ -40,16 +40,16 @@ impl Moved {
     }
 }
 
-/// Whether to try again where an asset may be had later, or to give up.
+/// Whether to retry when an asset may be available later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// It may be had later.
+    /// Retry later.
     TryAgain,
-    /// It was tried often enough.
+    /// Refuse: the asset was tried often enough.
     GiveUp,
 }
 
-/// Does an operation once; the order's row must be held. Another call with the same key gets the first result.
+/// Runs an operation once. The caller must hold the order's row lock. A repeated key returns the first result.
 pub(crate) async fn once<S, F>(shop: &Shop<S>, tx: &mut S::Conn, key: &str, order: &Order, work: F) -> Result<Moved>
 where
     S: Database,
@@ -64,7 +64,7 @@ where
     Ok(moved)
 }
 
-/// What an order holds of an asset.
+/// What an order holds of one asset.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Lock {
@@ -88,7 +88,7 @@ pub(crate) async fn find_lock<S: Database>(tx: &mut S::Conn, order_id: &str, ass
     Ok(locks::<S>(tx, order_id).await?.into_iter().find(|lock| lock.asset == asset))
 }
 
-/// Writes what an order holds. One that holds nothing (RELEASED) keeps a late lock from coming.
+/// Inserts the lock of an order. A RELEASED lock with the amount 0 prevents a late lock.
 pub(crate) async fn put_lock<S: Database>(
     tx: &mut S::Conn,
     order: &Order,
@@ -116,7 +116,7 @@ pub(crate) async fn set_lock<S: Database>(tx: &mut S::Conn, order: &Order, asset
 pub(crate) struct Entry<'a> {
     pub(crate) key: &'a str,
     pub(crate) asset: &'a str,
-    /// Whose: a user, or a coupon.
+    /// A user id or a coupon id.
     pub(crate) account: &'a str,
     pub(crate) order_id: Option<&'a str>,
     pub(crate) operation: &'a str,

@@ -1,4 +1,4 @@
-//! A shop: orders are paid with money, coupons, a wallet and points, and whatever dies in between, the books balance.
+//! A shop whose orders are paid with money, coupons, a wallet and points. The books balance after any crash.
 //!
 //! ```text
 //!            checkout            paid           (merchant must accept)
@@ -8,17 +8,17 @@
 //!                                              REFUNDED
 //! ```
 //!
-//! Each step changes the order and writes the event that tells of it in one transaction, under an id that follows from the
-//! step: a callback that comes again writes nothing. Consumers of those events move the assets, each under a key of its
-//! own, and write an entry into the ledger for whatever they move.
+//! Each step changes the order and enqueues its event in one transaction. The event id is derived from the step, so a
+//! repeated callback writes nothing. Consumers of these events move the assets, each under its own key, and append a
+//! ledger entry for every movement.
 //!
-//! One rule keeps the races away: **whoever changes an order, or moves an asset for it, holds the order's row**
-//! ([`orders::lock`]). Then coupon, wallet, points, always in this order, so that nobody waits in a circle.
+//! One rule prevents races: **a transaction that changes an order, or moves an asset for it, first locks the order's
+//! row** ([`orders::lock`]). It then locks coupon, wallet and points, always in this order, which prevents deadlocks.
 //!
-//! Read it in this order: [`events`] is what the parts know of each other; [`orders`], [`payments`] and [`refunds`] are the
-//! state machines; `ledger`, [`coupons`], [`wallet`] and [`points`] are the assets; [`consumers`] joins the two; [`jobs`]
-//! mends what no event did; [`audit`] judges all of it and shares nothing with it; [`http`] and [`service`] are the way in;
-//! [`settings`] and [`config`] are what may be chosen, and where.
+//! Reading order: [`events`] connects the parts; [`orders`], [`payments`] and [`refunds`] are the state machines;
+//! `ledger`, [`coupons`], [`wallet`] and [`points`] are the assets; [`consumers`] connects the two; [`jobs`] repairs
+//! what no event did; [`audit`] checks everything and shares no code with it; [`http`] and [`service`] are the
+//! interface; [`settings`] and [`config`] are the configuration.
 
 pub mod accounts;
 pub mod audit;

@@ -1,4 +1,4 @@
-//! `shop`: orders, payments, refunds and assets, in a process of their own.
+//! `shop`: orders, payments, refunds and assets, in one process.
 
 use std::future::Future;
 use std::io::IsTerminal;
@@ -17,7 +17,7 @@ use postrider_shop::service::{AnyError, run};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-/// What the log shows unless RUST_LOG says otherwise: the story, and of the driver only what our own lines do not say.
+/// The default log filter. RUST_LOG overrides it. Statements of sqlx are left out.
 const LOG: &str = "info,sqlx=warn";
 
 const EXAMPLES: &str = "\
@@ -34,73 +34,73 @@ Examples:
     curl http://127.0.0.1:7090/shop/accounts/ada
     curl http://127.0.0.1:7090/shop/audit
 
-  The jobs, without waiting for their hour:
+  Run a job now:
     postrider tokens create me --role operator --store sqlite://shop.db
     curl -X POST -H 'Authorization: Bearer TOKEN' http://127.0.0.1:7090/shop/jobs/reaper/run
 
-  With stock in the inventory service, and a merchant who has to accept:
+  With stock in the inventory service, and acceptance by the merchant:
     shop --store postgres://app@localhost/shop --inventory http://127.0.0.1:7091 --merchant-accept
 
-Settings in brackets can also be in postrider.toml, or in the environment (POSTRIDER_ASSET__LOCK_TIMEOUT_MINUTES).
-Whoever runs a job by hand needs an operator's token of the shop's own store. Nobody else is asked who they are: keep it
-behind something that does.
-URLs may hold passwords: in the environment fewer people see them than on the command line.
-RUST_LOG chooses what is logged, on stderr.";
+Settings in brackets can also be set in postrider.toml or in the environment (POSTRIDER_ASSET__LOCK_TIMEOUT_MINUTES).
+A manual job run needs an operator's token of the shop's store. The other routes have no authentication: put them
+behind a proxy that has.
+URLs may contain passwords: the environment exposes them less than the command line.
+RUST_LOG sets the log filter. The log is written to stderr.";
 
-/// Orders, payments, refunds, coupons, wallets and points: books that balance, whatever dies.
+/// Orders, payments, refunds, coupons, wallets and points, with books that balance after any crash.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
-    /// Where to listen; port 0 takes any that is free, and the log says which
+    /// Address to listen on; port 0 takes a free port, which is logged
     #[arg(long, default_value = "127.0.0.1:7090", env = "SHOP_LISTEN")]
     listen: String,
-    /// The database: sqlite://path, postgres://user@host/database or mysql://user@host/database
+    /// Database: sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(long, default_value = "sqlite://shop-data/shop.db", env = "SHOP_STORE", hide_env_values = true)]
     store: String,
-    /// Connections to a database server, at most, for each of two uses
+    /// Maximum connections to a database server, for each of two pools
     #[arg(long, default_value_t = 10, env = "SHOP_CONNECTIONS", value_name = "NUMBER")]
     connections: u32,
-    /// Where the inventory service is; without one, nobody looks after the stock
+    /// URL of the inventory service; without it, orders do not check stock
     #[arg(long, env = "SHOP_INVENTORY")]
     inventory: Option<String>,
-    /// The file with settings: postrider.toml, if there is one
+    /// Settings file; default: postrider.toml, if it exists
     #[arg(long, env = "POSTRIDER_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A paid order waits for the merchant [shop.merchant-accept, default: false]
+    /// A paid order waits for the merchant's acceptance [shop.merchant-accept, default: false]
     #[arg(long)]
     merchant_accept: bool,
-    /// Locks that are older are released [asset.lock-timeout-minutes, default: 30]
+    /// Age after which locks are released [asset.lock-timeout-minutes, default: 30]
     #[arg(long, value_name = "MINUTES")]
     lock_timeout_minutes: Option<String>,
-    /// An order that is not paid for so long is canceled; shorter than the lock timeout [asset.order-timeout-minutes,
+    /// Age after which an unpaid order is canceled; must be shorter than the lock timeout [asset.order-timeout-minutes,
     /// default: 15]
     #[arg(long, value_name = "MINUTES")]
     order_timeout_minutes: Option<String>,
-    /// How far back the consistency check looks [consistency.scan-window-hours, default: 24]
+    /// Time span of the consistency check [consistency.scan-window-hours, default: 24]
     #[arg(long, value_name = "HOURS")]
     scan_window_hours: Option<String>,
-    /// When the reaper looks [scheduler.lock-timeout-reaper-cron, default: 0 */5 * * * ?]
+    /// Schedule of the lock reaper [scheduler.lock-timeout-reaper-cron, default: 0 */5 * * * ?]
     #[arg(long, value_name = "CRON")]
     lock_timeout_reaper_cron: Option<String>,
-    /// When the consistency check looks [scheduler.consistency-check-cron, default: 0 0 */2 * * ?]
+    /// Schedule of the consistency check [scheduler.consistency-check-cron, default: 0 0 */2 * * ?]
     #[arg(long, value_name = "CRON")]
     consistency_check_cron: Option<String>,
-    /// Where those times are [scheduler.time-zone, default: UTC]
+    /// Time zone of the schedules [scheduler.time-zone, default: UTC]
     #[arg(long, value_name = "ZONE")]
     time_zone: Option<String>,
-    /// One point for so many cents that were paid [points.per-cents, default: 100]
+    /// Cents that earn one point [points.per-cents, default: 100]
     #[arg(long, value_name = "CENTS")]
     points_per_cents: Option<String>,
-    /// The share of consumers' tries that fail on purpose
+    /// Share of consumer attempts that fail on purpose
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     fail_rate: f64,
-    /// How often consumers try, in all
+    /// Maximum attempts of a consumer
     #[arg(long, default_value_t = 10, value_name = "TIMES")]
     max_retry_count: u32,
-    /// How long consumers wait after their first failure; then twice as long each time
+    /// Delay after a consumer's first failure; doubles each time
     #[arg(long, default_value_t = 2_000, value_name = "MILLISECONDS")]
     retry_base_ms: u64,
-    /// How long they wait at most
+    /// Maximum delay between attempts
     #[arg(long, default_value_t = 3_600_000, value_name = "MILLISECONDS")]
     retry_cap_ms: u64,
 }
@@ -117,7 +117,7 @@ impl Arguments {
             ("scheduler.time-zone", self.time_zone.clone()),
             ("points.per-cents", self.points_per_cents.clone()),
         ];
-        // Not `vars`, which ends the process where anybody else has a variable that is no text.
+        // Not `vars`, which panics if any variable is not valid Unicode.
         let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
         let settings = Settings {
             inventory: self.inventory.clone(),
@@ -146,14 +146,14 @@ async fn main() -> ExitCode {
     match serve(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %Failure::from(error), "shop ends");
+            tracing::error!(error = %Failure::from(error), "The shop stops with an error");
             ExitCode::FAILURE
         }
     }
 }
 
 async fn serve(arguments: Arguments) -> Result<(), AnyError> {
-    // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
+    // Registered before the service is ready: without a handler, a signal would end the process at once.
     let shutdown = shutdown_signal()?;
     let settings = arguments.settings()?;
     let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
@@ -167,12 +167,12 @@ async fn serve(arguments: Arguments) -> Result<(), AnyError> {
             let store = MySqlStore::connect_with(&arguments.store, arguments.connections).await?;
             run(store, settings, listener, shutdown).await
         }
-        // Not the URL itself: it may hold a password.
-        _ => Err("--store names no database of this program: write sqlite://…, postgres://… or mysql://…".into()),
+        // The URL is left out because it may contain a password.
+        _ => Err("unknown database in --store: use sqlite://…, postgres://… or mysql://…".into()),
     }
 }
 
-/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person.
+/// Resolves on SIGTERM or Ctrl-C.
 #[cfg(unix)]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -185,7 +185,7 @@ fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// What ends a service: Ctrl-C.
+/// Resolves on Ctrl-C.
 #[cfg(not(unix))]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })

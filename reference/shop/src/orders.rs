@@ -1,43 +1,43 @@
-//! Orders: what may happen to them, and what is written when it does. Each step is one guarded `UPDATE` (`WHERE status IN …`)
-//! with its event in the same transaction; a step that is not allowed changes nothing.
+//! The state machine of orders. Each step is one guarded `UPDATE` (`WHERE status IN …`) with its event in the same
+//! transaction. A step that is not allowed changes nothing.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::database::{Database, Row};
 use crate::error::{Result, ShopError};
-use crate::events::{Canceled, CheckoutLocked, Facts, tell, text_or_number};
+use crate::events::{Canceled, CheckoutLocked, Facts, enqueue_event, text_or_number};
 use crate::refunds::{self, Reason};
 use crate::shop::{Caller, Shop, again};
 
-/// Amounts beyond this are mistakes: sums of them stay far from what 64 bits hold.
+/// The limit of an amount, so that sums do not overflow 64 bits.
 pub const AMOUNT: i64 = 1_000_000_000_000;
-/// Lines of an order, at most: they travel in one request.
+/// The limit of lines per order: they are sent in one request.
 pub const ITEMS: usize = 100;
 
-/// An order, as it is stored.
+/// A stored order.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
     /// Its id.
     pub order_id: String,
-    /// Whose.
+    /// The customer.
     pub user_id: String,
-    /// What is paid in money. Coupon, wallet and points are spent beside it.
+    /// The amount paid in money, in addition to coupon, wallet and points.
     pub amount_cents: i64,
     /// The coupon to use.
     pub coupon_id: Option<String>,
-    /// What to take from the wallet.
+    /// Cents to take from the wallet.
     pub wallet_cents: i64,
-    /// How many points to spend.
+    /// Points to spend.
     pub points: i64,
-    /// What to take from the stock.
+    /// Goods to take from the stock.
     pub items: Vec<Item>,
-    /// Its state.
+    /// Its status.
     pub status: String,
-    /// The trace of everything that happens to it.
+    /// The trace of all its events.
     pub trace_id: String,
-    /// When it became PAID. A payment that came after it was canceled does not count.
+    /// When it became PAID. A payment after the cancellation does not set it.
     pub paid_at: Option<i64>,
 }
 
@@ -45,35 +45,35 @@ pub struct Order {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Item {
-    /// Which product.
+    /// The product.
     #[serde(deserialize_with = "text_or_number")]
     pub product_id: String,
-    /// Which kind of it.
+    /// The variant.
     #[serde(deserialize_with = "text_or_number")]
     pub sku_id: String,
-    /// How many.
+    /// The quantity.
     pub quantity: i64,
 }
 
-/// What a customer wants.
+/// A new order, as a customer requests it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Wanted {
-    /// Whose.
+    /// The customer.
     #[serde(deserialize_with = "text_or_number")]
     pub user_id: String,
-    /// What is paid in money.
+    /// The amount paid in money.
     pub amount_cents: i64,
     /// The coupon to use.
     #[serde(default, deserialize_with = "maybe_text_or_number")]
     pub coupon_id: Option<String>,
-    /// What to take from the wallet.
+    /// Cents to take from the wallet.
     #[serde(default)]
     pub wallet_cents: i64,
-    /// How many points to spend.
+    /// Points to spend.
     #[serde(default)]
     pub points: i64,
-    /// What to take from the stock.
+    /// Goods to take from the stock.
     #[serde(default)]
     pub items: Vec<Item>,
 }
@@ -106,17 +106,19 @@ impl Wanted {
 }
 
 pub(crate) fn check_amount(field: &'static str, amount: i64) -> Result<()> {
-    match (0..=AMOUNT).contains(&amount) {
-        true => Ok(()),
-        false => Err(ShopError::invalid(field, format!("must be 0 to {AMOUNT}, is {amount}"))),
+    if (0..=AMOUNT).contains(&amount) {
+        Ok(())
+    } else {
+        Err(ShopError::invalid(field, format!("must be 0 to {AMOUNT}, is {amount}")))
     }
 }
 
 pub(crate) fn check_id(field: &'static str, id: &str) -> Result<()> {
     let chars = id.chars().count();
-    match !(1..=64).contains(&chars) || id.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        true => Err(ShopError::invalid(field, "must have 1 to 64 characters, none of them blank")),
-        false => Ok(()),
+    if (1..=64).contains(&chars) && !id.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        Ok(())
+    } else {
+        Err(ShopError::invalid(field, "must have 1 to 64 characters, none of them blank"))
     }
 }
 
@@ -128,9 +130,9 @@ pub enum By {
     User,
     /// The merchant.
     Merchant,
-    /// Nobody paid in time.
+    /// The order was not paid in time.
     Timeout,
-    /// The shop itself: what the order needs cannot be had, or its payment failed.
+    /// The shop itself: an asset cannot be locked, or the payment failed.
     System,
 }
 
@@ -145,11 +147,11 @@ impl By {
     }
 }
 
-/// A step of the state machine: a guarded update, and from where it may be taken.
+/// A step of the state machine: a guarded update, and the statuses that allow it.
 pub(crate) struct Step {
     to: &'static str,
     from: &'static [&'static str],
-    /// How many times `sql` wants to know what time it is, before the order.
+    /// The number of leading time parameters of `sql`; the order id follows.
     times: usize,
     sql: &'static str,
 }
@@ -197,7 +199,7 @@ pub(crate) const REFUND: Step = Step {
         WHERE order_id = $2 AND status IN ('PAID', 'WAIT_ACCEPT', 'ACCEPTED')",
 };
 
-/// Takes a step, or says from where it could have been taken. The order's row must be held.
+/// Takes a step, or returns the statuses that allow it. The caller must hold the order's row lock.
 pub(crate) async fn take<S: Database>(tx: &mut S::Conn, order: &mut Order, step: &Step, by: &str) -> Result<()> {
     const STEPS: &str = "SELECT count(*) FROM shop_order_step WHERE order_id = $1";
     const LOG: &str = "INSERT INTO shop_order_step (order_id, step, from_status, to_status, caused_by, created_at)
@@ -216,7 +218,7 @@ pub(crate) async fn take<S: Database>(tx: &mut S::Conn, order: &mut Order, step:
     let steps = S::row(tx, STEPS, &[(&order.order_id).into()]).await?.map_or(Ok(0), |mut row| row.int())?;
     let (id, from) = (&order.order_id, &order.status);
     S::execute(tx, LOG, &[id.into(), steps.into(), from.into(), step.to.into(), by.into(), now.into()]).await?;
-    tracing::info!(order_id = %id, trace_id = %order.trace_id, %from, to = step.to, by, "Order moved on");
+    tracing::info!(order_id = %id, trace_id = %order.trace_id, %from, to = step.to, by, "Order changed its status");
     order.status = step.to.to_owned();
     if step.to == PAY.to {
         order.paid_at = Some(now);
@@ -224,7 +226,7 @@ pub(crate) async fn take<S: Database>(tx: &mut S::Conn, order: &mut Order, step:
     Ok(())
 }
 
-/// Makes a DRAFT.
+/// Creates a DRAFT.
 pub async fn create<S: Database>(shop: &Shop<S>, caller: &Caller, wanted: Wanted) -> Result<Order> {
     const INSERT: &str =
         "INSERT INTO shop_order (order_id, user_id, amount_cents, coupon_id, wallet_cents, points, items,
@@ -269,20 +271,20 @@ pub async fn create<S: Database>(shop: &Shop<S>, caller: &Caller, wanted: Wanted
     Ok(order)
 }
 
-/// The customer wants to pay: what the order spends is to be locked.
+/// The customer wants to pay: the assets of the order are to be locked.
 pub async fn checkout<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str) -> Result<Order> {
     again(|| async move {
         let mut tx = shop.store.begin().await?;
         let mut order = lock::<S>(&mut tx, order_id).await?;
         take::<S>(&mut tx, &mut order, &CHECKOUT, "USER").await?;
-        tell(shop, &mut tx, &order, caller, CheckoutLocked(Facts::of(&order))).await?;
+        enqueue_event(shop, &mut tx, &order, caller, CheckoutLocked(Facts::of(&order))).await?;
         shop.store.commit(tx).await?;
         Ok(order)
     })
     .await
 }
 
-/// The merchant accepts.
+/// The merchant accepts the order.
 pub async fn accept<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Order> {
     again(|| async move {
         let mut tx = shop.store.begin().await?;
@@ -294,7 +296,7 @@ pub async fn accept<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Order
     .await
 }
 
-/// Somebody cancels.
+/// Cancels an order.
 pub async fn cancel<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str, by: By) -> Result<Order> {
     again(|| async move {
         let mut tx = shop.store.begin().await?;
@@ -306,8 +308,8 @@ pub async fn cancel<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str
     .await
 }
 
-/// The same in a transaction that holds the order. One that was paid is refunded: letting go of locks would give nothing back,
-/// since what they held has been spent.
+/// Cancels in a transaction that holds the order's row lock. A paid order is refunded, because its locks are already
+/// spent.
 pub(crate) async fn cancel_in<S: Database>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
@@ -316,7 +318,7 @@ pub(crate) async fn cancel_in<S: Database>(
     by: By,
 ) -> Result<()> {
     take::<S>(tx, order, &CANCEL, by.as_str()).await?;
-    tell(shop, tx, order, caller, Canceled(Facts::of(order))).await?;
+    enqueue_event(shop, tx, order, caller, Canceled(Facts::of(order))).await?;
     if order.paid_at.is_some() {
         refunds::open_if_none::<S>(tx, order, Reason::Canceled).await?;
     }
@@ -327,7 +329,7 @@ const COLUMNS: &str =
     "SELECT order_id, user_id, amount_cents, coupon_id, wallet_cents, points, items, status, trace_id,
     paid_at FROM shop_order WHERE order_id = $1";
 
-/// Reads an order and holds its row until the transaction ends: whoever changes it or moves assets for it comes here first.
+/// Locks the order's row until the transaction ends, and reads it. Every change of the order or its assets starts here.
 pub async fn lock<S: Database>(tx: &mut S::Conn, order_id: &str) -> Result<Order> {
     const LOCK: &str = "UPDATE shop_order SET locked = locked + 1 WHERE order_id = $1";
     S::execute(tx, LOCK, &[order_id.into()]).await?;

@@ -1,11 +1,12 @@
-//! Payments: PROCESSING, then SUCCESS or FAILED, as the provider's callback says. It may say so many times, also at once.
+//! Payments: PROCESSING, then SUCCESS or FAILED by the provider's callback. The callback may be repeated, also
+//! concurrently.
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::database::Database;
 use crate::error::{Result, ShopError};
-use crate::events::{Facts, Paid, PaymentFailed, PaymentSucceeded, Purchased, tell};
+use crate::events::{Facts, Paid, PaymentFailed, PaymentSucceeded, Purchased, enqueue_event};
 use crate::orders::{self, ASK_MERCHANT, By, Order, PAY};
 use crate::refunds::{self, Reason};
 use crate::shop::{Caller, Shop, again};
@@ -14,13 +15,13 @@ use crate::shop::{Caller, Shop, again};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Payment {
-    /// Its id, which the provider's callback names.
+    /// Its id in the provider's callback.
     pub payment_id: String,
     /// PROCESSING, SUCCESS or FAILED.
     pub status: String,
 }
 
-/// Begins to pay. An order has one payment: asked again, it is the same. True: it is new.
+/// Begins the payment. An order has one payment; a repeated call returns it. The flag is true if it is new.
 pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<(Payment, bool)> {
     const INSERT: &str = "INSERT INTO shop_payment (payment_id, order_id, amount_cents, status, created_at, updated_at)
         VALUES ($1, $2, $3, 'PROCESSING', $4, $5)";
@@ -46,7 +47,7 @@ pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<(Payme
     .await
 }
 
-/// The provider's callback. The same again has the same answer, and moves nothing.
+/// The provider's callback. A repeat returns the same result and moves nothing.
 pub async fn callback<S: Database>(
     shop: &Shop<S>,
     caller: &Caller,
@@ -56,7 +57,7 @@ pub async fn callback<S: Database>(
     let status = if success { "SUCCESS" } else { "FAILED" };
     again(|| async move {
         let mut tx = shop.store.begin().await?;
-        // The order first: of callbacks at the same moment the others wait here, and then see what the first has done.
+        // Locks the order first: concurrent callbacks wait here and then see the result of the first.
         let order_id = order_of::<S>(&mut tx, payment_id).await?;
         let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
         let mut payment = of_order::<S>(&mut tx, &order.order_id)
@@ -68,16 +69,13 @@ pub async fn callback<S: Database>(
         settle::<S>(&mut tx, &payment, status).await?;
         payment.status = status.to_owned();
         let facts = Facts::of(&order).payment(payment_id);
-        match success {
-            true => {
-                tell(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
-                succeeded(shop, &mut tx, &mut order, caller, facts).await?;
-            }
-            false => {
-                tell(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
-                if order.status == "WAIT_PAY" {
-                    orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
-                }
+        if success {
+            enqueue_event(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
+            succeeded(shop, &mut tx, &mut order, caller, facts).await?;
+        } else {
+            enqueue_event(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
+            if order.status == "WAIT_PAY" {
+                orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
             }
         }
         shop.store.commit(tx).await?;
@@ -87,7 +85,7 @@ pub async fn callback<S: Database>(
     .await
 }
 
-/// What a payment that has succeeded means to its order.
+/// Applies a successful payment to its order.
 async fn succeeded<S: Database>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
@@ -96,12 +94,12 @@ async fn succeeded<S: Database>(
     facts: Facts,
 ) -> Result<()> {
     if order.status == "CANCELED" {
-        // The money has come, and nobody waits for it any more: it goes back.
+        // The order was canceled before the payment arrived, so the money is refunded.
         return refunds::open_if_none::<S>(tx, order, Reason::PaidTooLate).await;
     }
     orders::take::<S>(tx, order, &PAY, "PAYMENT").await?;
-    tell(shop, tx, order, caller, Paid(facts)).await?;
-    tell(shop, tx, order, caller, Purchased(Facts::of(order))).await?;
+    enqueue_event(shop, tx, order, caller, Paid(facts)).await?;
+    enqueue_event(shop, tx, order, caller, Purchased(Facts::of(order))).await?;
     if shop.settings.merchant_accept {
         orders::take::<S>(tx, order, &ASK_MERCHANT, "PAYMENT").await?;
     }

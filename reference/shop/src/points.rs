@@ -1,5 +1,5 @@
-//! Points: spent like the wallet's cents, and earned for what was paid. What was earned is taken back with a refund; where
-//! it has been spent meanwhile it becomes a debt, which later earnings pay first.
+//! Points: spent like the wallet's cents, and earned for paid amounts. A refund takes earned points back. If they were
+//! spent in the meantime, they become a debt, which later earnings pay first.
 
 use serde::Serialize;
 
@@ -19,11 +19,11 @@ pub struct Balance {
     pub available: i64,
     /// What orders hold.
     pub frozen: i64,
-    /// What was earned, spent and then taken back.
+    /// Earned points that were spent and then taken back.
     pub debt: i64,
 }
 
-/// What an operation adds to a balance.
+/// The changes of a balance.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moves {
     available: i64,
@@ -31,7 +31,7 @@ struct Moves {
     debt: i64,
 }
 
-/// Opens an account; one that is there already is a unique violation.
+/// Opens an account. An existing one is a unique violation.
 pub(crate) async fn open<S: Database>(tx: &mut S::Conn, user_id: &str, points: i64) -> Result<()> {
     const INSERT: &str = "INSERT INTO shop_points (user_id, available, frozen, debt) VALUES ($1, $2, 0, 0)";
     S::execute(tx, INSERT, &[user_id.into(), points.into()]).await?;
@@ -40,7 +40,7 @@ pub(crate) async fn open<S: Database>(tx: &mut S::Conn, user_id: &str, points: i
     append::<S>(tx, &Entry { available: points, ..entry }).await
 }
 
-/// Holds what the order wants to spend.
+/// Freezes the points that the order spends.
 pub async fn freeze<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, patience: Patience) -> Result<Moved> {
     if order.points == 0 {
         return Ok(Moved::nothing("notUsed"));
@@ -58,7 +58,7 @@ pub async fn freeze<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order
                     let moves = Moves { available: -amount, frozen: amount, debt: 0 };
                     return change::<S>(tx, &order, &key, "freeze", balance, moves, amount).await;
                 }
-                // What other orders hold may come back.
+                // Other orders may release their points.
                 Some(balance) if balance.available + balance.frozen >= amount && patience == Patience::TryAgain => {
                     return Err(ShopError::not_yet(
                         "insufficientBalance",
@@ -75,7 +75,7 @@ pub async fn freeze<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order
     .await
 }
 
-/// Spends what is held.
+/// Spends the frozen points.
 pub async fn commit<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     if order.points == 0 {
         return Ok(Moved::nothing("notUsed"));
@@ -98,7 +98,7 @@ pub async fn commit<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order
     .await
 }
 
-/// Lets go of what is held; where nothing is yet, nothing will be.
+/// Releases the frozen points. Before the freeze, this prevents a later one.
 pub async fn release<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     if order.points == 0 {
         return Ok(Moved::nothing("notUsed"));
@@ -122,7 +122,7 @@ pub async fn release<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Orde
     .await
 }
 
-/// Gives points for what was paid. An order that was refunded before this came earns nothing.
+/// Adds points for the paid amount. An order that was already refunded earns nothing.
 pub async fn earn<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     let earned = order.amount_cents / shop.settings.points_per_cents;
     if earned == 0 {
@@ -145,7 +145,7 @@ pub async fn earn<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) 
     .await
 }
 
-/// Gives back what was spent, or is still held, and takes back what was earned: one operation under one key.
+/// Returns spent or frozen points and takes earned points back: one operation under one key.
 pub async fn revert<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, refund_id: &str) -> Result<Moved> {
     let key = format!("points:{refund_id}:revert");
     once(shop, tx, &key, order, move |tx, order, key| {
@@ -179,7 +179,7 @@ fn earn_key(order: &Order) -> String {
     format!("points:{}:earn", order.order_id)
 }
 
-/// What an order has earned: the entry knows, also after the rate was changed.
+/// The points that an order earned, from its entry: the rate may have changed since.
 async fn earned<S: Database>(tx: &mut S::Conn, order: &Order) -> Result<i64> {
     const EARNED: &str = "SELECT available, debt FROM shop_entry WHERE idempotency_key = $1";
     let key = earn_key(order);
@@ -193,7 +193,7 @@ async fn held<S: Database>(tx: &mut S::Conn, user_id: &str) -> Result<Balance> {
     hold::<S>(tx, user_id).await?.ok_or_else(|| ShopError::not_found("points of user", user_id))
 }
 
-/// Holds the row of a user's points and reads it.
+/// Locks the row of a user's points and reads it.
 async fn hold<S: Database>(tx: &mut S::Conn, user_id: &str) -> Result<Option<Balance>> {
     const HOLD: &str = "UPDATE shop_points SET frozen = frozen WHERE user_id = $1";
     S::execute(tx, HOLD, &[user_id.into()]).await?;
@@ -207,7 +207,7 @@ pub(crate) async fn find<S: Database>(tx: &mut S::Conn, user_id: &str) -> Result
     Ok(Some(Balance { available: row.int()?, frozen: row.int()?, debt: row.int()? }))
 }
 
-/// Writes a balance whose row is held, and the entry that says why.
+/// Writes a balance whose row is locked, and its ledger entry.
 async fn change<S: Database>(
     tx: &mut S::Conn,
     order: &Order,

@@ -1,12 +1,12 @@
-//! Refunds: PROCESSING, then SUCCESS or FAILED. An order has one that is PROCESSING or SUCCESS at most; after one that FAILED
-//! there may be another.
+//! Refunds: PROCESSING, then SUCCESS or FAILED. An order has at most one that is PROCESSING or SUCCESS; after a FAILED
+//! one there may be another.
 
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::database::{Database, Row};
 use crate::error::{Result, ShopError};
-use crate::events::{Facts, RefundFailed, RefundSucceeded, Refunded, tell};
+use crate::events::{Facts, RefundFailed, RefundSucceeded, Refunded, enqueue_event};
 use crate::orders::{self, Order, REFUND};
 use crate::payments;
 use crate::shop::{Caller, Shop, again};
@@ -15,23 +15,23 @@ use crate::shop::{Caller, Shop, again};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refund {
-    /// Its id, which the provider's callback names.
+    /// Its id in the provider's callback.
     pub refund_id: String,
     /// PROCESSING, SUCCESS or FAILED.
     pub status: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// It failed, and nobody has mended that.
+    /// It failed and was not resolved.
     pub needs_attention: bool,
 }
 
-/// Why money is given back.
+/// The reason of a refund.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reason {
     Asked,
     Canceled,
     PaidTooLate,
-    /// What the order was to spend could not be had, and it was paid by then.
+    /// An asset of the order could not be locked, and the order was already paid.
     NotLocked,
 }
 
@@ -46,13 +46,13 @@ impl Reason {
     }
 }
 
-/// Somebody wants the money back.
+/// Begins a refund on request.
 pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Refund> {
     again(|| async move {
         let mut tx = shop.store.begin().await?;
         let order = orders::lock::<S>(&mut tx, order_id).await?;
         let paid = payments::of_order::<S>(&mut tx, order_id).await?.is_some_and(|payment| payment.status == "SUCCESS");
-        // One that is canceled and paid is refunded by itself; where that failed, somebody asks again.
+        // A canceled and paid order is refunded automatically. If that refund failed, it can be requested again.
         let allowed = match order.status.as_str() {
             "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => true,
             "CANCELED" => paid,
@@ -74,7 +74,7 @@ pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Refund
     .await
 }
 
-/// Opens a refund that the shop owes, unless there is one.
+/// Opens a refund unless there is an active one.
 pub(crate) async fn open_if_none<S: Database>(tx: &mut S::Conn, order: &Order, reason: Reason) -> Result<()> {
     if active::<S>(tx, &order.order_id).await?.is_none() {
         open::<S>(tx, order, reason).await?;
@@ -94,7 +94,7 @@ async fn open<S: Database>(tx: &mut S::Conn, order: &Order, reason: Reason) -> R
     Ok(Refund { refund_id, status: "PROCESSING".into(), reason: reason.into(), needs_attention: false })
 }
 
-/// The provider's callback. The same again has the same answer, and moves nothing.
+/// The provider's callback. A repeat returns the same result and moves nothing.
 pub async fn callback<S: Database>(shop: &Shop<S>, caller: &Caller, refund_id: &str, success: bool) -> Result<Refund> {
     const ORDER: &str = "SELECT order_id FROM shop_refund WHERE refund_id = $1";
     let missing = || ShopError::not_found("refund", refund_id);
@@ -111,18 +111,15 @@ pub async fn callback<S: Database>(shop: &Shop<S>, caller: &Caller, refund_id: &
         settle::<S>(&mut tx, &refund, status, success.then_some(order_id.as_str())).await?;
         refund.status = status.to_owned();
         let facts = Facts::of(&order).refund(refund_id);
-        match success {
-            true => {
-                // One that was canceled stays so; what it spent comes back all the same.
-                if order.status != "CANCELED" {
-                    orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
-                }
-                tell(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
-                tell(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
+        if success {
+            // A canceled order stays canceled; its assets are returned all the same.
+            if order.status != "CANCELED" {
+                orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
             }
-            false => {
-                tell(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
-            }
+            enqueue_event(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
+            enqueue_event(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
+        } else {
+            enqueue_event(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
         }
         shop.store.commit(tx).await?;
         tracing::info!(order_id, refund_id, status, trace_id = %order.trace_id, "Refund ended");
@@ -146,7 +143,7 @@ async fn settle<S: Database>(tx: &mut S::Conn, refund: &Refund, status: &str, ac
     }
 }
 
-/// A refund failed: a person has to look, and the order shows it.
+/// Marks a failed refund, which the order then shows, for an operator.
 pub(crate) async fn call_for_attention<S: Database>(tx: &mut S::Conn, refund_id: &str) -> Result<()> {
     const MARK: &str = "UPDATE shop_refund SET attention = 1 WHERE refund_id = $1";
     S::execute(tx, MARK, &[refund_id.into()]).await?;
@@ -159,7 +156,7 @@ pub(crate) async fn active<S: Database>(tx: &mut S::Conn, order_id: &str) -> Res
     Ok(S::row(tx, ACTIVE, &[order_id.into()]).await?.map(refund).transpose()?)
 }
 
-/// All refunds of an order, in the order of their beginning.
+/// All refunds of an order, oldest first.
 pub async fn of_order<S: Database>(tx: &mut S::Conn, order_id: &str) -> Result<Vec<Refund>> {
     const REFUNDS: &str = "SELECT refund_id, status, reason, attention FROM shop_refund WHERE order_id = $1
         ORDER BY created_at, refund_id";

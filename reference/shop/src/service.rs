@@ -1,4 +1,4 @@
-//! A process: the routes, the relay that brings events to their consumers, and the jobs; started and ended together.
+//! A shop process: the routes, the relay with the consumers, and the jobs, started and stopped together.
 
 use std::future::{Future, IntoFuture};
 use std::sync::Arc;
@@ -17,12 +17,11 @@ use crate::{consumers, http, jobs};
 /// Any error that ends the process.
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long requests may take to finish once the process is told to stop: a client that holds its connection open and
-/// says nothing must not keep it.
+/// The time limit for open requests at shutdown. An idle connection must not block it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// Serves a shop until `shutdown` is ready. Then no new request is taken, those that were begun are answered, and after them
-/// the events in hand are finished.
+/// Serves a shop until `shutdown` is ready. Then it accepts no new requests, answers the open ones, and afterwards
+/// finishes the deliveries in progress.
 pub async fn run<S: Database>(
     store: S,
     settings: Settings,
@@ -31,40 +30,40 @@ pub async fn run<S: Database>(
 ) -> Result<(), AnyError> {
     let shop = Shop::open(store, settings).await?;
     let inbox = consumers::inbox(&shop);
-    // A relay says who hears what, too; but the first request may be faster than it, and its event is to be heard.
+    // The relay registers the subscriptions too, but the first request may come before it and its event must be routed.
     inbox.prepare(&shop.store).await?;
     let jobs = Arc::new(jobs::jobs(&shop)?);
     let routes = http::routes(shop.clone(), Arc::clone(&jobs));
-    let (told_to_stop, all_answered) = (CancellationToken::new(), CancellationToken::new());
+    let (stopping, all_answered) = (CancellationToken::new(), CancellationToken::new());
     tracing::info!(address = %listener.local_addr()?, "Listening");
 
     let requests = async {
-        answer(listener, routes, &told_to_stop).await?;
+        answer(listener, routes, &stopping).await?;
         all_answered.cancel();
         Ok(())
     };
     let relay = Relay::new(shop.store.clone(), inbox).retention(shop.settings.retention.clone());
     let events = async { Ok(relay.run(all_answered.cancelled()).await?) };
-    let by_the_clock = async { Ok(jobs.run(told_to_stop.cancelled()).await?) };
+    let jobs = async { Ok(jobs.run(stopping.cancelled()).await?) };
     let signal = async {
         shutdown.await;
-        tracing::info!("Stopping: what was begun is finished");
-        told_to_stop.cancel();
+        tracing::info!("Stopping: finishing open requests and deliveries");
+        stopping.cancel();
         Ok::<_, AnyError>(())
     };
-    tokio::try_join!(requests, events, by_the_clock, signal)?;
+    tokio::try_join!(requests, events, jobs, signal)?;
     Ok(())
 }
 
-/// Answers requests until it is told to stop and the last one has its answer.
+/// Serves requests until `stop`, and then until the last one is answered.
 async fn answer(listener: TcpListener, routes: Router, stop: &CancellationToken) -> std::io::Result<()> {
     let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let patience = async {
+    let deadline = async {
         stop.cancelled().await;
         tokio::time::sleep(LAST_REQUESTS).await;
     };
     tokio::select! {
         ended = served.into_future() => ended,
-        () = patience => Ok(()),
+        () = deadline => Ok(()),
     }
 }

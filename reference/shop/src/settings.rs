@@ -1,4 +1,4 @@
-//! What may be chosen for a shop, under the names of the configuration keys.
+//! The settings of a shop, with the names of their configuration keys.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use postrider::{Retention, RetryPolicy};
 
 use crate::error::{Result, ShopError};
 
-/// What may be chosen.
+/// The settings of a shop.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `asset.lock-timeout-minutes`: older locks are released.
+    /// `asset.lock-timeout-minutes`: age after which locks are released.
     pub lock_timeout: Duration,
-    /// `asset.order-timeout-minutes`: an order that is not paid for so long is canceled.
+    /// `asset.order-timeout-minutes`: age after which an unpaid order is canceled.
     pub order_timeout: Duration,
-    /// `consistency.scan-window-hours`: how far back the consistency check looks.
+    /// `consistency.scan-window-hours`: time span of the consistency check.
     pub scan_window: Duration,
     /// `scheduler.lock-timeout-reaper-cron`
     pub reaper_cron: String,
@@ -22,17 +22,17 @@ pub struct Settings {
     pub consistency_cron: String,
     /// `scheduler.time-zone`
     pub time_zone: String,
-    /// `points.per-cents`: one point for so many cents that were paid.
+    /// `points.per-cents`: cents that earn one point.
     pub points_per_cents: i64,
-    /// `shop.merchant-accept`: a paid order waits for the merchant.
+    /// `shop.merchant-accept`: a paid order waits for the merchant's acceptance.
     pub merchant_accept: bool,
-    /// Where the inventory service is; without one, stock is nobody's concern.
+    /// URL of the inventory service. Without it, orders do not check stock.
     pub inventory: Option<String>,
-    /// When consumers try again, and how often.
+    /// Retry policy of the consumers.
     pub retry: RetryPolicy,
-    /// How long finished events are kept.
+    /// Retention of finished events.
     pub retention: Retention,
-    /// The share of consumers' tries that fail on purpose, half of them after their work: for demonstrations and tests.
+    /// Share of consumer attempts that fail on purpose, half of them after their work. For demonstrations and tests.
     pub fail_rate: f64,
 }
 
@@ -56,11 +56,11 @@ impl Default for Settings {
     }
 }
 
-/// How often unpaid orders are looked for: a minute late is in time for a timeout of minutes.
+/// Every minute is often enough for a timeout of minutes.
 const ORDER_TIMEOUT_CRON: &str = "0 * * * * ?";
 
 impl Settings {
-    /// Refuses values that cannot be meant, and names the key.
+    /// Refuses invalid values and names the key.
     pub fn check(&self) -> Result<()> {
         if self.order_timeout >= self.lock_timeout {
             return Err(ShopError::invalid(
@@ -69,12 +69,12 @@ impl Settings {
             ));
         }
         if self.scan_window.is_zero() {
-            return Err(ShopError::invalid("consistency.scan-window-hours", "must be longer than nothing"));
+            return Err(ShopError::invalid("consistency.scan-window-hours", "must be greater than zero"));
         }
         if self.retention.finished < self.scan_window {
             return Err(ShopError::invalid(
                 "retention.finished-days",
-                "must not be shorter than consistency.scan-window-hours: what was pruned would look lost",
+                "must not be shorter than consistency.scan-window-hours: a pruned event would look missing",
             ));
         }
         if self.points_per_cents < 1 {
@@ -86,7 +86,7 @@ impl Settings {
         self.schedules().map(|_| ())
     }
 
-    /// When the reaper, the consistency check and the order timeout run.
+    /// The schedules of the reaper, the consistency check and the order timeout.
     pub(crate) fn schedules(&self) -> Result<[Schedule; 3]> {
         let parse = |key, cron: &str| {
             Schedule::parse(cron, &self.time_zone).map_err(|e| ShopError::invalid(key, format!("cannot be read: {e}")))
@@ -105,7 +105,7 @@ mod tests {
 
     /// A.12, A.13, A.17
     #[test]
-    fn what_cannot_be_meant_is_refused_by_the_name_of_its_key() {
+    fn an_invalid_value_is_refused_with_its_key() {
         let refused = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);

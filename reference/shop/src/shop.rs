@@ -1,4 +1,4 @@
-//! What every part of the shop works with.
+//! The shared state of the shop.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::settings::Settings;
 /// A shop on one store. Cheap to clone.
 #[derive(Clone)]
 pub struct Shop<S> {
-    /// Where everything is.
+    /// The store.
     pub store: S,
     pub(crate) outbox: Outbox<S>,
-    /// The keys of asset operations.
+    /// The idempotency keys of asset operations.
     pub(crate) keys: Idempotency<S>,
     pub(crate) settings: Arc<Settings>,
 }
 
 impl<S: Database> Shop<S> {
-    /// Opens the shop: makes its tables and those of the store where they are missing.
+    /// Opens the shop. Creates missing tables of the shop and of the store.
     pub async fn open(store: S, settings: Settings) -> Result<Self> {
         settings.check()?;
         store.migrate().await?;
@@ -39,26 +39,26 @@ impl<S: Database> Shop<S> {
     }
 }
 
-/// Who asks, as far as the logs and the events are to know.
+/// The caller of a request, for logs and events.
 #[derive(Debug, Clone, Default)]
 pub struct Caller {
-    /// The trace that an order begins in; without one it begins its own.
+    /// The trace of a new order. Without it, the order starts its own.
     pub trace_id: Option<String>,
-    /// The request, as the caller names it.
+    /// The request id that the caller sent.
     pub request_id: Option<String>,
 }
 
-/// How often a transaction that lost is run again. Each is over in milliseconds, so whoever was in its way is gone by then.
+/// How often a rolled back transaction is repeated. Each takes milliseconds, so the conflicting one has ended by then.
 const TRIES: u32 = 10;
 
-/// Runs a transaction of ours, from its beginning to its commit, until the database lets it through: a deadlock is nobody's
-/// fault, and nothing of it was written. Never inside a consumer, whose transaction is the relay's.
+/// Repeats a whole transaction, from begin to commit, while the database rolls it back for a deadlock or conflict.
+/// Never used in a consumer, whose transaction belongs to the relay.
 pub(crate) async fn again<T, F: Future<Output = Result<T>>>(work: impl Fn() -> F) -> Result<T> {
     for tries in 0..TRIES {
         match work().await {
             Err(error) if error.is_lost() => {
-                tracing::debug!(%error, tries, "A transaction lost, and is run again");
-                // At random, so that two that met do not meet again.
+                tracing::debug!(%error, tries, "A transaction was rolled back and is repeated");
+                // A random delay, so that the same two do not conflict again.
                 let micros = Uuid::new_v4().as_u64_pair().0 % (1_000 << tries);
                 tokio::time::sleep(Duration::from_micros(micros)).await;
             }

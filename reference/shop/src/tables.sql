@@ -1,5 +1,5 @@
--- The same for every database. MySQL and MariaDB, where 'A', 'a' and 'A ' would be one id, each read the comment that is
--- their own, and compare byte for byte as the others do. Indexes are in indexes.sql.
+-- The same for every database. MySQL and MariaDB each read their own conditional comment, which sets a binary
+-- collation: with the default one, 'A', 'a' and 'A ' would be the same id. Indexes are in indexes.sql.
 
 CREATE TABLE IF NOT EXISTS shop_order (
     order_id       VARCHAR(64)  NOT NULL PRIMARY KEY,
@@ -20,7 +20,7 @@ CREATE TABLE IF NOT EXISTS shop_order (
 )
 /*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
--- Every step of every order, for whoever asks how it got there.
+-- The history of every order's status.
 CREATE TABLE IF NOT EXISTS shop_order_step (
     order_id    VARCHAR(64) NOT NULL,
     step        BIGINT      NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS shop_order_step (
 )
 /*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
--- One for each order: a payment that failed cancels its order.
+-- One per order: a failed payment cancels its order.
 CREATE TABLE IF NOT EXISTS shop_payment (
     payment_id   VARCHAR(64) NOT NULL PRIMARY KEY,
     order_id     VARCHAR(64) NOT NULL UNIQUE,
@@ -43,7 +43,8 @@ CREATE TABLE IF NOT EXISTS shop_payment (
 )
 /*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
--- `active` is the order while the refund is PROCESSING or SUCCESS, and NULL when it FAILED: one active refund for an order.
+-- `active` is the order id while the refund is PROCESSING or SUCCESS, and NULL after it FAILED. UNIQUE allows one
+-- active refund per order.
 CREATE TABLE IF NOT EXISTS shop_refund (
     refund_id  VARCHAR(64) NOT NULL PRIMARY KEY,
     order_id   VARCHAR(64) NOT NULL,
@@ -93,7 +94,7 @@ CREATE TABLE IF NOT EXISTS shop_lock (
 )
 /*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
--- The ledger: every movement of every asset, appended, never changed. A balance is the sum of its entries.
+-- The ledger: every movement of every asset, append-only. A balance is the sum of its entries.
 CREATE TABLE IF NOT EXISTS shop_entry (
     idempotency_key VARCHAR(255) NOT NULL PRIMARY KEY,
     asset           VARCHAR(20)  NOT NULL CHECK (asset IN ('COUPON', 'WALLET', 'POINTS')),
@@ -107,7 +108,7 @@ CREATE TABLE IF NOT EXISTS shop_entry (
 )
 /*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
--- What the jobs did.
+-- The actions of the jobs.
 CREATE TABLE IF NOT EXISTS shop_job_log (
     job        VARCHAR(40)  NOT NULL,
     order_id   VARCHAR(64)  NOT NULL,
@@ -116,7 +117,7 @@ CREATE TABLE IF NOT EXISTS shop_job_log (
 )
 /*!80017 CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin */ /*M! CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin */;
 
--- What the consumers of `order.purchased`, and of what follows from it, write.
+-- Written by the consumers of `order.purchased` and of its child events.
 CREATE TABLE IF NOT EXISTS shop_growth (
     order_id VARCHAR(64)  NOT NULL PRIMARY KEY,
     user_id  VARCHAR(100) NOT NULL,

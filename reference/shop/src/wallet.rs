@@ -1,5 +1,5 @@
-//! Wallets: cents that are available, and cents that an order holds. Every operation happens once under its key, and needs
-//! the order's row.
+//! Wallets: available cents, and cents that orders hold. Every operation runs once per key and needs the order's row
+//! lock.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::shop::Shop;
 
 const ASSET: &str = "WALLET";
 
-/// What is in a wallet.
+/// The balance of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Balance {
@@ -23,7 +23,7 @@ pub struct Balance {
     pub frozen: i64,
 }
 
-/// Opens a wallet; one that is there already is a unique violation.
+/// Opens a wallet. An existing one is a unique violation.
 pub(crate) async fn open<S: Database>(tx: &mut S::Conn, user_id: &str, cents: i64) -> Result<()> {
     const INSERT: &str = "INSERT INTO shop_wallet (user_id, available, frozen) VALUES ($1, $2, 0)";
     S::execute(tx, INSERT, &[user_id.into(), cents.into()]).await?;
@@ -32,7 +32,7 @@ pub(crate) async fn open<S: Database>(tx: &mut S::Conn, user_id: &str, cents: i6
     append::<S>(tx, &Entry { available: cents, ..entry }).await
 }
 
-/// Holds what the order wants from the wallet.
+/// Freezes the cents that the order takes from the wallet.
 pub async fn freeze<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, patience: Patience) -> Result<Moved> {
     if order.wallet_cents == 0 {
         return Ok(Moved::nothing("notUsed"));
@@ -49,7 +49,7 @@ pub async fn freeze<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order
                     ledger::put_lock::<S>(tx, &order, ASSET, (&order.user_id, amount, "FROZEN")).await?;
                     return change::<S>(tx, &order, &key, "freeze", balance, (-amount, amount)).await;
                 }
-                // What other orders hold may come back.
+                // Other orders may release their cents.
                 Some(balance) if balance.available + balance.frozen >= amount && patience == Patience::TryAgain => {
                     return Err(ShopError::not_yet("insufficientBalance", "other orders hold what the wallet has"));
                 }
@@ -63,22 +63,22 @@ pub async fn freeze<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order
     .await
 }
 
-/// Spends what is held.
+/// Spends the frozen cents.
 pub async fn commit<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     end(shop, tx, order, format!("wallet:{}:commit", order.order_id), "commit").await
 }
 
-/// Lets go of what is held; where nothing is yet, nothing will be.
+/// Releases the frozen cents. Before the freeze, this prevents a later one.
 pub async fn release<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     end(shop, tx, order, format!("wallet:{}:release", order.order_id), "release").await
 }
 
-/// Gives back what was spent, or is still held.
+/// Returns spent or frozen cents.
 pub async fn revert<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order, refund_id: &str) -> Result<Moved> {
     end(shop, tx, order, format!("wallet:{refund_id}:revert"), "revert").await
 }
 
-/// What ends a freeze.
+/// Ends a freeze.
 async fn end<S: Database>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
@@ -116,7 +116,7 @@ async fn end<S: Database>(
     .await
 }
 
-/// Holds the wallet's row and reads it.
+/// Locks the wallet's row and reads it.
 async fn hold<S: Database>(tx: &mut S::Conn, user_id: &str) -> Result<Option<Balance>> {
     const HOLD: &str = "UPDATE shop_wallet SET frozen = frozen WHERE user_id = $1";
     S::execute(tx, HOLD, &[user_id.into()]).await?;
@@ -130,7 +130,7 @@ pub(crate) async fn find<S: Database>(tx: &mut S::Conn, user_id: &str) -> Result
     Ok(row.map(|mut row| Ok::<_, sqlx::Error>(Balance { available: row.int()?, frozen: row.int()? })).transpose()?)
 }
 
-/// Writes a balance whose row is held, and the entry that says why.
+/// Writes a balance whose row is locked, and its ledger entry.
 async fn change<S: Database>(
     tx: &mut S::Conn,
     order: &Order,

@@ -1,5 +1,5 @@
-//! The stock is in another service, with a database of its own: it is asked over HTTP, under a key that makes asking twice
-//! the same as asking once. No transaction is held meanwhile.
+//! Stock is kept by another service with its own databases. It is called over HTTP with an idempotency key, so a
+//! repeated call has no second effect. No transaction is open during the call.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::orders::{self, Order};
 use crate::shop::Shop;
 
 pub(super) const LANE: &str = "inventory";
-/// How long an answer may take; a slow one is asked for again under the same key.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of a call. A call that times out is repeated with the same key.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The inventory service, as the shop sees it.
+/// A client of the inventory service.
 #[derive(Clone)]
 struct Inventory<S> {
     shop: Shop<S>,
@@ -53,7 +53,7 @@ impl<S: Database> OutsideConsumer for ReleaseCanceled<S> {
     type Event = Canceled;
 
     async fn handle(&self, event: Received<Canceled>) -> Result<(), Failure> {
-        // The goods of a paid order go back with its money.
+        // The stock of a paid order is returned with its refund.
         match self.0.order(&event).await? {
             order if order.paid_at.is_none() => self.0.release(&event, &order).await,
             _ => Ok(()),
@@ -71,7 +71,7 @@ impl<S: Database> OutsideConsumer for ReturnRefunded<S> {
     }
 }
 
-/// What the service says where it refuses.
+/// The error body of the service.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Refusal {
@@ -110,7 +110,7 @@ impl<S: Database> Inventory<S> {
         Ok(self.shop.store.commit(tx).await?)
     }
 
-    /// Also where nothing was deducted yet: a deduction that is still on its way is then refused.
+    /// Also called before the deduction: a deduction that arrives later is then refused.
     async fn release<E: OrderEvent>(&self, event: &Received<E>, order: &Order) -> Result<(), Failure> {
         if order.items.is_empty() {
             return Ok(());
@@ -123,9 +123,9 @@ impl<S: Database> Inventory<S> {
         }
     }
 
-    /// None: it is done. A code: no later try can succeed. What may succeed later is a failure.
+    /// Returns `None` on success and a code for a final refusal. A refusal that may succeed later is an error.
     async fn ask<E>(&self, event: &Received<E>, request: RequestBuilder, key: &str) -> Result<Option<String>, Failure> {
-        let mut request = request.timeout(PATIENCE).header("Idempotency-Key", key);
+        let mut request = request.timeout(TIMEOUT).header("Idempotency-Key", key);
         if let Some(traceparent) = event.traceparent() {
             request = request.header("traceparent", traceparent);
         }
@@ -138,7 +138,7 @@ impl<S: Database> Inventory<S> {
         let Refusal { code } = answer.json().await.unwrap_or_default();
         match status {
             StatusCode::CONFLICT if code == "inProgress" => {
-                Err(Failure::retry("the inventory is at it already").code("inProgress"))
+                Err(Failure::retry("the deduction is in progress").code("inProgress"))
             }
             StatusCode::CONFLICT | StatusCode::UNPROCESSABLE_ENTITY | StatusCode::NOT_FOUND => Ok(Some(code)),
             _ => Err(Failure::retry(format!("the inventory answered {status}")).code("inventory")),

@@ -1,16 +1,16 @@
-//! Those who hear of a purchase and are no part of the books: the membership grows, the customer is told, and what both say
-//! of it ends in the customer's list of activities. All of it is one trace.
+//! Consumers of a purchase that move no assets: growth of the membership, a message to the customer, and an activity
+//! record for both. All their events share one trace.
 
 use postrider::{Consumer, Failure, Inbox, Received};
 
 use super::{Cause, begin, chance_to_fail, consumers};
 use crate::database::Database;
 use crate::error::{Result, ShopError};
-use crate::events::{Facts, NotificationSent, PointsAdded, tell};
+use crate::events::{Facts, NotificationSent, PointsAdded, enqueue_event};
 use crate::orders::Order;
 use crate::shop::{Caller, Shop};
 
-/// A member grows by one for so many cents.
+/// One unit of growth per this many cents.
 const GROWTH_CENTS: i64 = 100;
 
 consumers! {
@@ -24,14 +24,14 @@ async fn grow<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Ca
     const INSERT: &str = "INSERT INTO shop_growth (order_id, user_id, growth) VALUES ($1, $2, $3)";
     let growth = order.amount_cents / GROWTH_CENTS;
     S::execute(tx, INSERT, &[(&order.order_id).into(), (&order.user_id).into(), growth.into()]).await?;
-    tell(shop, tx, &order, &Caller::default(), PointsAdded(Facts::of(&order))).await?;
+    enqueue_event(shop, tx, &order, &Caller::default(), PointsAdded(Facts::of(&order))).await?;
     Ok(growth)
 }
 
 async fn notify<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<&'static str> {
     const INSERT: &str = "INSERT INTO shop_message (order_id, user_id) VALUES ($1, $2)";
     S::execute(tx, INSERT, &[(&order.order_id).into(), (&order.user_id).into()]).await?;
-    tell(shop, tx, &order, &Caller::default(), NotificationSent(Facts::of(&order))).await?;
+    enqueue_event(shop, tx, &order, &Caller::default(), NotificationSent(Facts::of(&order))).await?;
     Ok("sent")
 }
 

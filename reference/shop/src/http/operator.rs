@@ -1,4 +1,4 @@
-//! Who may run jobs by hand: whoever has a token of the shop's own store with the role for it, as with the bus itself.
+//! Manual job runs need a token of the shop's store with the role operator or admin, as on the bus.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -9,7 +9,7 @@ use postrider::store::access::{NewAudit, Role, StoredToken, bearer, hash};
 use super::{App, Problem};
 use crate::database::Database;
 
-/// A caller who may run jobs.
+/// A caller that may run jobs.
 pub(super) struct Operator(StoredToken);
 
 impl<S: Database> FromRequestParts<App<S>> for Operator {
@@ -38,7 +38,7 @@ impl<S: Database> FromRequestParts<App<S>> for Operator {
 }
 
 impl Operator {
-    /// What was done is done, also where it cannot be written down: then the log has it.
+    /// Appends an audit record. An error is only logged, because the job has already run.
     pub(super) async fn write_down(&self, store: &impl Store, job: &str, outcome: &str) {
         let record = NewAudit {
             actor: &self.0.name,

@@ -1,4 +1,4 @@
-//! Answers to what goes wrong: what it was and what to do, as `application/problem+json`.
+//! Error responses as `application/problem+json`: the cause, and what the caller can do.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::ShopError;
 
-/// An answer that says what was wrong.
+/// An error response.
 #[derive(Debug, Serialize)]
 pub(super) struct Problem {
     title: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct Problem {
     code: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError>,
-    /// Where something is, and where it would have to be.
+    /// The current status, and those that allow the step.
     #[serde(flatten)]
     states: Option<States>,
 }
@@ -52,15 +52,19 @@ impl Problem {
         problem
     }
 
-    /// The caller can only wait; a person reads why in the log.
+    /// The caller can only retry; the cause is in the log.
     fn unavailable(error: &Failure) -> Self {
-        tracing::warn!(%error, "a request was not served: the database is away, or busy");
+        tracing::warn!(%error, "a request failed: the database is unreachable or busy");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "nothing was changed: try again in a moment")
     }
 
     fn internal(error: &Failure) -> Self {
         tracing::error!(%error, "a request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "nothing was changed; the service's log says why")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "nothing was changed; the service log contains the error",
+        )
     }
 }
 
@@ -77,11 +81,10 @@ impl From<ShopError> for Problem {
             ShopError::Invalid { field, message } => Self::field(field, message),
             ShopError::Store(error) => error.into(),
             ShopError::Database(error) => {
-                let away = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
-                match (away || lost, Failure::from(error)) {
-                    (true, error) => Self::unavailable(&error),
-                    (false, error) => Self::internal(&error),
-                }
+                let unreachable =
+                    matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
+                let error = Failure::from(error);
+                if unreachable || lost { Self::unavailable(&error) } else { Self::internal(&error) }
             }
         }
     }
@@ -89,11 +92,9 @@ impl From<ShopError> for Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let again = matches!(error, Error::Unavailable(_) | Error::TransactionLost(_));
-        match (again, Failure::from(error)) {
-            (true, error) => Self::unavailable(&error),
-            (false, error) => Self::internal(&error),
-        }
+        let retryable = matches!(error, Error::Unavailable(_) | Error::TransactionLost(_));
+        let error = Failure::from(error);
+        if retryable { Self::unavailable(&error) } else { Self::internal(&error) }
     }
 }
 

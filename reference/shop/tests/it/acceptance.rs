@@ -1,4 +1,4 @@
-//! The acceptance cases of the user's own document, each under its name there. The fifth, to follow one order through the
+//! The acceptance cases of the requirements document, with their names there. The fifth, to trace one order through the
 //! logs, is in `http.rs`.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::fixture::{Fixture, Tested, at_once, over_every_store};
 over_every_store! {
     /// A.8, A.9, A.10
     a_paid_order_moves_each_asset_once,
-    /// A.9, A.10: everything comes back, and what was earned is taken back
+    /// A.9, A.10: all assets are returned, and earned points are taken back
     a_refund_gives_everything_back,
     /// A.14: acceptance 1
     restart_after_a_crash,
@@ -22,12 +22,12 @@ over_every_store! {
     a_lock_that_times_out_is_released,
     /// A.13: acceptance 4
     a_lost_event_is_restored,
-    /// A.13: whatever state it moved on to
+    /// A.13: whatever its status is by then
     an_event_that_is_restored_too_late_does_no_harm,
     /// A.19
     an_event_that_a_person_inserts_does_the_same,
     /// A.12
-    an_order_that_nobody_pays_is_canceled,
+    an_unpaid_order_is_canceled,
     /// D.12
     a_purchase_is_one_trace_with_its_children,
     /// A.9
@@ -52,8 +52,8 @@ async fn a_refund_gives_everything_back<S: Tested>(shop: Fixture<S>) {
     shop.pay(&order).await;
     shop.settle_in_time().await;
     let refund = postrider_shop::refunds::begin(&shop.shop, &order).await.unwrap();
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
     assert_eq!(shop.coupon().await, "AVAILABLE");
@@ -61,8 +61,8 @@ async fn a_refund_gives_everything_back<S: Tested>(shop: Fixture<S>) {
     shop.books_balance().await;
 }
 
-/// What was written and not delivered when the program died is delivered when it is there again. (With processes that are
-/// killed: `killed.rs`.)
+/// Events that were committed but not delivered before a crash are delivered after a restart. `killed.rs` tests this
+/// with killed processes.
 async fn restart_after_a_crash<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     let event = format!("order:{order}:checkout_locked");
@@ -80,10 +80,10 @@ async fn a_payment_callback_that_comes_again<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     let payment = shop.begin_payment(&order).await;
-    let first = shop.payment_says(&payment, true).await.unwrap();
+    let first = shop.payment_callback(&payment, true).await.unwrap();
     shop.settle().await;
     let before = shop.balances().await;
-    assert_eq!(shop.payment_says(&payment, true).await.unwrap(), first, "the same answer");
+    assert_eq!(shop.payment_callback(&payment, true).await.unwrap(), first, "the same answer");
     shop.settle().await;
     assert_eq!(shop.balances().await, before);
     assert_eq!(shop.number("SELECT count(*) FROM postrider_event WHERE topic = 'order.paid'").await, 1);
@@ -93,11 +93,11 @@ async fn a_payment_callback_that_comes_again<S: Tested>(shop: Fixture<S>) {
 async fn ten_payment_callbacks_at_the_same_moment<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     let payment = shop.begin_payment(&order).await;
-    let said = at_once(10, |_| {
+    let statuses = at_once(10, |_| {
         let (shop, payment) = (shop.clone(), payment.clone());
-        async move { shop.payment_says(&payment, true).await.unwrap().status }
+        async move { shop.payment_callback(&payment, true).await.unwrap().status }
     });
-    assert_eq!(said.await, ["SUCCESS"; 10]);
+    assert_eq!(statuses.await, ["SUCCESS"; 10]);
     shop.settle_in_time().await;
     assert_eq!(shop.balances().await, [8_000, 0, 499, 0]);
     assert_eq!(shop.number("SELECT count(*) FROM postrider_event WHERE topic = 'order.paid'").await, 1);
@@ -127,7 +127,7 @@ async fn a_lost_event_is_restored<S: Tested>(shop: Fixture<S>) {
     shop.pay(&order).await;
     lose_the_payment(&shop, &order).await;
     shop.settle().await;
-    assert_eq!(shop.balances().await, [8_000, 2_000, 400, 100], "nobody has heard of the payment");
+    assert_eq!(shop.balances().await, [8_000, 2_000, 400, 100], "no consumer has received the payment");
     let audit = postrider_shop::audit::audit(&shop.shop).await.unwrap();
     assert!(!audit.ok, "and the auditor sees it");
 
@@ -141,7 +141,7 @@ async fn a_lost_event_is_restored<S: Tested>(shop: Fixture<S>) {
     shop.books_balance().await;
 }
 
-/// Deletes the event that says that an order was paid by hand. The safety net's too, or it would do the same.
+/// Deletes the `order.paid` event by hand, and that of the safety net, which would have the same effect.
 pub(crate) async fn lose_the_payment<S: Tested>(shop: &Fixture<S>, order: &str) {
     shop.execute(
         "DELETE FROM postrider_delivery WHERE event_seq IN (SELECT seq FROM postrider_event
@@ -149,8 +149,9 @@ pub(crate) async fn lose_the_payment<S: Tested>(shop: &Fixture<S>, order: &str) 
         0,
     )
     .await;
-    shop.forget("DELETE FROM postrider_event WHERE topic = 'payment.success' AND event_key = $1", order).await;
-    let deleted = shop.forget("DELETE FROM postrider_event WHERE topic = 'order.paid' AND event_key = $1", order).await;
+    shop.execute_text("DELETE FROM postrider_event WHERE topic = 'payment.success' AND event_key = $1", order).await;
+    let deleted =
+        shop.execute_text("DELETE FROM postrider_event WHERE topic = 'order.paid' AND event_key = $1", order).await;
     assert_eq!(deleted, 1);
 }
 
@@ -160,7 +161,7 @@ async fn an_event_that_is_restored_too_late_does_no_harm<S: Tested>(shop: Fixtur
     shop.pay(&order).await;
     lose_the_payment(&shop, &order).await;
     let refund = postrider_shop::refunds::begin(&shop.shop, &order).await.unwrap();
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0], "what was only held came back too");
     assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap().repaired, 1);
@@ -176,7 +177,7 @@ async fn an_event_that_a_person_inserts_does_the_same<S: Tested>(shop: Fixture<S
     shop.pay(&order).await;
     lose_the_payment(&shop, &order).await;
     shop.settle().await;
-    shop.forget(INSERT, &format!(r#"{{"orderId": "{order}"}}"#)).await;
+    shop.execute_text(INSERT, &format!(r#"{{"orderId": "{order}"}}"#)).await;
     shop.settle().await;
     assert_eq!(shop.balances().await, [8_000, 0, 499, 0]);
     jobs::check_consistency(&shop.shop).await.unwrap();
@@ -185,7 +186,7 @@ async fn an_event_that_a_person_inserts_does_the_same<S: Tested>(shop: Fixture<S
     shop.books_balance().await;
 }
 
-async fn an_order_that_nobody_pays_is_canceled<S: Tested>(shop: Fixture<S>) {
+async fn an_unpaid_order_is_canceled<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     shop.age(Duration::from_secs(14 * 60)).await;
@@ -238,7 +239,7 @@ async fn points_that_were_spent_become_a_debt<S: Tested>(shop: Fixture<S>) {
     assert_eq!(shop.balances().await[2], 600);
     buy(0, 550).await;
     let refund = postrider_shop::refunds::begin(&shop.shop, &first).await.unwrap();
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.balances().await[2], 0, "50 of the 100 were left");
     assert_eq!(shop.number("SELECT debt FROM shop_points").await, 50);

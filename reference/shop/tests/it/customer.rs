@@ -1,13 +1,13 @@
-//! Customers who do with their orders what chance says, and ask until there is an answer.
+//! Customers that choose their actions pseudo-randomly and retry until they get an answer.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::process::PATIENCE;
+use crate::process::TIMEOUT;
 
-/// Somebody who buys, wherever the shop is now.
+/// A customer, who follows the shop to its current address.
 pub(crate) struct Customer {
     base: watch::Receiver<String>,
     client: reqwest::Client,
@@ -18,7 +18,7 @@ impl Customer {
         Self { base, client: reqwest::Client::new() }
     }
 
-    /// Does with one order what chance says.
+    /// Creates one order and acts on it pseudo-randomly.
     pub(crate) async fn buy(&self, chance: &mut Chance, wanted: Value) {
         let order = self.post("/shop/orders", wanted).await;
         let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
@@ -52,7 +52,7 @@ impl Customer {
             let refund = format!("{path}/refund");
             tokio::join!(self.post(&refund, json!({})), self.post(&refund, json!({})));
         }
-        // Also those that the shop has opened by itself.
+        // Includes the refunds that the shop opened by itself.
         for refund in self.ask(&path, None).await["refunds"].as_array().unwrap() {
             let callback = json!({"refundId": refund["refundId"], "success": chance.percent() < 85});
             let path = "/shop/refunds/callback";
@@ -64,7 +64,8 @@ impl Customer {
         self.ask(path, Some(body)).await
     }
 
-    /// Asks until there is an answer: whether the last one was heard, nobody knows. A refusal is an answer.
+    /// Retries until there is an answer, because it is unknown whether a failed request was processed. A refusal is an
+    /// answer.
     async fn ask(&self, path: &str, body: Option<Value>) -> Value {
         let asking = async {
             loop {
@@ -85,11 +86,11 @@ impl Customer {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, asking).await.unwrap_or_else(|_| panic!("{path} has no answer"))
+        tokio::time::timeout(TIMEOUT, asking).await.unwrap_or_else(|_| panic!("{path} has no answer"))
     }
 }
 
-/// The same for every run: an order's fate is its number's.
+/// A generator seeded by the order number, so that every run is the same.
 pub(crate) struct Chance(u64);
 
 impl Chance {

@@ -1,4 +1,4 @@
-//! What must be the same on every database.
+//! Behaviour that must be the same on every database.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use sqlx::{Connection, MySqlConnection, PgConnection};
 use crate::fixture::{self, Fixture, Tested, at_once, over_every_store};
 
 over_every_store! {
-    /// A.9: another case is another account
+    /// A.9: ids that differ in case are different accounts
     ids_compare_byte_for_byte,
     /// A.12: on many instances
     instances_that_start_together_make_the_tables_once,
-    /// A.8: what the auditor reads is of one moment
+    /// A.8: the auditor reads one snapshot
     an_audit_in_the_middle_of_everything_finds_nothing,
 }
 
@@ -58,7 +58,7 @@ async fn an_audit_in_the_middle_of_everything_finds_nothing<S: Tested>(shop: Fix
                 shop.pay(&order).await;
                 shop.settle_in_time().await;
                 let refund = refunds::begin(&shop.shop, &order).await.unwrap();
-                shop.refund_says(&refund.refund_id, true).await.unwrap();
+                shop.refund_callback(&refund.refund_id, true).await.unwrap();
                 shop.settle_in_time().await;
                 assert_eq!(shop.balances().await, [10_000, 0, 500, 0], "{n}");
             }
@@ -71,7 +71,8 @@ async fn an_audit_in_the_middle_of_everything_finds_nothing<S: Tested>(shop: Fix
     working.await.unwrap();
 }
 
-/// Somebody who holds what a step of an order wants, and then wants what that step holds: the database ends one of the two.
+/// A second transaction holds a row that the step needs, and then locks the row that the step holds. The database rolls
+/// one of the two back.
 macro_rules! a_step_that_a_deadlock_ended_is_taken_again {
     ($name:ident, $place:ident, $store:ty, $connection:ty, $step:literal, $order:literal) => {
         /// A.8
@@ -84,7 +85,7 @@ macro_rules! a_step_that_a_deadlock_ended_is_taken_again {
                 let order = orders::create(&shop.shop, &Caller::default(), Fixture::<$store>::wanted()).await.unwrap();
                 let mut other = <$connection>::connect(&shop.url).await.unwrap();
                 let mut tx = other.begin().await.unwrap();
-                // Many rows: of two, MySQL ends the one that has written less.
+                // Many rows, because MySQL rolls back the transaction that has written less.
                 for step in 0..20_i64 {
                     sqlx::query($step).bind(&order.order_id).bind(step).execute(&mut *tx).await.unwrap();
                 }
@@ -92,7 +93,7 @@ macro_rules! a_step_that_a_deadlock_ended_is_taken_again {
                 let stepping = tokio::spawn(async move {
                     orders::checkout(&stepping.shop, &Caller::default(), &id).await.unwrap().status
                 });
-                // It holds the order's row as soon as nobody else can have it, and is on its way to its step.
+                // Once the row cannot be locked, the step holds it and continues to its insert.
                 let free = concat!($order, " FOR UPDATE SKIP LOCKED");
                 loop {
                     let mut look = <$connection>::connect(&shop.url).await.unwrap();
@@ -106,7 +107,11 @@ macro_rules! a_step_that_a_deadlock_ended_is_taken_again {
                 let wanted = sqlx::query(concat!($order, " FOR UPDATE")).bind(&order.order_id);
                 ended += usize::from(wanted.fetch_optional(&mut *tx).await.is_ok());
                 tx.rollback().await.ok();
-                assert_eq!(stepping.await.unwrap(), "WAIT_PAY", "it is taken, whoever was ended");
+                assert_eq!(
+                    stepping.await.unwrap(),
+                    "WAIT_PAY",
+                    "the step is taken, whichever transaction was rolled back"
+                );
             }
             assert!(ended > 0, "the step was never the one that was ended");
             place.remove().await;

@@ -1,4 +1,4 @@
-//! A shop for each test, and the steps that tests are told in.
+//! A shop for each test, and shared steps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use postrider_shop::{Caller, Database, Settings, Shop, ShopError, consumers, pay
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
 use uuid::Uuid;
 
-/// How a database is thrown away.
+/// How to remove a test database.
 pub(crate) enum Place {
     Sqlite { folder: PathBuf },
     Postgres { server: String, name: String },
@@ -47,7 +47,7 @@ macro_rules! over_every_store {
 pub(crate) use over_every_store;
 
 pub(crate) async fn sqlite() -> (String, Place) {
-    // In memory where there is such a place: a process that is killed loses nothing of it, and the disk is not the question.
+    // In memory where /dev/shm exists: a killed process loses nothing there, and these tests do not test the disk.
     let memory = PathBuf::from("/dev/shm");
     let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
     let folder = parent.join(format!("postrider-shop-{}", Uuid::new_v4()));
@@ -67,7 +67,7 @@ pub(crate) async fn mysql() -> (String, Place) {
     (url, Place::MySql { server, name })
 }
 
-/// So many more databases, where this one is.
+/// Creates more databases on the same server.
 pub(crate) async fn more_like(url: &str, count: usize) -> (Vec<String>, Vec<Place>) {
     let (mut urls, mut places) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -83,7 +83,7 @@ pub(crate) async fn more_like(url: &str, count: usize) -> (Vec<String>, Vec<Plac
 }
 
 impl Place {
-    /// Cleans up after a test that passed.
+    /// Cleans up after a passed test.
     pub(crate) async fn remove(self) {
         match self {
             Self::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
@@ -107,21 +107,21 @@ async fn on_mysql(server: &str, sql: String) {
     conn.close().await.unwrap();
 }
 
-/// The server, the name of a new database there, and its URL.
+/// Returns the server, the name of a new database, and its URL.
 fn beside(server: &str) -> (String, String, String) {
     let name = format!("shop_{}", Uuid::new_v4().simple());
     let (place, _) = server.rsplit_once('/').unwrap();
     (server.to_owned(), name.clone(), format!("{place}/{name}"))
 }
 
-/// A server's URL; one that is missing is a failure, not a skip.
+/// The URL of a server. A missing one is a failure, not a skip.
 fn from_environment(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!("{variable} is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
     })
 }
 
-/// A store that tests can be run on.
+/// A store for tests.
 pub(crate) trait Tested: Database + Age {}
 impl Tested for SqliteStore {}
 impl Tested for PostgresStore {}
@@ -153,14 +153,14 @@ impl<S: Tested> Fixture<S> {
         Self { shop, url }
     }
 
-    /// The same database, with other settings.
+    /// The same database with other settings.
     pub(crate) async fn but(&self, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = settings();
         change(&mut settings);
         Self::with(self.shop.store.clone(), self.url.clone(), settings).await
     }
 
-    /// 9,950 cents in money, the coupon, 2,000 cents of the wallet and 100 points.
+    /// An order: 9,950 cents in money, the coupon, 2,000 cents of the wallet and 100 points.
     pub(crate) fn wanted() -> Wanted {
         Wanted {
             user_id: "ada".into(),
@@ -172,7 +172,7 @@ impl<S: Tested> Fixture<S> {
         }
     }
 
-    /// An order that waits for its payment; nothing is delivered yet.
+    /// Creates an order that waits for payment. Nothing is delivered yet.
     pub(crate) async fn check_out(&self, wanted: Wanted) -> String {
         let caller = Caller::default();
         let order = orders::create(&self.shop, &caller, wanted).await.unwrap();
@@ -184,16 +184,16 @@ impl<S: Tested> Fixture<S> {
         payments::begin(&self.shop, order_id).await.unwrap().0.payment_id
     }
 
-    pub(crate) async fn payment_says(&self, payment_id: &str, success: bool) -> Result<Payment, ShopError> {
+    pub(crate) async fn payment_callback(&self, payment_id: &str, success: bool) -> Result<Payment, ShopError> {
         payments::callback(&self.shop, &Caller::default(), payment_id, success).await
     }
 
     pub(crate) async fn pay(&self, order_id: &str) {
         let payment_id = self.begin_payment(order_id).await;
-        self.payment_says(&payment_id, true).await.unwrap();
+        self.payment_callback(&payment_id, true).await.unwrap();
     }
 
-    pub(crate) async fn refund_says(&self, refund_id: &str, success: bool) -> Result<Refund, ShopError> {
+    pub(crate) async fn refund_callback(&self, refund_id: &str, success: bool) -> Result<Refund, ShopError> {
         refunds::callback(&self.shop, &Caller::default(), refund_id, success).await
     }
 
@@ -211,7 +211,7 @@ impl<S: Tested> Fixture<S> {
         refunds::of_order::<S>(&mut tx, order_id).await.unwrap()
     }
 
-    /// Wallet and points of ada: available and frozen of each.
+    /// The balances of ada: available and frozen, of the wallet and of the points.
     pub(crate) async fn balances(&self) -> [i64; 4] {
         let Account { wallet, points } = accounts::find(&self.shop, "ada").await.unwrap();
         [wallet.available, wallet.frozen, points.available, points.frozen]
@@ -221,13 +221,13 @@ impl<S: Tested> Fixture<S> {
         accounts::find_coupon(&self.shop, "spring").await.unwrap().status
     }
 
-    /// Delivers everything; nothing may be left.
+    /// Delivers everything and asserts that nothing is left.
     pub(crate) async fn settle(&self) {
         let left = drain(&self.shop.store, consumers::inbox(&self.shop)).await;
         assert!(left.is_empty(), "{left:?}");
     }
 
-    /// Delivers everything that is due, and what is due later as if it had become so, until nothing is left.
+    /// Delivers everything, and ages the store so that retries become due, until nothing is left.
     pub(crate) async fn settle_in_time(&self) {
         for _ in 0..30 {
             if drain(&self.shop.store, consumers::inbox(&self.shop)).await.is_empty() {
@@ -235,17 +235,17 @@ impl<S: Tested> Fixture<S> {
             }
             self.shop.store.age(Duration::from_secs(3_600)).await.unwrap();
         }
-        panic!("something is left for ever");
+        panic!("some deliveries never finish");
     }
 
-    /// The auditor finds nothing, and judges all orders.
+    /// Asserts that the auditor finds nothing and has checked all orders.
     pub(crate) async fn books_balance(&self) {
         let audit = audit(&self.shop).await.unwrap();
         assert!(audit.ok, "{:#?}", audit.discrepancies);
         assert_eq!(audit.in_flight, 0);
     }
 
-    /// As if so long had passed for the shop.
+    /// Ages the locks and checkouts of the shop.
     pub(crate) async fn age(&self, by: Duration) {
         let millis = i64::try_from(by.as_millis()).unwrap();
         self.execute("UPDATE shop_lock SET created_at = created_at - $1", millis).await;
@@ -259,7 +259,7 @@ impl<S: Tested> Fixture<S> {
         rows
     }
 
-    pub(crate) async fn forget(&self, sql: &'static str, text: &str) -> u64 {
+    pub(crate) async fn execute_text(&self, sql: &'static str, text: &str) -> u64 {
         let mut tx = self.shop.store.begin().await.unwrap();
         let rows = S::execute(&mut tx, sql, &[text.into()]).await.unwrap();
         self.shop.store.commit(tx).await.unwrap();
@@ -277,7 +277,7 @@ impl<S: Tested> Fixture<S> {
     }
 }
 
-/// Does the same many times at the same moment.
+/// Runs the same work concurrently.
 pub(crate) async fn at_once<T, F>(times: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     T: Send + 'static,

@@ -1,4 +1,4 @@
-//! The shop as a process, asked over HTTP.
+//! The shop as a process, over HTTP.
 
 use postrider::store::access::{NewToken, Role, hash};
 use postrider_shop::jobs::{CONSISTENCY, ORDER_TIMEOUT, REAPER};
@@ -9,15 +9,16 @@ use crate::fixture::{Fixture, Tested, over_every_store};
 use crate::process::Process;
 
 over_every_store! {
-    /// A.8, A.9, A.10: a whole order, by the contract.
+    /// A.8, A.9, A.10: a whole order, as the contract describes.
     an_order_from_draft_to_refunded,
     /// A.8
     an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_needed,
-    /// A.8: also what cannot be read
-    what_is_wrong_is_answered_with_what_to_do,
-    /// A.12, A.13: by hand, for whoever may.
+    /// A.8: also for a malformed body
+    errors_are_answered_with_a_problem,
+    /// A.12, A.13: manual runs need a token.
     jobs_are_run_by_operators_alone,
-    /// A.16: the fifth acceptance case, "complete tracing": one order's story by its id, its trace and its request.
+    /// A.16: the fifth acceptance case, "complete tracing": the history of an order by its id, its trace and its
+    /// request.
     one_order_can_be_followed_through_the_logs,
 }
 
@@ -89,22 +90,22 @@ async fn an_illegal_transition_is_refused_with_409_and_the_states_it_would_have_
     refuses("checkout", json!({}), "WAIT_PAY", &["DRAFT"]).await;
     refuses("refund", json!({}), "WAIT_PAY", &paid).await;
     let (_, payment) = shop.post(&format!("{path}/payments"), json!({})).await;
-    let says = |success| json!({"paymentId": payment["paymentId"], "success": success});
-    assert_eq!(shop.post("/shop/payments/callback", says(true)).await.0, 200);
-    refuses("/shop/payments/callback", says(false), "SUCCESS", &["PROCESSING"]).await;
+    let callback = |success| json!({"paymentId": payment["paymentId"], "success": success});
+    assert_eq!(shop.post("/shop/payments/callback", callback(true)).await.0, 200);
+    refuses("/shop/payments/callback", callback(false), "SUCCESS", &["PROCESSING"]).await;
     refuses("payments", json!({}), "WAIT_ACCEPT", &["WAIT_PAY"]).await;
     assert_eq!(shop.post(&format!("{path}/accept"), json!({})).await.0, 200);
     refuses("accept", json!({}), "ACCEPTED", &["WAIT_ACCEPT"]).await;
     refuses("cancel", json!({"by": "MERCHANT"}), "ACCEPTED", &cancelable).await;
     let (_, refund) = shop.post(&format!("{path}/refund"), json!({})).await;
-    let says = |success| json!({"refundId": refund["refundId"], "success": success});
-    assert_eq!(shop.post("/shop/refunds/callback", says(true)).await.0, 200);
-    refuses("/shop/refunds/callback", says(false), "SUCCESS", &["PROCESSING"]).await;
+    let callback = |success| json!({"refundId": refund["refundId"], "success": success});
+    assert_eq!(shop.post("/shop/refunds/callback", callback(true)).await.0, 200);
+    refuses("/shop/refunds/callback", callback(false), "SUCCESS", &["PROCESSING"]).await;
     refuses("cancel", json!({"by": "USER"}), "REFUNDED", &cancelable).await;
     shop.stop().await;
 }
 
-async fn what_is_wrong_is_answered_with_what_to_do<S: Tested>(Fixture { url, .. }: Fixture<S>) {
+async fn errors_are_answered_with_a_problem<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let shop = Process::start(&url, &[]).await;
     let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100})).await;
     let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
@@ -138,7 +139,7 @@ async fn jobs_are_run_by_operators_alone<S: Tested>(Fixture { url, shop, .. }: F
     let run = async |token, job| shop.ask_as(token, Method::POST, &format!("/shop/jobs/{job}/run"), None).await;
     for (token, status, code) in [
         (None, 401, "unauthorized"),
-        (Some("nobody"), 401, "unauthorized"),
+        (Some("unknown"), 401, "unauthorized"),
         (Some("viewer"), 403, "forbidden"),
         (Some("publisher"), 403, "forbidden"),
         (Some("consumer"), 403, "forbidden"),
@@ -155,10 +156,10 @@ async fn jobs_are_run_by_operators_alone<S: Tested>(Fixture { url, shop, .. }: F
         assert_eq!(run(Some("operator"), job).await, (200, did));
     }
     let records = store.audit(None, 10).await.unwrap();
-    let said: Vec<_> =
+    let written: Vec<_> =
         records.iter().map(|one| (one.actor.as_str(), one.target.as_deref(), one.outcome.as_str())).collect();
     let by_hand = |job| ("operator", Some(job), "200");
-    assert_eq!(said, [ORDER_TIMEOUT, CONSISTENCY, REAPER].map(by_hand));
+    assert_eq!(written, [ORDER_TIMEOUT, CONSISTENCY, REAPER].map(by_hand));
     shop.stop().await;
 }
 
@@ -180,7 +181,7 @@ async fn one_order_can_be_followed_through_the_logs<S: Tested>(Fixture { url, ..
     shop.stop().await;
 }
 
-/// A.12, A.17: what cannot be meant stops the start, with its key and where it stands.
+/// A.12, A.17: an invalid value stops the start, with its key and its origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_setting_stops_the_start() {
     let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
@@ -203,8 +204,8 @@ async fn a_bad_setting_stops_the_start() {
         }
         let ended = command.output().await.unwrap();
         assert!(!ended.status.success());
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert!(said.contains(&complaint), "{complaint}: {said}");
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert!(stderr.contains(&complaint), "{complaint}: {stderr}");
     }
     std::fs::remove_file(file).unwrap();
 }

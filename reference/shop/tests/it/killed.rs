@@ -1,5 +1,5 @@
-//! Many orders at once, callbacks that come twice and together, consumers that fail, and a process that is killed again and
-//! again: in the end the books balance.
+//! Many concurrent orders, repeated and concurrent callbacks, failing consumers, and a process that is killed
+//! repeatedly. In the end the books balance.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::customer::{Chance, Customer};
 use crate::fixture::{Fixture, Tested, over_every_store};
 use crate::process::Process;
 
-/// How many orders there are, how many times the process is killed, and how many customers there are at a time.
+/// The number of orders, of kills, and of concurrent customers.
 const ORDERS: usize = 2_000;
 const KILLS: usize = 10;
 const CUSTOMERS: usize = 16;
 const USERS: usize = 12;
-/// Older than any lease of the process.
+/// Longer than any lease of the process.
 const PAST_ANY_LEASE: Duration = Duration::from_secs(60);
-/// How long the last events may take: only a test that fails waits this long.
+/// The time limit for the last events. Only a failing test waits this long.
 const BACKLOG: Duration = Duration::from_secs(600);
-/// A backlog is longer than a wait should be, or the last events would be waited for, and not worked on.
+/// Short delays: with long ones, the test would wait for retries instead of working on the backlog.
 const ARGUMENTS: &[&str] = &[
     "--fail-rate",
     "0.2",
@@ -71,11 +71,11 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         process.kill().await;
-        // Each life has a name of its own, so this is not what an earlier one left.
+        // Each process has a unique owner name, so a new name was holding leases when it was killed.
         let holders = "SELECT DISTINCT lock_owner FROM postrider_delivery WHERE lock_owner IS NOT NULL";
         let met = dead.len();
         dead.extend(shop.texts(holders).await);
-        assert!(dead.len() > met, "kill {kill} met nobody at work");
+        assert!(dead.len() > met, "kill {kill} hit no delivery in progress");
         shop.shop.store.age(PAST_ANY_LEASE).await.unwrap();
         process = Process::start_quietly(&shop.url, ARGUMENTS).await;
         moved.send_replace(process.base.clone());
@@ -92,10 +92,10 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
     assert!(delivered.is_ok(), "still on their way: {:?}", shop.shop.store.counts().await);
     process.stop().await;
 
-    // As often as the process: what it has tried so often is not to be given up by somebody with less patience.
+    // The attempt limit of the process: a lower one would bury what it has already tried often.
     let shop = shop.but(|settings| settings.retry.max_attempts = 500).await;
     shop.books_balance().await;
-    // What nobody paid goes back.
+    // Unpaid orders return their assets.
     shop.age(Duration::from_secs(31 * 60)).await;
     jobs::reap(&shop.shop).await.unwrap();
     jobs::time_out_orders(&shop.shop).await.unwrap();
@@ -105,10 +105,10 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
     let held = "SELECT count(*) FROM shop_lock WHERE status IN ('LOCKED', 'FROZEN')";
     assert_eq!(shop.number(held).await, 0);
     assert_eq!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'WAIT_PAY'").await, 0);
-    // It was no walk through one path only, and nobody walked in peace.
+    // Checks that the run covered several paths and failures.
     let on_purpose = "SELECT count(*) FROM postrider_consumption WHERE code = 'onPurpose'";
     assert!(shop.number(on_purpose).await > ORDERS as i64);
-    // Nothing else failed than what may: no deadlock, no constraint that stopped a mistake.
+    // No unexpected failures: no deadlock, no violated constraint.
     let strange = "SELECT count(*) FROM postrider_consumption WHERE error IS NOT NULL
         AND coalesce(code, '') NOT IN ('onPurpose', 'notLocked', 'couponLocked', 'insufficientBalance')";
     assert_eq!(shop.number(strange).await, 0);
@@ -118,7 +118,7 @@ async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
     assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'REFUNDED'").await > ORDERS as i64 / 20);
 }
 
-/// Users, some of whom have too little for what they want, and the coupons of those orders that want one of their own.
+/// Users, some with too small a balance, and the coupons of the orders that use their own.
 async fn open_accounts<S: Tested>(shop: &Fixture<S>) {
     for user in 0..USERS {
         let name = format!("user-{user}");
@@ -136,7 +136,7 @@ async fn open_accounts<S: Tested>(shop: &Fixture<S>) {
     giving.join_all().await;
 }
 
-/// An order that spends of everything, by chance; some want what they cannot have.
+/// A pseudo-random order that spends all kinds of assets. Some ask for assets they cannot get.
 fn wanted(number: usize, chance: &mut Chance) -> Value {
     let coupon = match chance.percent() {
         0..40 => Some(format!("coupon-{number}")),

@@ -1,5 +1,5 @@
-//! The shop, judged by its auditor and by SQL that shares nothing with it: in one process where a race has to be met, and
-//! as processes that are killed where that is the question.
+//! Tests of the shop, checked by its auditor and by independent SQL: in one process for races, and with killed
+//! processes for crashes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod acceptance;

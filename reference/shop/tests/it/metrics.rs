@@ -1,4 +1,4 @@
-//! What the jobs count, by the names that people watch.
+//! The counters of the jobs.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ over_every_store! {
     the_consistency_check_counts_what_was_missing_and_what_it_repaired,
 }
 
-/// What has been counted, by name.
+/// The counters by name.
 fn counted(recorder: &DebuggingRecorder) -> impl Fn(&str) -> u64 {
     let snapshot = recorder.snapshotter().snapshot().into_vec();
     move |name| {
@@ -29,7 +29,7 @@ async fn the_reaper_counts_the_locks_that_it_releases<S: Tested>(shop: Fixture<S
     shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     shop.age(Duration::from_secs(31 * 60)).await;
-    // The thread that runs this test also runs the job.
+    // The job runs on the thread of this test, so a local recorder sees it.
     let guard = metrics::set_default_local_recorder(&recorder);
     for _ in 0..2 {
         jobs::reap(&shop.shop).await.unwrap();

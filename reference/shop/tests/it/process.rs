@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// How long to wait for what must come: only a test that fails waits this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit of a wait. Only a failing test waits this long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Process {
     child: Child,
@@ -25,14 +25,14 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a shop and waits until it listens; it goes when the test does.
+    /// Starts a shop and waits until it listens. It is killed when the test ends.
     pub(crate) async fn start(store: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
         command.args(["--listen", "127.0.0.1:0", "--store", store]).args(arguments).env_remove("RUST_LOG");
         Self::spawn(command).await
     }
 
-    /// The same for one that has much to do: it logs only where it listens, and what is wrong.
+    /// The same for heavy load: logs only its address and warnings.
     pub(crate) async fn start_quietly(store: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
         command.args(["--listen", "127.0.0.1:0", "--store", store]).args(arguments);
@@ -40,7 +40,7 @@ impl Process {
         Self::spawn(command).await
     }
 
-    /// Starts an inventory, on these shards. Its leases are short, for those that will be killed.
+    /// Starts an inventory on these shards, with short leases for tests that kill it.
     pub(crate) async fn start_inventory(listen: &str, shards: &[String]) -> Self {
         let mut command = Command::new(example("inventory"));
         command.args(["--listen", listen, "--lease-seconds", "2"]).env_remove("RUST_LOG");
@@ -53,11 +53,11 @@ impl Process {
     async fn spawn(mut command: Command) -> Self {
         let command = command.stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
-        let (tell, log) = watch::channel(Vec::new());
+        let (sender, log) = watch::channel(Vec::new());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let reading = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                tell.send_modify(|log: &mut Vec<String>| log.push(line));
+                sender.send_modify(|log: &mut Vec<String>| log.push(line));
             }
         });
         let mut process = Self { child, log, reading, base: String::new(), client: reqwest::Client::new() };
@@ -67,30 +67,30 @@ impl Process {
         process
     }
 
-    /// Waits for a line of its log with all these words, and returns it.
+    /// Waits for a log line that contains all these words, and returns it.
     pub(crate) async fn logs(&mut self, words: &[&str]) -> String {
         let has = |line: &&String| words.iter().all(|word| line.contains(word));
         let found = async {
             let log = self.log.wait_for(|log| log.iter().any(|line| has(&line))).await;
             log.map(|log| log.iter().find(has).cloned().unwrap())
         };
-        match timeout(PATIENCE, found).await {
+        match timeout(TIMEOUT, found).await {
             Ok(Ok(line)) => line,
             _ => panic!("no line with {words:?} in its log:\n{}", self.log.borrow().join("\n")),
         }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) fn address(&self) -> String {
         self.base.trim_start_matches("http://").to_owned()
     }
 
-    /// Status and body of the answer to a request.
+    /// The status and body of the response to a request.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         self.ask_as(None, method, path, body).await
     }
 
-    /// The same, with a token.
+    /// The same with a token.
     pub(crate) async fn ask_as(
         &self,
         token: Option<&str>,
@@ -121,7 +121,7 @@ impl Process {
         body
     }
 
-    /// Asks until the answer fits.
+    /// Repeats a request until the response matches.
     pub(crate) async fn until(&self, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let asking = async {
             loop {
@@ -132,24 +132,24 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        match timeout(PATIENCE, asking).await {
+        match timeout(TIMEOUT, asking).await {
             Ok(body) => body,
             Err(_) => panic!("{path} is still {}", self.get(path).await),
         }
     }
 
-    /// SIGKILL, now: nothing of it runs any more when this returns.
+    /// Sends SIGKILL and waits for the end of the process.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
         let status = self.child.wait().await.unwrap();
         assert_eq!(status.signal(), Some(9), "it was alive until it was killed: {status}");
     }
 
-    /// SIGTERM, and an end without complaint. Its whole log comes back.
+    /// Sends SIGTERM, asserts a clean exit, and returns the log.
     pub(crate) async fn stop(mut self) -> Vec<String> {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends when it is told to").unwrap();
+        let status = timeout(TIMEOUT, self.child.wait()).await.expect("it ends after SIGTERM").unwrap();
         self.reading.await.unwrap();
         let log = self.log.borrow().clone();
         assert!(status.success(), "{status}:\n{}", log.join("\n"));
@@ -157,7 +157,7 @@ impl Process {
     }
 }
 
-/// A program that Cargo builds together with the tests, and puts beside them, unless it is told which targets to build.
+/// An example program, which Cargo builds next to the tests unless targets are selected.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();

@@ -1,4 +1,4 @@
-//! The races that cost money.
+//! Races that would move assets twice or not at all.
 
 use std::time::Duration;
 
@@ -46,13 +46,13 @@ async fn a_success_callback_after_the_order_was_canceled_is_refunded_by_itself<S
     let payment = shop.begin_payment(&order).await;
     shop.cancel(&order, By::User).await.unwrap();
     shop.settle().await;
-    assert_eq!(shop.payment_says(&payment, true).await.unwrap().status, "SUCCESS", "it is accepted");
+    assert_eq!(shop.payment_callback(&payment, true).await.unwrap().status, "SUCCESS", "it is accepted");
     let [refund] = &shop.refunds(&order).await[..] else { panic!("one refund") };
     assert_eq!((refund.status.as_str(), refund.reason.as_str()), ("PROCESSING", "PAID_TOO_LATE"));
     shop.settle().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0], "nothing was spent or earned");
     shop.books_balance().await;
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.order(&order).await.status, "CANCELED");
     assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap().missing, 0, "it was never PAID");
@@ -87,7 +87,7 @@ async fn a_late_lock_after_its_release_does_nothing<S: Tested>(shop: Fixture<S>)
     shop.books_balance().await;
 }
 
-/// Whoever comes first: paid and spent, or canceled, released and refunded. Nothing in between.
+/// Either the payment or the reaper is first: paid and spent, or canceled, released and refunded.
 async fn paid_while_being_reaped<S: Tested>(shop: Fixture<S>) {
     let mut won = [0, 0];
     for _ in 0..10 {
@@ -101,7 +101,7 @@ async fn paid_while_being_reaped<S: Tested>(shop: Fixture<S>) {
             let (shop, payment) = (shop.clone(), payment.clone());
             async move {
                 match at {
-                    0 => drop(shop.payment_says(&payment, true).await.unwrap()),
+                    0 => drop(shop.payment_callback(&payment, true).await.unwrap()),
                     _ => drop(jobs::reap(&shop.shop).await.unwrap()),
                 }
             }
@@ -130,7 +130,7 @@ async fn paid_while_being_reaped<S: Tested>(shop: Fixture<S>) {
 async fn a_paid_order_keeps_its_locks_whatever_their_age<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
-    shop.pay(&order).await; // and nobody hears of it yet
+    shop.pay(&order).await; // its event is not delivered yet
     shop.age(Duration::from_secs(24 * 3600)).await;
     assert_eq!(jobs::reap(&shop.shop).await.unwrap(), Default::default());
     assert_eq!(jobs::time_out_orders(&shop.shop).await.unwrap(), Default::default());
@@ -169,7 +169,7 @@ async fn a_lock_that_can_never_succeed_cancels_the_order_and_frees_the_rest<S: T
     assert_eq!(result.await, 1, "the log says why");
     for strange in [
         Wanted { coupon_id: Some("none".into()), ..Fixture::<S>::wanted() },
-        Wanted { user_id: "nobody".into(), coupon_id: None, ..Fixture::<S>::wanted() },
+        Wanted { user_id: "unknown".into(), coupon_id: None, ..Fixture::<S>::wanted() },
     ] {
         let order = shop.check_out(strange).await;
         shop.settle().await;
@@ -187,7 +187,7 @@ async fn a_lock_that_fails_after_the_payment_is_refunded<S: Tested>(shop: Fixtur
     let [refund] = &shop.refunds(&order).await[..] else { panic!("one refund") };
     assert_eq!(refund.reason, "NOT_LOCKED");
     shop.books_balance().await;
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
     assert_eq!(shop.coupon().await, "AVAILABLE");
@@ -205,7 +205,7 @@ async fn a_coupon_that_another_order_holds_is_waited_for<S: Tested>(shop: Fixtur
     shop.settle_in_time().await;
     assert_eq!(shop.order(&second).await.status, "WAIT_PAY");
     assert_eq!(shop.coupon().await, "LOCKED");
-    // A third waits until it has waited long enough.
+    // A third order waits until its tries are used up.
     let third = shop.check_out(only_coupon()).await;
     shop.settle_in_time().await;
     assert_eq!(shop.order(&third).await.status, "CANCELED");
@@ -224,11 +224,11 @@ async fn two_refunds_at_once<S: Tested>(shop: Fixture<S>) {
     assert_eq!((won.len(), lost.len()), (1, 3));
     assert!(lost.iter().all(|lost| lost.as_ref().is_err_and(|e| e.code() == "refundExists")));
     let refund = won.into_iter().next().unwrap().unwrap().refund_id;
-    let said = at_once(4, |_| {
+    let statuses = at_once(4, |_| {
         let (shop, refund) = (shop.clone(), refund.clone());
-        async move { shop.refund_says(&refund, true).await.unwrap().status }
+        async move { shop.refund_callback(&refund, true).await.unwrap().status }
     });
-    assert_eq!(said.await, ["SUCCESS"; 4]);
+    assert_eq!(statuses.await, ["SUCCESS"; 4]);
     shop.settle_in_time().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
     shop.books_balance().await;
@@ -246,7 +246,7 @@ async fn a_cancel_from_wait_accept_gives_everything_back<S: Tested>(shop: Fixtur
     assert_eq!(shop.order(&order).await.status, "CANCELED");
     shop.books_balance().await;
     let [refund] = &shop.refunds(&order).await[..] else { panic!("one refund") };
-    shop.refund_says(&refund.refund_id, true).await.unwrap();
+    shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
     assert_eq!(shop.coupon().await, "AVAILABLE");
@@ -258,9 +258,9 @@ async fn a_failed_payment_cancels_the_order<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     let payment = shop.begin_payment(&order).await;
-    shop.payment_says(&payment, false).await.unwrap();
-    assert_eq!(shop.payment_says(&payment, false).await.unwrap().status, "FAILED");
-    assert!(matches!(shop.payment_says(&payment, true).await, Err(ShopError::Illegal { .. })));
+    shop.payment_callback(&payment, false).await.unwrap();
+    assert_eq!(shop.payment_callback(&payment, false).await.unwrap().status, "FAILED");
+    assert!(matches!(shop.payment_callback(&payment, true).await, Err(ShopError::Illegal { .. })));
     shop.settle().await;
     assert_eq!(shop.order(&order).await.status, "CANCELED");
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
@@ -272,13 +272,13 @@ async fn a_failed_refund_calls_for_attention<S: Tested>(shop: Fixture<S>) {
     shop.settle().await;
     shop.pay(&order).await;
     let refund = refunds::begin(&shop.shop, &order).await.unwrap();
-    shop.refund_says(&refund.refund_id, false).await.unwrap();
+    shop.refund_callback(&refund.refund_id, false).await.unwrap();
     shop.settle().await;
     assert!(shop.refunds(&order).await[0].needs_attention);
     assert_eq!(shop.order(&order).await.status, "PAID");
     shop.books_balance().await;
     let again = refunds::begin(&shop.shop, &order).await.unwrap();
-    shop.refund_says(&again.refund_id, true).await.unwrap();
+    shop.refund_callback(&again.refund_id, true).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.order(&order).await.status, "REFUNDED");
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
@@ -302,17 +302,17 @@ async fn an_illegal_transition_is_refused_with_the_states_it_needs<S: Tested>(sh
     shop.books_balance().await;
 }
 
-/// An event of an order that cannot be handled keeps those that follow it waiting, in its own lane only, until a person has
-/// mended it; the auditor names it.
+/// A rejected event blocks the later events of its order in its own lane only, until it is fixed and redriven. The
+/// auditor names it.
 async fn a_dead_head_holds_the_later_events_of_its_order<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
-    // The wallet's consumer does not find the order: that is rejected.
-    shop.forget("UPDATE shop_order SET order_id = $1", "hidden").await;
+    // The wallet's consumer does not find the order and rejects the event.
+    shop.execute_text("UPDATE shop_order SET order_id = $1", "hidden").await;
     let lanes = Some(["wallet".to_owned()].into());
     let only_wallet = RelayOptions { lanes, dead_head: DeadHead::Hold, ..RelayOptions::default() };
     let relay = Relay::new(shop.shop.store.clone(), consumers::inbox(&shop.shop)).options(only_wallet);
     relay.drain().await.unwrap();
-    shop.forget("UPDATE shop_order SET order_id = $1", &order).await;
+    shop.execute_text("UPDATE shop_order SET order_id = $1", &order).await;
     let left = shop.shop.store.counts().await.unwrap();
     assert_eq!(left["wallet"].dead, 1, "{left:?}");
     shop.cancel(&order, By::User).await.unwrap();

@@ -1,5 +1,5 @@
-//! The shop and the inventory, as two processes with databases of their own: whatever dies, the goods that are gone are those
-//! that the shop's books say were sold.
+//! The shop and the inventory as two processes with their own databases. Whatever is killed, the deducted stock equals
+//! the goods that the shop has sold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use tokio::task::JoinSet;
 
 use crate::customer::{Chance, Customer};
 use crate::fixture::{self, Fixture, Place, Tested, over_every_store};
-use crate::process::{PATIENCE, Process};
+use crate::process::{Process, TIMEOUT};
 
 over_every_store! {
-    /// A.10, C.7: canceled or refunded, an order gives its goods back
+    /// A.10, C.7: a canceled or refunded order returns its goods
     goods_are_deducted_and_come_back,
     /// A.10, C.7: out of stock, or refused with 422
     an_order_without_goods_is_canceled_and_frees_the_rest,
     /// C.5, C.7
     a_deduction_in_progress_is_tried_again,
     /// C.7
-    sold_is_what_the_books_say_whatever_dies,
+    deducted_stock_equals_sold_goods_whatever_dies,
 }
 
 const SHARDS: usize = 3;
 
-/// An inventory with a product in each shard, and where it is.
+/// An inventory with one product in each shard.
 struct Warehouse {
     process: Process,
     address: String,
@@ -54,7 +54,7 @@ impl Warehouse {
         Self { address: process.address(), process, urls, places, products }
     }
 
-    /// The shop's process beside it; its consumers have short waits and much patience.
+    /// Starts the shop with this inventory, with short retry delays and many attempts.
     async fn shop<S>(&self, shop: &Fixture<S>, arguments: &[&str]) -> Process {
         let inventory = format!("http://{}", self.address);
         let patient = ["--inventory", &inventory, "--retry-base-ms", "50", "--retry-cap-ms", "1000"];
@@ -72,13 +72,13 @@ impl Warehouse {
         stock
     }
 
-    /// Waits until nobody works on anything, and has the auditor look.
+    /// Waits until nothing is in flight and asserts a clean audit.
     async fn balances(&self) {
         let audit = self.process.until("/inventory/audit", |audit| audit["inFlight"] == 0).await;
         assert_eq!(audit["ok"], true, "{audit}");
     }
 
-    /// kill -9, and then another one in its place.
+    /// Kills the process and starts another one at the same address.
     async fn die_and_come_back(self, meanwhile: impl Future<Output = ()>) -> Self {
         let Self { process, address, urls, places, products } = self;
         process.kill().await;
@@ -94,7 +94,7 @@ impl Warehouse {
         }
     }
 
-    /// An order of so many of each of these products.
+    /// An order of this quantity of each of these products.
     fn order(&self, products: &[usize], quantity: i64) -> Value {
         let item = |at: &usize| json!({"productId": self.products[*at], "skuId": "green", "quantity": quantity});
         let items: Vec<_> = products.iter().map(item).collect();
@@ -102,7 +102,7 @@ impl Warehouse {
     }
 }
 
-/// Checks an order out, and returns its path.
+/// Checks an order out and returns its path.
 async fn check_out(process: &Process, wanted: Value) -> String {
     let order = draft(process, wanted).await;
     let path = format!("/shop/orders/{order}");
@@ -116,7 +116,7 @@ async fn draft(process: &Process, wanted: Value) -> String {
     order["orderId"].as_str().unwrap().to_owned()
 }
 
-/// Where a product is, or a key.
+/// The shard of a product or key.
 fn shard(name: &str) -> usize {
     usize::from(shard_of(Some(name), "")) % SHARDS
 }
@@ -128,7 +128,7 @@ async fn all_delivered<S: Tested>(shop: &Fixture<S>) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, delivering).await.is_err() {
+    if tokio::time::timeout(TIMEOUT, delivering).await.is_err() {
         panic!("still on their way: {:?}", shop.shop.store.counts().await);
     }
 }
@@ -164,7 +164,7 @@ async fn an_order_without_goods_is_canceled_and_frees_the_rest<S: Tested>(shop: 
     let warehouse = Warehouse::open(&shop, [10, 10, 1]).await;
     let process = warehouse.shop(&shop, &[]).await;
     let unknown = json!({"userId": "ada", "amountCents": 1, "couponId": "spring", "walletCents": 5, "items":
-        [{"productId": "nobody's", "skuId": "green", "quantity": 1}]});
+        [{"productId": "unknown", "skuId": "green", "quantity": 1}]});
     for (wanted, code) in [(warehouse.order(&[0, 1, 2], 2), "outOfStock"), (unknown, "unknownProduct")] {
         let order = check_out(&process, wanted).await;
         process.until(&order, |order| order["status"] == "CANCELED").await;
@@ -182,12 +182,13 @@ async fn an_order_without_goods_is_canceled_and_frees_the_rest<S: Tested>(shop: 
     warehouse.close().await;
 }
 
-/// The inventory dies while it deducts; the next one knows of it and says so, until the dead one's time is over.
+/// The inventory is killed during a deduction. Its successor answers `inProgress` until the lease of the killed one
+/// expires.
 async fn a_deduction_in_progress_is_tried_again<S: Tested>(shop: Fixture<S>) {
     let warehouse = Warehouse::open(&shop, [10; SHARDS]).await;
     let process = warehouse.shop(&shop, &[]).await;
     let third = Standstill::of(&warehouse.urls[2]).await;
-    // One whose key is not at home there: it is to begin.
+    // An order whose key is not in the blocked shard, so that its deduction can begin.
     let mut order = draft(&process, warehouse.order(&[0, 1, 2], 2)).await;
     while shard(&format!("{order}-DEDUCT")) == 2 {
         order = draft(&process, warehouse.order(&[0, 1, 2], 2)).await;
@@ -201,24 +202,24 @@ async fn a_deduction_in_progress_is_tried_again<S: Tested>(shop: Fixture<S>) {
     all_delivered(&shop).await;
     assert_eq!(warehouse.stock().await, [8; SHARDS], "once");
     let asked = "SELECT count(*) FROM postrider_consumption WHERE consumer = 'inventory' AND code = 'inProgress'";
-    assert!(shop.number(asked).await > 0, "it was told to wait");
+    assert!(shop.number(asked).await > 0, "it was refused as in progress");
     process.stop().await;
     shop.books_balance().await;
     warehouse.balances().await;
     warehouse.close().await;
 }
 
-async fn sold_is_what_the_books_say_whatever_dies<S: Tested>(shop: Fixture<S>) {
+async fn deducted_stock_equals_sold_goods_whatever_dies<S: Tested>(shop: Fixture<S>) {
     const ORDERS: usize = 120;
     const KILLS: usize = 5;
     const CUSTOMERS: usize = 6;
-    // Of the last there is not enough for everybody.
+    // The stock of the last product is too small for all orders.
     const STOCK: [i64; SHARDS] = [1_000, 1_000, 60];
     let mut warehouse = Warehouse::open(&shop, STOCK).await;
     let mut process = warehouse.shop(&shop, &["--fail-rate", "0.1"]).await;
     let (moved, base) = tokio::sync::watch::channel(process.base.clone());
     let (next, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    // Until everybody has died they go on buying: or there might be no more order to die over.
+    // Customers continue until the last kill, so that there is always an order in progress to hit.
     let dying = Arc::new(AtomicBool::new(true));
     let mut customers = JoinSet::new();
     for _ in 0..CUSTOMERS {
@@ -235,7 +236,7 @@ async fn sold_is_what_the_books_say_whatever_dies<S: Tested>(shop: Fixture<S>) {
                     return;
                 }
                 let mut chance = Chance::of(number);
-                // Those beyond are of what there is enough of.
+                // Orders after the planned ones use a product with enough stock.
                 let mut wanted = orders[if number < ORDERS { number % orders.len() } else { 0 }].clone();
                 wanted["couponId"] = Value::Null;
                 wanted["walletCents"] = json!(chance.percent());
@@ -248,7 +249,7 @@ async fn sold_is_what_the_books_say_whatever_dies<S: Tested>(shop: Fixture<S>) {
         while done.load(Ordering::SeqCst) < kill * ORDERS / (KILLS + 1) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        // While the shop waits for an answer.
+        // Kills while the shop waits for a response.
         let asking = "SELECT count(*) FROM postrider_delivery WHERE lane = 'inventory' AND lock_until IS NOT NULL";
         while shop.number(asking).await == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -272,7 +273,7 @@ async fn sold_is_what_the_books_say_whatever_dies<S: Tested>(shop: Fixture<S>) {
     shop.books_balance().await;
     warehouse.balances().await;
 
-    // Per product, and order by order: what is sold is deducted, and what is not can never be.
+    // Per product and order: what is sold is deducted, and what is not sold can never be deducted.
     let mut left: BTreeMap<String, i64> = warehouse.products.iter().cloned().zip(STOCK).collect();
     let mut ended = [0, 0];
     for (order_id, status, items) in orders(&shop).await {
@@ -292,8 +293,8 @@ async fn sold_is_what_the_books_say_whatever_dies<S: Tested>(shop: Fixture<S>) {
     warehouse.close().await;
 }
 
-/// Every refund that the shop has begun succeeds, so that every order is at its end. One that failed for want of the goods is
-/// begun again, as a person would: paid, such an order has got nothing.
+/// Completes every refund, so that every order is final. A failed refund of an order without goods is begun again, as
+/// an operator would: the order was paid but got nothing.
 async fn settle_refunds<S: Tested>(shop: &Fixture<S>, process: &Process) {
     let failed = "SELECT DISTINCT o.order_id FROM shop_order o JOIN shop_refund r ON r.order_id = o.order_id
         WHERE o.status = 'PAID' AND r.status = 'FAILED' AND r.reason = 'NOT_LOCKED'";
@@ -324,20 +325,21 @@ async fn orders<S: Tested>(shop: &Fixture<S>) -> Vec<(String, String, Value)> {
 }
 
 impl Warehouse {
-    /// Asked for an order's goods once more, it has given them, or never will.
+    /// A repeated deduction is replayed if the goods were sold, and refused if not.
     async fn knows(&self, order_id: &str, items: &Value, sold: bool) {
         let each = |field: &str| items.as_array().unwrap().iter().map(|item| item[field].clone()).collect::<Vec<_>>();
         let body = json!({"orderId": order_id, "productIds": each("productId"), "skuIds": each("skuId"),
             "quantities": each("quantity")});
         let (status, answer) = self.process.post("/inventory/deductions", body).await;
-        match sold {
-            true => assert_eq!((status, &answer["replayed"]), (200, &json!(true)), "{order_id}: {answer}"),
-            false => assert_eq!((status, &answer["code"]), (409, &json!("released")), "{order_id}: {answer}"),
+        if sold {
+            assert_eq!((status, &answer["replayed"]), (200, &json!(true)), "{order_id}: {answer}");
+        } else {
+            assert_eq!((status, &answer["code"]), (409, &json!("released")), "{order_id}: {answer}");
         }
     }
 }
 
-/// While this lives, nobody else writes to a shard; everybody reads.
+/// Blocks all writers of a shard until it is dropped; readers continue.
 enum Standstill {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
