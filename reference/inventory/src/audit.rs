@@ -1,8 +1,8 @@
-//! Checks the books. Shares no statement and no decision with the operations, so that a mistake there is seen here.
+//! The auditor of the stock. It shares no statement and no decision with the operations, so that it finds their bugs.
 //!
-//! For every SKU: what can be sold, what is reserved and what the log says was deducted are together what was ever put in.
-//! While keys are being worked on, log and stock are in different databases at different moments; so the log is read
-//! before and after the stock, and what such a key touches is counted as in flight instead of being judged.
+//! For every SKU: stock, reserved and deducted (by the log) add up to everything that was put in. Log and stock are in
+//! different databases and are read at different times. The log is therefore read before and after the stock, and SKUs
+//! of keys that are in progress are counted as in flight and not checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -15,17 +15,17 @@ use serde::Serialize;
 use crate::database::Read;
 use crate::error::Error;
 
-/// What an audit found.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Nothing is wrong with what was checked.
+    /// True if no discrepancy was found.
     pub ok: bool,
     /// How much was checked.
     pub checked: Checked,
-    /// Keys that are being worked on, or wait for recovery: what they touch was not judged.
+    /// Keys in progress or waiting for recovery. Their SKUs were not checked.
     pub in_flight: usize,
-    /// What does not add up.
+    /// The discrepancies.
     pub discrepancies: Vec<Discrepancy>,
 }
 
@@ -33,13 +33,13 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Checked {
-    /// SKUs that were judged.
+    /// SKUs that were checked.
     pub products: usize,
     /// Keys in the log.
     pub deductions: usize,
 }
 
-/// A SKU whose books do not add up.
+/// A SKU whose numbers do not add up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Discrepancy {
@@ -47,37 +47,37 @@ pub struct Discrepancy {
     pub product_id: String,
     /// Its variant.
     pub sku_id: String,
-    /// Everything that was ever put in.
+    /// Everything that was put in.
     pub put_in: i64,
-    /// What can be sold.
+    /// Stock that can be sold.
     pub stock: i64,
-    /// What is held.
+    /// Stock that is reserved.
     pub reserved: i64,
-    /// What the log says was deducted.
+    /// Deducted stock, by the log.
     pub deducted: i64,
-    /// How much too many there are; negative: so many are missing.
+    /// Surplus of pieces; negative if pieces are missing.
     pub difference: i64,
 }
 
-/// Key, status, whether somebody is at it, and three lists.
+/// Key, status, whether it has a lease, and the three lists.
 type LogRow = (String, String, bool, Option<String>, Option<String>, Option<String>);
 /// Product, SKU, stock, reserved, put in.
 type StockRow = (String, String, i64, i64, i64);
 /// A product's variant.
 type Sku = (String, String);
 
-/// The auditor's two questions to a database.
+/// The auditor's two queries.
 pub trait Books: Read {
     /// Every key of the log.
     fn log(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<LogRow>>> + Send;
 
-    /// Every SKU. One statement, so that its counters and what was put in are of one moment.
+    /// Every SKU, in one statement, so that its numbers are consistent.
     fn stock(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Vec<StockRow>>> + Send;
 }
 
 const LOG: &str = "SELECT idempotency_key, status, lease_until IS NOT NULL, product_ids, sku_ids, quantities
     FROM inventory_deduction_idempotency";
-// A product that was put in and is gone has to be seen too, hence the union.
+// The union also finds a product that was put in and whose stock row is missing.
 macro_rules! stock {
     ($integer:literal) => {
         concat!(
@@ -120,10 +120,10 @@ pub async fn audit<S: Books>(shards: &[S]) -> Result<Report, Error> {
         stock.extend(S::stock(&mut *shard.read().await?).await?);
     }
     let after = read_log(shards).await?;
-    Ok(judge(&before, &stock, &after))
+    Ok(check(&before, &stock, &after))
 }
 
-/// A key, as the auditor reads it.
+/// A key of the log, as the auditor reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Logged {
     is_deducted: bool,
@@ -157,7 +157,7 @@ fn list<T: serde::de::DeserializeOwned>(key: &str, text: Option<String>) -> Resu
     serde_json::from_str(&text).map_err(|e| Error::Corrupt(format!("the log of key {key:?} holds no list: {e}")))
 }
 
-fn judge(before: &Log, stock: &[StockRow], after: &Log) -> Report {
+fn check(before: &Log, stock: &[StockRow], after: &Log) -> Report {
     let is_moving = |key: &&String| {
         let (then, now) = (before.get(*key), after.get(*key));
         then != now || now.is_some_and(|logged| logged.in_flight)
@@ -174,7 +174,7 @@ fn judge(before: &Log, stock: &[StockRow], after: &Log) -> Report {
     for (product, sku, stock, reserved, put_in) in stock {
         rows.insert((product.clone(), sku.clone()), (*stock, *reserved, *put_in));
     }
-    // Deducted, and never put in: that is a row as well.
+    // A SKU that was deducted but never put in needs a row as well.
     for sku in deducted.keys() {
         rows.entry((*sku).clone()).or_default();
     }
@@ -210,19 +210,19 @@ mod tests {
     /// C.3
     #[test]
     fn books_that_add_up_are_ok_and_others_are_listed() {
-        assert!(judge(&log(true, false), &stock(7, 0), &log(true, false)).ok);
-        assert!(judge(&log(false, false), &stock(8, 2), &log(false, false)).ok);
-        let twice = judge(&log(true, false), &stock(4, 0), &log(true, false));
+        assert!(check(&log(true, false), &stock(7, 0), &log(true, false)).ok);
+        assert!(check(&log(false, false), &stock(8, 2), &log(false, false)).ok);
+        let twice = check(&log(true, false), &stock(4, 0), &log(true, false));
         assert_eq!(twice.discrepancies[0].difference, -3);
-        assert!(!judge(&log(true, false), &[], &log(true, false)).ok, "deducted, and never put in");
+        assert!(!check(&log(true, false), &[], &log(true, false)).ok, "deducted, and never put in");
     }
 
     /// C.6
     #[test]
-    fn what_moves_during_an_audit_is_not_judged() {
-        let moving = judge(&log(false, true), &stock(7, 0), &log(true, true));
+    fn a_key_in_progress_is_not_checked() {
+        let moving = check(&log(false, true), &stock(7, 0), &log(true, true));
         assert_eq!((moving.ok, moving.in_flight, moving.checked.products), (true, 1, 0));
-        let began = judge(&Log::new(), &stock(7, 0), &log(true, false));
+        let began = check(&Log::new(), &stock(7, 0), &log(true, false));
         assert_eq!((began.ok, began.in_flight), (true, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller wants deducted, checked before anything is written.
+//! A batch to deduct, validated before anything is written.
 
 use std::collections::BTreeMap;
 
@@ -6,39 +6,39 @@ use serde_json::json;
 
 use crate::Error;
 
-/// Characters of an order, product or SKU id: short enough for the index of every database.
+/// The limit of an order, product or SKU id: short enough for an index in every database.
 pub const ID_CHARS: usize = 64;
-/// Characters of an idempotency key: what the HTTP header of that name may hold.
+/// The limit of an idempotency key: that of the HTTP header.
 pub const KEY_CHARS: usize = postrider::limits::IDEMPOTENCY_KEY_CHARS;
-/// Items of a batch: each is a locked row until its shard commits.
+/// The limit of items per batch: each is a locked row until its shard commits.
 pub const ITEMS: usize = 500;
-/// Pieces of one item, and of one product in stock: sums of them stay far from the end of a 64-bit number.
+/// The limit of an item's quantity and of a product's stock, so that sums do not overflow 64 bits.
 pub const PIECES: i64 = 1_000_000_000_000;
 
-/// So many pieces of one SKU of one product.
+/// A quantity of one SKU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The product, which says in which shard it is.
+    /// The product. Its hash selects the shard.
     pub product_id: String,
     /// Its variant.
     pub sku_id: String,
-    /// How many, at least one.
+    /// The quantity, at least 1.
     pub quantity: i64,
 }
 
-/// What one order takes out of the stock.
+/// The items that one order deducts.
 #[derive(Debug, Clone)]
 pub struct Batch {
     pub(crate) order_id: String,
     pub(crate) product_ids: Vec<String>,
     pub(crate) sku_ids: Vec<String>,
     pub(crate) quantities: Vec<i64>,
-    /// The same, each SKU once and in order: everybody locks stock in this order, so nobody waits in a circle.
+    /// The items, each SKU once and sorted. All transactions lock stock in this order, which prevents deadlocks.
     pub(crate) items: Vec<Item>,
 }
 
 impl Batch {
-    /// Three lists, as the log keeps them: the first of each is the first item, and so on.
+    /// Creates a batch from three parallel lists, as the log stores them.
     pub fn new(
         order_id: String,
         product_ids: Vec<String>,
@@ -75,12 +75,12 @@ impl Batch {
         Ok(Self { items: items.collect(), order_id, product_ids, sku_ids, quantities })
     }
 
-    /// The key of a batch that came without one.
+    /// The key of a batch without an explicit key.
     pub fn default_key(&self) -> String {
         format!("{}-DEDUCT", self.order_id)
     }
 
-    /// What makes two batches the same: the order and what it takes in all, in whatever order that is listed.
+    /// The identity of a request: the order and its total quantities, independent of the order of the lists.
     pub(crate) fn fingerprint(&self) -> Result<Vec<u8>, Error> {
         let items: Vec<_> = self.items.iter().map(|item| (&item.product_id, &item.sku_id, item.quantity)).collect();
         let request = json!({ "orderId": self.order_id, "items": items });
@@ -88,12 +88,12 @@ impl Batch {
     }
 }
 
-/// Refuses what cannot be an id. Spaces around it too: no reader could tell two such ids apart.
+/// Validates an id. Spaces at its ends are refused, because such ids look the same.
 pub fn check_id(field: &str, id: &str) -> Result<(), Error> {
     check_text(field, id, ID_CHARS)
 }
 
-/// Refuses what cannot be a key.
+/// Validates a key.
 pub fn check_key(key: &str) -> Result<(), Error> {
     check_text("idempotencyKey", key, KEY_CHARS)
 }

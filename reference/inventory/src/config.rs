@@ -1,29 +1,29 @@
-//! How many shards there are, by the one setting of the inventory, `inventory.shards`: a flag, else
-//! `POSTRIDER_INVENTORY__SHARDS` in the environment, else `postrider.toml`, else three. A value that cannot be used stops the
-//! start, and the message names its key and where it stands.
+//! The number of shards, from the setting `inventory.shards`: a flag, else `POSTRIDER_INVENTORY__SHARDS`, else
+//! `postrider.toml`, else three. An invalid value stops the start; the message names its key and its origin.
 
 use std::path::Path;
 
-/// The file that is read where nobody names another.
+/// The file that is read by default.
 pub const FILE: &str = "postrider.toml";
-/// Where the environment says it.
+/// The environment variable of the setting.
 pub const VARIABLE: &str = "POSTRIDER_INVENTORY__SHARDS";
-/// Without a word about it.
+/// The default number of shards.
 const DEFAULT: i64 = 3;
-/// A product's place is a hash with so many values: further shards would stay empty.
+/// The shard hash has this many values; more shards would stay empty.
 const MOST: i64 = 64;
 
-/// The databases of the shards: those that were given, as many as were said; or as many files beside each other.
+/// The databases of the shards: the given URLs, or one SQLite file per shard. Refuses a number of URLs that differs
+/// from the setting.
 pub fn stores(
     given: Vec<String>,
     flag: Option<&str>,
     variable: Option<&str>,
     file: Option<&Path>,
 ) -> Result<Vec<String>, String> {
-    let said = shards(flag, variable, file)?;
-    match (given.len(), said) {
-        (0, said) => {
-            let shards = said.map_or(DEFAULT, |(shards, _)| shards);
+    let configured = shards(flag, variable, file)?;
+    match (given.len(), configured) {
+        (0, configured) => {
+            let shards = configured.map_or(DEFAULT, |(shards, _)| shards);
             Ok((0..shards).map(|shard| format!("sqlite://inventory-data/shard-{shard}.db")).collect())
         }
         (stores, Some((shards, origin))) if i64::try_from(stores) != Ok(shards) => {
@@ -33,7 +33,7 @@ pub fn stores(
     }
 }
 
-/// What was said, and where.
+/// The configured number and its origin.
 fn shards(flag: Option<&str>, variable: Option<&str>, file: Option<&Path>) -> Result<Option<(i64, String)>, String> {
     if let Some(text) = flag {
         return checked(text.parse().ok(), text, "a flag".into()).map(Some);
@@ -52,9 +52,9 @@ fn shards(flag: Option<&str>, variable: Option<&str>, file: Option<&Path>) -> Re
     let Some(section) = table.get("inventory").and_then(toml::Value::as_table) else {
         return Ok(None);
     };
-    // One that is misspelt would otherwise be a wish that nobody hears.
+    // An unknown key would be ignored silently.
     if let Some(unknown) = section.keys().find(|key| *key != "shards") {
-        return Err(format!("inventory.{unknown} ({name}) is not known here: there is inventory.shards"));
+        return Err(format!("inventory.{unknown} ({name}) is unknown; the only key is inventory.shards"));
     }
     match section.get("shards") {
         Some(value) => checked(value.as_integer(), &value.to_string(), name).map(Some),
@@ -75,17 +75,17 @@ mod tests {
 
     /// A.17, C.6
     #[test]
-    fn shards_are_as_many_as_was_said_and_three_by_default() {
-        let said = |flag, variable| stores(Vec::new(), flag, variable, None).map(|stores| stores.len());
-        assert_eq!(said(None, None), Ok(3));
-        assert_eq!(said(None, Some("4")), Ok(4));
-        assert_eq!(said(Some("5"), Some("4")), Ok(5));
+    fn the_number_of_shards_is_configured_and_three_by_default() {
+        let count = |flag, variable| stores(Vec::new(), flag, variable, None).map(|stores| stores.len());
+        assert_eq!(count(None, None), Ok(3));
+        assert_eq!(count(None, Some("4")), Ok(4));
+        assert_eq!(count(Some("5"), Some("4")), Ok(5));
         let given = vec!["a".to_owned(), "b".to_owned()];
         assert_eq!(stores(given.clone(), None, None, None).as_ref(), Ok(&given));
         let refused = stores(given, None, Some("3"), None).expect_err("refused");
         assert!(refused.starts_with("inventory.shards (POSTRIDER_INVENTORY__SHARDS) is 3"), "{refused}");
         for bad in ["0", "65", "three"] {
-            let refused = said(None, Some(bad)).expect_err("refused");
+            let refused = count(None, Some(bad)).expect_err("refused");
             assert!(refused.starts_with("inventory.shards (POSTRIDER_INVENTORY__SHARDS) must be"), "{refused}");
         }
     }

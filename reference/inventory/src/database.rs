@@ -1,6 +1,6 @@
-//! The tables of one shard, and every statement on them. Everything happens in the caller's transaction.
+//! The tables of one shard and the statements on them. Everything runs in the caller's transaction.
 //!
-//! What differs from database to database is text (`database/statements.rs`): another database is another set of it.
+//! The SQL texts differ per database (`database/statements.rs`); another database needs another set.
 
 mod mysql;
 mod postgres;
@@ -24,27 +24,27 @@ use crate::batch::{Batch, Item};
 use crate::entry::{Entry, Status};
 use crate::error::Error;
 
-/// What is there of one SKU.
+/// The stock of one SKU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {
-    /// Can be sold.
+    /// Available for sale.
     pub stock: i64,
-    /// Held for deductions that are being worked on.
+    /// Held for deductions in progress.
     pub reserved: i64,
 }
 
-/// What an attempt holds, or has deducted, of one SKU.
+/// What an attempt has reserved or deducted of one SKU.
 #[derive(Debug, Clone)]
 pub struct Reservation {
-    /// Which attempt of its key.
+    /// The attempt of the key.
     pub attempt: i64,
-    /// Of what, and how many.
+    /// The SKU and the quantity.
     pub item: Item,
-    /// False: only held.
+    /// False while it is only reserved.
     pub is_deducted: bool,
 }
 
-/// What a change of stock has to find. Nothing here goes below zero: the database refuses it too.
+/// A movement of stock. No number may become negative; a CHECK constraint refuses it as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// From stock to reserved, if there is enough.
@@ -57,12 +57,12 @@ pub enum Move {
     Return,
 }
 
-/// A store that can be read without waiting for those who write: on SQLite, [`Enlist::begin`] takes the one write lock.
+/// A store with a read that does not wait for writers: on SQLite, [`Enlist::begin`] takes the only write lock.
 pub trait Read: Enlist {
-    /// What reads.
+    /// A connection for reading.
     type Reader: DerefMut<Target = Self::Conn> + Send;
 
-    /// Sees what is committed; writes nothing.
+    /// Sees committed data. Must not write.
     fn read(&self) -> impl Future<Output = Result<Self::Reader, Error>> + Send;
 }
 
@@ -90,17 +90,16 @@ impl Read for MySqlStore {
     }
 }
 
-/// How often a transaction that lost is run again. Each is over in milliseconds, so whoever was in its way is gone by then.
+/// How often a rolled back transaction is repeated. Each takes milliseconds, so the conflicting one has ended by then.
 const TRIES: u32 = 10;
 
-/// Runs a transaction of ours, from its beginning to its commit, until the database lets it through: a deadlock is nobody's
-/// fault, and nothing of it was written.
+/// Repeats a whole transaction, from begin to commit, while the database rolls it back for a deadlock or conflict.
 pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn() -> F) -> Result<T, Error> {
     for tries in 0..TRIES {
         match work().await {
             Err(error) if error.is_lost() => {
-                tracing::debug!(%error, tries, "A transaction lost, and is run again");
-                // At random, so that two that met do not meet again.
+                tracing::debug!(%error, tries, "A transaction was rolled back and is repeated");
+                // A random delay, so that the same two do not conflict again.
                 let micros = Uuid::new_v4().as_u64_pair().0 % (1_000 << tries);
                 tokio::time::sleep(Duration::from_micros(micros)).await;
             }
@@ -110,21 +109,22 @@ pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn
     work().await
 }
 
-/// A store that also holds the tables of a shard. True means: exactly the row that was meant.
+/// A store whose database also contains the tables of a shard. A returned `true` means that exactly the intended row
+/// was changed.
 pub trait Database: Read {
-    /// Makes the tables where they are missing.
+    /// Creates missing tables.
     fn make_tables(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Which shard of how many this database is; None: nobody has said so yet.
+    /// The shard number and the number of shards of this database. Returns `None` if it has none yet.
     fn find_place(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<Option<(i64, i64)>>> + Send;
 
-    /// Says which shard it is, for good.
+    /// Stores the shard number, which never changes afterwards.
     fn take_place(conn: &mut Self::Conn, number: i64, shards: i64) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// A key's row; None: nobody has used it.
+    /// The row of a key. Returns `None` if the key was never used.
     fn find_entry(conn: &mut Self::Conn, key: &str) -> impl Future<Output = Result<Option<Entry>, Error>> + Send;
 
-    /// The first attempt of a key; a key that is there is a unique violation.
+    /// Inserts the first attempt of a key. An existing key is a unique violation.
     fn begin_entry(
         conn: &mut Self::Conn,
         key: &str,
@@ -132,8 +132,8 @@ pub trait Database: Read {
         lease: Duration,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// The attempt after `after`, with a lease of its own. False: somebody else was faster. One statement, guarded by the
-    /// attempt: of two that saw the same failure, one finds it.
+    /// Begins the attempt after `after`, with a new lease. Returns false if another process has done so: the single
+    /// statement is guarded by the attempt number.
     fn retry_entry(
         conn: &mut Self::Conn,
         key: &str,
@@ -141,7 +141,7 @@ pub trait Database: Read {
         lease: Duration,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Ends an attempt. False: it is not the key's attempt any more, or it has ended.
+    /// Ends an attempt. Returns false if the key has a newer attempt or this one has ended.
     fn end_entry(
         conn: &mut Self::Conn,
         key: &str,
@@ -150,18 +150,18 @@ pub trait Database: Read {
         error: Option<&str>,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Releases a key, whatever it is doing. The lease is the releaser's time to tell the shards. False: it was released
-    /// before, or is not there.
+    /// Releases a key in any status. The lease covers the time to update the shards. Returns false if the key is
+    /// already released or unknown.
     fn release_entry(
         conn: &mut Self::Conn,
         key: &str,
         lease: Duration,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Releases a key that nobody has used, so that nobody will; a key that is there is a unique violation.
+    /// Inserts an unused key as released, so that it can never deduct. An existing key is a unique violation.
     fn block_entry(conn: &mut Self::Conn, key: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Every shard knows: there is no lease, and nothing to recover. Untouched, if the key stands elsewhere by now.
+    /// Removes the lease after every shard is updated. Changes nothing if the key has another attempt or status by now.
     fn settle_entry(
         conn: &mut Self::Conn,
         key: &str,
@@ -169,38 +169,38 @@ pub trait Database: Read {
         status: Status,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Keys whose lease is over, the oldest first.
+    /// Keys with an expired lease, the oldest first.
     fn overdue_entries(conn: &mut Self::Conn, limit: i64) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
 
-    /// Keys that have held stock for longer than a lease, the oldest first.
+    /// Keys with reservations older than a lease, the oldest first.
     fn overdue_reservations(
         conn: &mut Self::Conn,
         lease: Duration,
         limit: i64,
     ) -> impl Future<Output = sqlx::Result<Vec<String>>> + Send;
 
-    /// What is there; None: nobody has ever put anything in.
+    /// The stock of a SKU. Returns `None` if it was never put in.
     fn find_stock(
         conn: &mut Self::Conn,
         product_id: &str,
         sku_id: &str,
     ) -> impl Future<Output = sqlx::Result<Option<Stock>>> + Send;
 
-    /// The same, and nobody else changes it until this transaction ends.
+    /// The same, with the row locked until the transaction ends.
     fn lock_stock(
         conn: &mut Self::Conn,
         product_id: &str,
         sku_id: &str,
     ) -> impl Future<Output = sqlx::Result<Option<Stock>>> + Send;
 
-    /// A product with nothing of it; one that is there is a unique violation.
+    /// Inserts a SKU with no stock. An existing one is a unique violation.
     fn add_product(
         conn: &mut Self::Conn,
         product_id: &str,
         sku_id: &str,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Puts so many in, or takes them out, and keeps a record of it for the auditor.
+    /// Adds `change` to the stock, and records it for the auditor.
     fn put_in(
         conn: &mut Self::Conn,
         product_id: &str,
@@ -208,20 +208,20 @@ pub trait Database: Read {
         change: i64,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Moves so many of an item. False: there are not so many, or there is no such item.
+    /// Moves the quantity of an item. Returns false if there is not enough, or no such item.
     fn move_stock(
         conn: &mut Self::Conn,
         item: &Item,
         movement: Move,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// What a key holds or has deducted here, locked.
+    /// The reservations of a key in this shard, locked.
     fn lock_reservations(
         conn: &mut Self::Conn,
         key: &str,
     ) -> impl Future<Output = sqlx::Result<Vec<Reservation>>> + Send;
 
-    /// Writes down what an attempt holds.
+    /// Records what an attempt has reserved.
     fn add_reservation(
         conn: &mut Self::Conn,
         key: &str,
@@ -229,14 +229,14 @@ pub trait Database: Read {
         item: &Item,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Held until now, deducted from now on.
+    /// Marks a reservation as deducted.
     fn deduct_reservation(
         conn: &mut Self::Conn,
         key: &str,
         reservation: &Reservation,
     ) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Forgets it.
+    /// Deletes a reservation.
     fn remove_reservation(
         conn: &mut Self::Conn,
         key: &str,

@@ -1,4 +1,4 @@
-//! The life of a key, as pure functions: what a request finds in the log, and what each shard then has to do.
+//! The state machine of a key, as pure functions: what a request may do, and what each shard has to do.
 //!
 //! ```text
 //! (none) ──begin──▶ PROCESSING ──▶ SUCCESS ──┐
@@ -7,28 +7,28 @@
 //!    └──────────────release──────────────▶ RELEASED
 //! ```
 //!
-//! Every begin and every retry is an *attempt* with the next higher number, which is its token: what an attempt writes
-//! into the log is guarded by it, and what it reserved is known by it for ever.
+//! Every begin and every retry is an *attempt* with the next number. The number is its token: it guards the attempt's
+//! writes to the log and identifies its reservations.
 
 use std::fmt;
 
 use crate::Error;
 
-/// Where a key stands.
+/// The status of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// Somebody is at it, until the lease is over.
+    /// In progress until the lease expires.
     Processing,
-    /// Deducted in every shard. From here on, also where a shard has not been told yet.
+    /// Deducted in every shard. Valid from this status on, even if a shard is not updated yet.
     Success,
-    /// Deducted nowhere; may be tried again.
+    /// Deducted in no shard; may be retried.
     Failed,
-    /// Given back, or refused before it came; final.
+    /// Returned, or blocked before a deduction. Final.
     Released,
 }
 
 impl Status {
-    /// As it is stored.
+    /// The stored text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Processing => "PROCESSING",
@@ -42,7 +42,7 @@ impl Status {
         [Self::Processing, Self::Success, Self::Failed, Self::Released]
             .into_iter()
             .find(|status| status.as_str() == text)
-            .ok_or_else(|| Error::Corrupt(format!("the log holds the status {text:?}, which nobody writes")))
+            .ok_or_else(|| Error::Corrupt(format!("the log contains the unknown status {text:?}")))
     }
 }
 
@@ -52,33 +52,33 @@ impl fmt::Display for Status {
     }
 }
 
-/// A key's row in the log.
+/// The row of a key in the log.
 #[derive(Debug, Clone)]
 pub struct Entry {
-    /// Where it stands.
+    /// Its status.
     pub status: Status,
     /// The latest attempt.
     pub attempt: i64,
-    /// What was asked for; None: it was released before anybody asked.
+    /// The fingerprint of the request. `None` if the key was released before any request.
     pub fingerprint: Option<Vec<u8>>,
-    /// The products of it.
+    /// The products of the request.
     pub product_ids: Vec<String>,
-    /// Whether whoever is at it has had its time.
+    /// Whether the lease of the attempt has expired.
     pub lease_is_over: bool,
 }
 
 /// What a request may do with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Nobody has asked before.
+    /// The key is unused.
     Begin,
-    /// Take it over from this attempt.
+    /// Take over from this attempt.
     Retry { after: i64 },
-    /// It is done.
+    /// The deduction is done.
     Replay,
 }
 
-/// What a deduction finds. The wrong request is told so before anything else: also while the right one is running.
+/// Decides what a deduction may do. A mismatch has precedence over every status, also over `InProgress`.
 pub(crate) fn open(entry: Option<&Entry>, fingerprint: &[u8]) -> Result<Opening, Error> {
     let Some(entry) = entry else {
         return Ok(Opening::Begin);
@@ -95,19 +95,19 @@ pub(crate) fn open(entry: Option<&Entry>, fingerprint: &[u8]) -> Result<Opening,
     }
 }
 
-/// What becomes of a reservation.
+/// What to do with a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Its attempt goes on, or it has been told already.
+    /// Nothing: its attempt is in progress, or it is already settled.
     Keep,
-    /// It is sold.
+    /// Mark as sold.
     Deduct,
-    /// It goes back into stock.
+    /// Return to stock.
     GiveBack,
 }
 
-/// What the log says about a reservation of `attempt`. An older attempt is dead for ever. A newer one began after the log
-/// was read, and is none of the reader's business.
+/// Decides by the log about a reservation of `attempt`. An older attempt can never succeed. A newer one began after the
+/// log was read and is left alone.
 pub(crate) fn fate(entry: &Entry, attempt: i64, is_deducted: bool) -> Fate {
     let is_latest = attempt == entry.attempt;
     match entry.status {

@@ -1,35 +1,35 @@
-//! Why stock did not move, sorted by what the caller can do.
+//! Errors, by what the caller can do about them.
 
 use sqlx::mysql::MySqlDatabaseError;
 
-/// Why an operation did not happen.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A field breaks a rule. Nothing was written.
     #[error("{field} {message}")]
     Invalid {
-        /// The field, in the words of the API.
+        /// The field's name in the API.
         field: String,
-        /// The rule and how it was broken.
+        /// The rule that it breaks.
         message: String,
     },
-    /// Nobody has ever put this into stock. Nothing was written.
+    /// The SKU was never put into stock. Nothing was written.
     #[error("{field}: there is no product {product_id:?} with SKU {sku_id:?}")]
     UnknownProduct {
-        /// Where it stands in the request.
+        /// Its position in the request.
         field: String,
         /// The product.
         product_id: String,
         /// Its variant.
         sku_id: String,
     },
-    /// The key belongs to another request, done or not. Nothing was done; use another key.
+    /// The key belongs to another request. Nothing was done; use another key.
     #[error("this key belongs to another request: use another key")]
     Mismatch,
-    /// Somebody is at it. Ask again later, with the same key and request.
+    /// A deduction with this key is in progress. Retry later with the same key and request.
     #[error("a deduction with this key is in progress: try again later")]
     InProgress,
-    /// There is not enough of something. Nothing was deducted; may be tried again with the same key.
+    /// The stock is too small. Nothing was deducted; may be retried with the same key.
     #[error("not enough in stock of product {product_id:?} with SKU {sku_id:?}: nothing was deducted")]
     OutOfStock {
         /// The product.
@@ -37,16 +37,16 @@ pub enum Error {
         /// Its variant.
         sku_id: String,
     },
-    /// The order was canceled: this key deducts nothing any more.
+    /// The key was released: it can no longer deduct.
     #[error("the stock under this key was released: a new deduction needs a new key")]
     Released,
-    /// A database did not answer, or refused. Ask again with the same key: it knows what became of it.
+    /// A database did not answer, or refused. Retry with the same key, which is safe.
     #[error(transparent)]
     Store(#[from] postrider::Error),
-    /// The same, of a statement of ours.
+    /// The same, for a statement of this service.
     #[error(transparent)]
     Sql(#[from] sqlx::Error),
-    /// The books contradict themselves; the transaction that found it is rolled back.
+    /// The stored data is inconsistent. The transaction that found it is rolled back.
     #[error("{0}")]
     Corrupt(String),
 }
@@ -56,13 +56,13 @@ impl Error {
         Self::Invalid { field: field.to_owned(), message: message.into() }
     }
 
-    /// The database has ended the transaction for the sake of another, or one of its statements did not get a lock: nothing
-    /// of it stays, and it can be run again whole.
+    /// Whether the database rolled the transaction back for a deadlock, a conflict or a lock timeout. The whole
+    /// transaction can be repeated.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::Sql(error) => {
-                // What both PostgreSQL and MySQL call a deadlock or a conflict; then MySQL's lock that did not come, and
-                // its snapshot that is too old to write on.
+                // SQLSTATE of a deadlock or serialization conflict (PostgreSQL and MySQL); then the MySQL errors for a
+                // lock wait timeout and for a write to a row changed since the snapshot.
                 let code = error.as_database_error().and_then(|error| error.code());
                 matches!(code.as_deref(), Some("40001" | "40P01")) || matches!(mysql_number(error), Some(1205 | 1020))
             }
@@ -71,7 +71,7 @@ impl Error {
         }
     }
 
-    /// A row that somebody else made at the same moment.
+    /// Whether another transaction inserted the same row.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Sql(error) if error.as_database_error().is_some_and(|e| e.is_unique_violation()))
     }

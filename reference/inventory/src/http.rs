@@ -1,4 +1,4 @@
-//! The inventory as its callers see it.
+//! The HTTP API.
 
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, State};
@@ -15,12 +15,12 @@ use crate::error::Error;
 use crate::inventory::{Done, Inventory};
 use crate::problem::Problem;
 
-/// Bytes of a request: the longest batch in the longest characters is about half of it.
+/// The limit of a request body. The largest batch is about half of it.
 const BODY_BYTES: usize = 512 * 1024;
-/// The header that names a key; the body may name it too.
+/// The header of an idempotency key; the body may contain it too.
 const KEY_HEADER: &str = "Idempotency-Key";
 
-/// All routes of an inventory. Who may call which is for whoever serves them to say.
+/// All routes of an inventory. They have no authentication; the server that mounts them has to add it.
 pub fn routes<S: Database + Books>(inventory: Inventory<S>) -> Router {
     Router::new()
         .route("/inventory/products/{productId}/{skuId}", put(put_stock::<S>).get(show_stock::<S>))
@@ -28,16 +28,16 @@ pub fn routes<S: Database + Books>(inventory: Inventory<S>) -> Router {
         .route("/inventory/deductions/{idempotencyKey}/release", post(release::<S>))
         .route("/inventory/audit", get(show_audit::<S>))
         .fallback(async |uri: Uri| {
-            Problem::new(StatusCode::NOT_FOUND, "notFound", format!("{} is not here", uri.path()))
+            Problem::new(StatusCode::NOT_FOUND, "notFound", format!("there is no route {}", uri.path()))
         })
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", "this path takes other methods")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", "this path does not accept this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .with_state(inventory)
 }
 
-/// An id in a request: a string, or a number that is read as one.
+/// An id in a request: a string, or a number that is read as a string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Id {
@@ -156,13 +156,13 @@ async fn show_audit<S: Database + Books>(State(inventory): State<Inventory<S>>) 
     Ok(Json(audit::audit(inventory.shards()).await?))
 }
 
-/// The key that a caller named, in the header, in the body, or the same one in both.
+/// The key of the caller: from the header, from the body, or the same in both.
 fn key(headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, Error> {
     let invalid = |message: &str| Err(Error::invalid("idempotencyKey", message));
     let mut in_header = headers.get_all(KEY_HEADER).iter();
     let (first, more) = (in_header.next(), in_header.next());
     if more.is_some() {
-        return invalid("stands in more than one header: send one");
+        return invalid("is in more than one header: send one");
     }
     let Some(first) = first else {
         return Ok(in_body);
@@ -171,13 +171,13 @@ fn key(headers: &HeaderMap, in_body: Option<String>) -> Result<Option<String>, E
         return invalid("in the header must be UTF-8");
     };
     match in_body {
-        Some(other) if other != first => invalid("is another one in the header than in the body"),
+        Some(other) if other != first => invalid("differs between header and body"),
         _ => Ok(Some(first.to_owned())),
     }
 }
 
-/// In a task of its own: a caller who hangs up would otherwise stop the work in the middle, and everybody else with this
-/// key would wait for its lease.
+/// Runs in its own task. If the caller disconnected and the future were dropped, other requests with this key would
+/// wait for the lease.
 async fn to_the_end(work: impl Future<Output = Result<Done, Error>> + Send + 'static) -> Result<Done, Error> {
     match tokio::spawn(work).await {
         Ok(done) => done,

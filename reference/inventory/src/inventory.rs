@@ -1,16 +1,16 @@
-//! Stock in several databases, and the one way in which it moves.
+//! Stock in several databases, and the protocol that moves it.
 //!
-//! No transaction spans two databases, so a batch goes in steps, each a transaction of its own:
+//! No transaction spans two databases, so a batch is processed in steps, each in its own transaction:
 //!
-//! 1. **begin**: the key's row in the log, in the key's *home* shard, with a lease.
-//! 2. **reserve** in each shard of the batch: from stock to reserved, if there is enough.
-//! 3. **decide**: the row in the log becomes SUCCESS or FAILED, if it is still this attempt's. This one statement is the
-//!    moment in which the batch is deducted, in all shards or in none.
-//! 4. **settle**: each shard is told what the log says.
+//! 1. **begin**: inserts the key into the log, in the key's *home* shard, with a lease.
+//! 2. **reserve** in each shard of the batch: moves stock to reserved, if there is enough.
+//! 3. **decide**: the row in the log becomes SUCCESS or FAILED, if it still belongs to this attempt. This single
+//!    statement deducts the batch in all shards or in none.
+//! 4. **settle**: applies the decision of the log to each shard.
 //!
-//! Whoever dies in between leaves a lease that runs out. Before the decision the attempt then counts as failed; after it
-//! the rest is told as decided. Either way it is [`settle`](Inventory::settle) again, from [`recovery`](crate::recovery) or
-//! from the next request with the key.
+//! A process that dies in between leaves a lease, which expires. Before the decision, the attempt then counts as
+//! failed; after it, the remaining shards are updated. Both are done by [`settle`](Inventory::settle), called by
+//! [`recovery`](crate::recovery) or by the next request with the key.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,10 +23,9 @@ use crate::database::{Database, Move, Reservation, Stock, again};
 use crate::entry::{Entry, Fate, Opening, Status, fate, open};
 use crate::error::Error;
 
-/// How long an attempt has, from its beginning to its last word: far longer than it takes on a good day, and as long as
-/// a claim of Postrider's.
+/// The time limit of an attempt: far longer than it normally takes, and the same as a claim lease of Postrider.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// How often a row that others change at the same moment is looked at again: each time, somebody got on.
+/// How often a conflicting insert is retried. Each conflict means that another process made progress.
 const LOOKS: usize = 10;
 
 /// The stock of all shards.
@@ -36,19 +35,19 @@ pub struct Inventory<S> {
     lease: Duration,
 }
 
-/// What came of it.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Done {
-    /// It had been done before.
+    /// True if it had been done before.
     pub replayed: bool,
 }
 
 impl<S: Database> Inventory<S> {
-    /// One database for each shard, always the same ones in the same order. Makes the tables where they are missing, and
-    /// refuses databases that are shards of another number or order: their products would not be found.
+    /// Opens the shards. They must always be the same databases in the same order. Creates missing tables, and refuses
+    /// databases with another shard number or count, because their products would not be found.
     pub async fn open(shards: Vec<S>, lease: Duration) -> Result<Self, Error> {
         if shards.is_empty() {
-            return Err(Error::invalid("store", "is needed: one for each shard"));
+            return Err(Error::invalid("store", "is required: one per shard"));
         }
         let places = shards.len() as i64;
         for (number, store) in (0_i64..).zip(&shards) {
@@ -57,7 +56,7 @@ impl<S: Database> Inventory<S> {
             if (was, of) != (number, places) {
                 let store = store.name();
                 let message = format!(
-                    "{store} is shard {was} of {of}, and was given as {number} of {places}: give all of them, in their \
+                    "{store} is shard {was} of {of}, but was given as {number} of {places}: give all of them, in their \
                      order"
                 );
                 return Err(Error::invalid("store", message));
@@ -71,12 +70,12 @@ impl<S: Database> Inventory<S> {
         &self.shards
     }
 
-    /// How long an attempt has.
+    /// The lease of an attempt.
     pub fn lease(&self) -> Duration {
         self.lease
     }
 
-    /// Where a product's stock is, or a key's row: the same for ever, whoever asks.
+    /// The shard of a product's stock or of a key's row. It never changes.
     fn number_of(&self, name: &str) -> usize {
         usize::from(shard_of(Some(name), "")) % self.shards.len()
     }
@@ -92,32 +91,30 @@ impl<S: Database> Inventory<S> {
             return Ok(Done { replayed: true });
         };
         let reserved = self.reserve(key, attempt, batch).await;
-        // Outside of the transaction that was rolled back, so that a failure is kept.
+        // In a new transaction, because the failed one is rolled back.
         let decided = match &reserved {
             Ok(()) => self.end(key, attempt, Status::Success, None).await,
             Err(error) => self.end(key, attempt, Status::Failed, Some(&error.to_string())).await,
         };
         if let Err(error) = &decided {
-            // It may be decided all the same: the answer to a commit can be lost. If not, the next try need not wait.
-            tracing::warn!(key, %error, "the log did not answer to a decision");
+            // The decision may be committed although its answer was lost. If it is not, this lets the next try begin
+            // without waiting for the lease.
+            tracing::warn!(key, %error, "the log did not answer when the attempt was decided");
             self.end(key, attempt, Status::Failed, Some("the log did not answer")).await.ok();
         }
-        self.tell_shards(key).await;
+        self.settle_or_log(key).await;
         reserved?;
-        match decided? {
-            true => Ok(Done { replayed: false }),
-            false => Err(self.overtaken(key).await),
-        }
+        if decided? { Ok(Done { replayed: false }) } else { Err(self.overtaken(key).await) }
     }
 
-    /// Gives the stock of a canceled order back, and lets nothing be deducted under its key from now on.
+    /// Returns the stock of a canceled order, and blocks later deductions under its key.
     pub async fn release(&self, key: &str) -> Result<Done, Error> {
         let released = again(|| self.release_entry(key)).await?;
-        self.tell_shards(key).await;
+        self.settle_or_log(key).await;
         Ok(Done { replayed: !released })
     }
 
-    /// Tells every shard of a key what the log says about it, as often as anybody likes. False: nobody knows the key.
+    /// Applies the log to every shard of a key. Can be repeated. Returns false if the key is unknown.
     pub async fn settle(&self, key: &str) -> Result<bool, Error> {
         let Some(entry) = self.find(key).await? else {
             return Ok(false);
@@ -140,15 +137,15 @@ impl<S: Database> Inventory<S> {
         Ok(true)
     }
 
-    /// Ends an attempt whose time is over. What it does afterwards is refused by the log, and given back.
+    /// Ends an attempt whose lease has expired. Its later writes are refused by the log and its reservations returned.
     pub async fn expire(&self, key: &str) -> Result<(), Error> {
         if let Some(Entry { status: Status::Processing, lease_is_over: true, attempt, .. }) = self.find(key).await? {
-            self.end(key, attempt, Status::Failed, Some("it was not finished in its time")).await?;
+            self.end(key, attempt, Status::Failed, Some("not finished within the lease")).await?;
         }
         Ok(())
     }
 
-    /// Has `stock` pieces that can be sold, from now on; what is reserved stays so.
+    /// Sets the stock that can be sold. Reservations stay.
     pub async fn put(&self, product_id: &str, sku_id: &str, stock: i64) -> Result<Stock, Error> {
         again(|| self.put_once(product_id, sku_id, stock)).await
     }
@@ -165,7 +162,7 @@ impl<S: Database> Inventory<S> {
                     Err(error) => return Err(error),
                 },
             };
-            // Also a change of nothing is a row: with it, the product has been put in.
+            // A change of zero is recorded as well: the product then counts as put in.
             if !S::put_in(&mut tx, product_id, sku_id, stock - known.stock).await? {
                 return Err(Error::Corrupt(format!("product {product_id:?} is locked and gone")));
             }
@@ -175,13 +172,13 @@ impl<S: Database> Inventory<S> {
         Err(Error::InProgress)
     }
 
-    /// What is there; None: nobody has put any in.
+    /// The stock of a SKU. Returns `None` if it was never put in.
     pub async fn stock(&self, product_id: &str, sku_id: &str) -> Result<Option<Stock>, Error> {
         let mut reader = self.shard(product_id).read().await?;
         Ok(S::find_stock(&mut reader, product_id, sku_id).await?)
     }
 
-    /// Before the key is touched: a product that nobody has put in leaves nothing behind.
+    /// Checked before the key is used, so that an unknown product leaves nothing behind.
     async fn refuse_unknown(&self, batch: &Batch) -> Result<(), Error> {
         for (number, shard) in self.shards.iter().enumerate() {
             let mut items = self.items_in(number, batch).peekable();
@@ -206,7 +203,7 @@ impl<S: Database> Inventory<S> {
         batch.items.iter().filter(move |item| self.number_of(&item.product_id) == shard)
     }
 
-    /// Takes the key. None: it is done already.
+    /// Takes the key. Returns `None` if the deduction is already done.
     async fn begin(&self, key: &str, batch: &Batch) -> Result<Option<i64>, Error> {
         again(|| self.begin_once(key, batch)).await
     }
@@ -222,10 +219,12 @@ impl<S: Database> Inventory<S> {
                     Err(error) if error.is_taken() => continue,
                     Err(error) => return Err(error),
                 },
-                Opening::Retry { after } => match S::retry_entry(&mut tx, key, after, self.lease).await? {
-                    true => after + 1,
-                    false => continue,
-                },
+                Opening::Retry { after } => {
+                    if !S::retry_entry(&mut tx, key, after, self.lease).await? {
+                        continue;
+                    }
+                    after + 1
+                }
             };
             home.commit(tx).await?;
             return Ok(Some(attempt));
@@ -233,10 +232,10 @@ impl<S: Database> Inventory<S> {
         Err(Error::InProgress)
     }
 
-    /// Holds the whole batch, shard by shard.
+    /// Reserves the whole batch, shard by shard.
     async fn reserve(&self, key: &str, attempt: i64, batch: &Batch) -> Result<(), Error> {
         if attempt > 1 {
-            // What an attempt before this one left would be missing from the stock.
+            // Returns the reservations of earlier attempts first; otherwise that stock would be missing.
             self.settle(key).await?;
         }
         for (number, shard) in self.shards.iter().enumerate() {
@@ -249,7 +248,7 @@ impl<S: Database> Inventory<S> {
         Ok(())
     }
 
-    /// Writes an attempt's end into the log. False: it is over already, by somebody else's word.
+    /// Writes the end of an attempt to the log. Returns false if another process has ended it.
     async fn end(&self, key: &str, attempt: i64, status: Status, error: Option<&str>) -> Result<bool, Error> {
         let home = self.shard(key);
         again(|| async move {
@@ -261,7 +260,7 @@ impl<S: Database> Inventory<S> {
         .await
     }
 
-    /// False: it was released before.
+    /// Returns false if the key was already released.
     async fn release_entry(&self, key: &str) -> Result<bool, Error> {
         let home = self.shard(key);
         for _ in 0..LOOKS {
@@ -285,14 +284,14 @@ impl<S: Database> Inventory<S> {
         S::find_entry(&mut reader, key).await
     }
 
-    /// What is decided is decided, also where a shard cannot be told now: recovery tells it.
-    async fn tell_shards(&self, key: &str) {
+    /// An error is only logged: the decision stands, and recovery applies it later.
+    async fn settle_or_log(&self, key: &str) {
         if let Err(error) = self.settle(key).await {
-            tracing::warn!(key, %error, "a shard was not told what was decided: recovery will");
+            tracing::warn!(key, %error, "a shard was not settled: recovery will do it");
         }
     }
 
-    /// Why an attempt is not the key's any more.
+    /// The reason why an attempt no longer owns its key.
     async fn overtaken(&self, key: &str) -> Error {
         match self.find(key).await {
             Ok(Some(Entry { status: Status::Released, .. })) => Error::Released,
@@ -302,7 +301,7 @@ impl<S: Database> Inventory<S> {
     }
 }
 
-/// Which shard of how many a database is: what it was told first, or this. Of two that tell it at once, one does.
+/// Reads the shard number of a database, or stores the given one. Of two concurrent writers, one succeeds.
 async fn take_place<S: Database>(store: &S, number: i64, places: i64) -> Result<(i64, i64), Error> {
     for _ in 0..LOOKS {
         let mut tx = store.begin().await?;
@@ -321,7 +320,7 @@ async fn take_place<S: Database>(store: &S, number: i64, places: i64) -> Result<
     Err(Error::InProgress)
 }
 
-/// Holds what a batch wants of one shard, in one transaction.
+/// Reserves the items of one shard in one transaction.
 async fn reserve_in<S: Database>(shard: &S, key: &str, attempt: i64, items: &[&Item]) -> Result<(), Error> {
     let mut tx = shard.begin().await?;
     for item in items {
@@ -334,11 +333,11 @@ async fn reserve_in<S: Database>(shard: &S, key: &str, attempt: i64, items: &[&I
     Ok(shard.commit(tx).await?)
 }
 
-/// Does in one shard what the log says, in one transaction.
+/// Applies the log to one shard in one transaction.
 async fn settle_in<S: Database>(shard: &S, key: &str, entry: &Entry) -> Result<(), Error> {
     let mut tx = shard.begin().await?;
     let mut reservations = S::lock_reservations(&mut tx, key).await?;
-    // In the order of everybody else's locks, whatever the database takes for one.
+    // Sorted here, in the common lock order, because the collations of databases differ.
     reservations.sort_by(|a, b| {
         (&a.item.product_id, &a.item.sku_id, a.attempt).cmp(&(&b.item.product_id, &b.item.sku_id, b.attempt))
     });
@@ -358,7 +357,7 @@ async fn settle_in<S: Database>(shard: &S, key: &str, entry: &Entry) -> Result<(
     Ok(())
 }
 
-/// False: the stock does not hold what the reservation says.
+/// Returns false if the stock does not match the reservation.
 async fn carry_out<S: Database>(
     tx: &mut S::Conn,
     key: &str,

@@ -1,13 +1,13 @@
-//! Stock in several databases. A batch is deducted in all of them or in none, and once per key, whatever dies in between.
+//! Stock in several databases. A batch is deducted in all of them or in none, once per key, after any crash.
 //!
 //! ```text
 //! POST /inventory/deductions ─▶ begin ─▶ reserve in shard 0, 1, 2 ─▶ decide ─▶ settle in shard 0, 1, 2
 //!                               (log)                                (log)
 //! ```
 //!
-//! Read it in this order: [`batch`] is what a caller may ask for; [`entry`] is the life of a key, as pure functions;
-//! [`inventory`] takes the steps above; [`recovery`] takes the rest of them where somebody died; [`audit`] checks the books
-//! and shares nothing with all of this. `http.rs` is how callers see it, [`database`] has every statement.
+//! Reading order: [`batch`] is the request; [`entry`] is the state machine of a key, as pure functions; [`inventory`]
+//! runs the steps above; [`recovery`] completes them after a crash; [`audit`] checks the numbers and shares no code
+//! with the rest. `http.rs` is the API, and [`database`] contains every statement.
 
 pub mod audit;
 pub mod batch;

@@ -17,7 +17,7 @@ use postrider_inventory::service::AnyError;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-/// What the log shows unless RUST_LOG says otherwise: the story, and of the driver only what our own lines do not say.
+/// The default log filter. RUST_LOG overrides it. Statements of sqlx are left out.
 const LOG: &str = "info,sqlx=warn";
 
 const EXAMPLES: &str = "\
@@ -38,29 +38,28 @@ Examples:
               --store postgres://app@localhost/stock_1 \\
               --store postgres://app@localhost/stock_2
 
-The setting in brackets can also be in postrider.toml, or in the environment (POSTRIDER_INVENTORY__SHARDS).
-URLs may hold passwords: in the environment fewer people see them than on the command line.
-RUST_LOG chooses what is logged, on stderr.";
+The setting in brackets can also be set in postrider.toml or in the environment (POSTRIDER_INVENTORY__SHARDS).
+URLs may contain passwords: the environment exposes them less than the command line.
+RUST_LOG sets the log filter. The log is written to stderr.";
 
 /// Stock in several databases: a batch is deducted in all of them or in none, once per key.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
-    /// Where to serve
+    /// Address to listen on
     #[arg(long, default_value = "127.0.0.1:7090", env = "INVENTORY_LISTEN")]
     listen: String,
-    /// The database of a shard, once for each: sqlite://path, postgres://user@host/database or mysql://user@host/database;
-    /// with commas between them in the environment
-    /// [default: sqlite://inventory-data/shard-0.db and so on]
+    /// Database of a shard, once per shard: sqlite://path, postgres://user@host/database or mysql://user@host/database;
+    /// separated by commas in the environment [default: sqlite://inventory-data/shard-0.db and so on]
     #[arg(long, value_delimiter = ',', env = "INVENTORY_STORE", hide_env_values = true)]
     store: Vec<String>,
-    /// How many shards there are [inventory.shards, default: 3]
+    /// Number of shards [inventory.shards, default: 3]
     #[arg(long, value_name = "NUMBER")]
     shards: Option<String>,
-    /// The file with settings: postrider.toml, if there is one
+    /// Settings file; default: postrider.toml, if it exists
     #[arg(long, env = "POSTRIDER_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How long a deduction may take before its key can be taken over
+    /// Seconds that a deduction may take before its key can be taken over
     #[arg(long, default_value_t = 30, env = "INVENTORY_LEASE_SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     lease_seconds: u32,
 }
@@ -77,7 +76,7 @@ async fn main() -> ExitCode {
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %Failure::from(error), "inventory ends");
+            tracing::error!(error = %Failure::from(error), "The inventory stops with an error");
             ExitCode::FAILURE
         }
     }
@@ -86,7 +85,7 @@ async fn main() -> ExitCode {
 async fn run(Arguments { listen, store, shards, config, lease_seconds }: Arguments) -> Result<(), AnyError> {
     let variable = std::env::var(config::VARIABLE).ok();
     let store = config::stores(store, shards.as_deref(), variable.as_deref(), config.as_deref())?;
-    // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
+    // Registered before the service is ready: without a handler, a signal would end the process at once.
     let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(&listen).await.map_err(|e| format!("{listen}: {e}"))?;
     let process = Process { listener, lease: Duration::from_secs(lease_seconds.into()) };
@@ -98,7 +97,7 @@ async fn run(Arguments { listen, store, shards, config, lease_seconds }: Argumen
     } else if all_are(&["mysql", "mariadb"]) {
         process.run(connect(&store, MySqlStore::connect).await?, shutdown).await
     } else {
-        // Not the URLs themselves: they may hold passwords.
+        // The URLs are left out because they may contain passwords.
         Err("each --store must be of the same kind: sqlite://…, postgres://… or mysql://…".into())
     }
 }
@@ -114,7 +113,7 @@ async fn connect<'a, S, F: Future<Output = postrider::Result<S>>>(
     Ok(stores)
 }
 
-/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person.
+/// Resolves on SIGTERM or Ctrl-C.
 #[cfg(unix)]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -127,7 +126,7 @@ fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// What ends a service: Ctrl-C.
+/// Resolves on Ctrl-C.
 #[cfg(not(unix))]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })

@@ -1,4 +1,4 @@
-//! Answers to what goes wrong: what it was and what to do, as `application/problem+json`.
+//! Error responses as `application/problem+json`: the cause, and what the caller can do.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 
-/// Seconds after which a key that is in progress is usually done.
+/// A key in progress is usually done after this many seconds.
 const RETRY_AFTER: &str = "1";
 
 #[derive(Debug, Serialize)]
@@ -34,22 +34,22 @@ impl Problem {
         Self { title, status: status.as_u16(), detail: detail.into(), code, errors: Vec::new() }
     }
 
-    /// One field is to blame.
+    /// Adds an invalid field.
     fn with(mut self, field: String, message: String) -> Self {
         self.errors.push(FieldError { field, message });
         self
     }
 
-    /// The caller can only ask again; a person reads why in the log.
+    /// The caller can only retry; the cause is in the log.
     fn unavailable(error: &Failure) -> Self {
-        tracing::warn!(%error, "a request was not served: a database is away");
-        let detail = "a database is away: try again in a moment, a deduction with the same key";
+        tracing::warn!(%error, "a request failed: a database is unreachable");
+        let detail = "a database is unreachable: try again later, with the same key";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
     }
 
     fn internal(error: &Failure) -> Self {
         tracing::error!(%error, "a request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service's log says why")
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the service log contains the error")
     }
 }
 

@@ -1,11 +1,11 @@
-//! Finishes what a process left when it died: looks for leases that are over and does what the log says.
+//! Completes what a dead process left: finds expired leases and applies the log.
 //!
-//! Each shard has a job of its own, in its own database: the loss of one shard keeps nobody from mending the others. It
-//! looks for two things:
+//! Each shard has its own job in its own database, so that the loss of one shard does not stop the recovery of the
+//! others. It looks for two things:
 //!
-//! - a key whose lease is over. An attempt that has not decided by then has failed; its shards are told.
-//! - stock that has been held for longer than a lease. Usually its key is in the first list too; but an attempt that
-//!   was slow, not dead, may have reserved something after its key was settled.
+//! - A key with an expired lease. An undecided attempt has failed then; its shards are updated.
+//! - A reservation older than a lease. Usually its key is in the first list too. But an attempt that was slow, not
+//!   dead, may have reserved stock after its key was settled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use crate::database::Database;
 use crate::error::Error;
 use crate::inventory::Inventory;
 
-/// How often to look.
+/// How often the job runs.
 const SCHEDULE: &str = "0/5 * * * * ?";
-/// Keys of one kind in one look: the rest comes with the next.
+/// The limit of keys per kind and run. The next run handles the rest.
 const KEYS: i64 = 500;
 
 /// The jobs of all shards.
@@ -38,7 +38,7 @@ pub fn jobs<S: Database>(inventory: &Inventory<S>) -> postrider::Result<Vec<Jobs
     Ok(jobs.collect())
 }
 
-/// Looks once in one shard. Returns how many keys were finished; one that cannot be is left for the next look.
+/// Runs the recovery of one shard once. Returns the number of completed keys. A key that fails is left to the next run.
 pub async fn recover<S: Database>(inventory: &Inventory<S>, shard: usize) -> Result<usize, Error> {
     let mut recovered = 0;
     for key in left_in(inventory, shard).await? {
@@ -48,7 +48,7 @@ pub async fn recover<S: Database>(inventory: &Inventory<S>, shard: usize) -> Res
                 recovered += 1;
             }
             Ok(false) => tracing::error!(key, "stock is held under a key that is not in the log"),
-            Err(error) => tracing::warn!(key, %error, "a key was not recovered: it is tried again"),
+            Err(error) => tracing::warn!(key, %error, "a key was not recovered: the next run tries again"),
         }
     }
     Ok(recovered)

@@ -1,4 +1,4 @@
-//! A process: answers requests and runs the recovery of all shards, until it is told to stop.
+//! An inventory process: serves requests and runs the recovery of all shards.
 
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
@@ -17,20 +17,19 @@ use crate::recovery;
 /// Any error that ends the process.
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long requests may take to finish once the process is told to stop: a client that holds its connection open and
-/// says nothing must not keep it.
+/// The time limit for open requests at shutdown. An idle connection must not block it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// What a process is told.
+/// The settings of a process.
 pub struct Process {
-    /// Where it serves.
+    /// The socket to serve.
     pub listener: TcpListener,
-    /// How long a deduction may take before others take its key over.
+    /// How long a deduction may take before its key can be taken over.
     pub lease: Duration,
 }
 
 impl Process {
-    /// Serves until `shutdown` is ready. Then no new request is taken, and what was begun is finished.
+    /// Serves until `shutdown` is ready. Then it accepts no new requests and completes the open ones.
     pub async fn run<S: Database + Books>(
         self,
         shards: Vec<S>,
@@ -45,10 +44,10 @@ impl Process {
         let jobs = recovery::jobs(&inventory)?;
         let requests = async { Ok(answer(listener, http::routes(inventory.clone()), &stop).await?) };
         let recovering = async {
-            // At once, too: what this process left when it died is older than its first slot.
+            // Also at once: keys that this process left before a crash are older than the first slot of the job.
             for shard in 0..shards {
                 if let Err(error) = recovery::recover(&inventory, shard).await {
-                    tracing::warn!(shard, %error, "a shard was not looked at: its job will");
+                    tracing::warn!(shard, %error, "a shard was not recovered: its job will do it");
                 }
             }
             try_join_all(jobs.iter().map(|jobs| jobs.run(stop.cancelled()))).await?;
@@ -56,7 +55,7 @@ impl Process {
         };
         let signal = async {
             shutdown.await;
-            tracing::info!("Stopping: what was begun is finished");
+            tracing::info!("Stopping: finishing open requests");
             stop.cancel();
             Ok::<_, AnyError>(())
         };
@@ -65,15 +64,15 @@ impl Process {
     }
 }
 
-/// Answers requests until it is told to stop and the last one has its answer.
+/// Serves requests until `stop`, and then until the last one is answered.
 async fn answer(listener: TcpListener, routes: Router, stop: &CancellationToken) -> std::io::Result<()> {
     let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let patience = async {
+    let deadline = async {
         stop.cancelled().await;
         tokio::time::sleep(LAST_REQUESTS).await;
     };
     tokio::select! {
         ended = served.into_future() => ended,
-        () = patience => Ok(()),
+        () = deadline => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! MySQL and MariaDB. A CREATE commits by itself: all of them can be run again.
+//! MySQL and MariaDB. A CREATE commits by itself, so every statement must be repeatable.
 
 use super::question_marks::statements;
 use super::statements::Statements;
@@ -6,10 +6,10 @@ use super::statements::Statements;
 pub(super) const STATEMENTS: Statements =
     statements!(TABLES, "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000", " FOR UPDATE");
 
-// Ids compare byte for byte, trailing spaces included; the collation that does so has another name on MySQL than on
-// MariaDB, and each reads only the comment that is its own.
+// Ids are compared byte for byte, including trailing spaces. That collation has different names on MySQL and on
+// MariaDB; each server reads only its own conditional comment.
 //
-// The lock is the server's, so it has the database in its name: of processes that start together one makes the tables.
+// The lock is valid for the whole server, so its name contains the database. It serializes concurrent starts.
 const TABLES: &str = "
     SELECT GET_LOCK(CONCAT('inventory ', SHA1(DATABASE())), 600);
     CREATE TABLE IF NOT EXISTS inventory_place (

@@ -3,7 +3,7 @@
 use super::statements::Statements;
 
 pub(super) const STATEMENTS: Statements = Statements {
-    // The lock: two processes that make the same table at the same time would refuse each other, IF NOT EXISTS or not.
+    // Concurrent CREATE TABLE IF NOT EXISTS statements can fail in PostgreSQL, so an advisory lock serializes them.
     tables: r#"
         SELECT pg_advisory_xact_lock(7090);
         CREATE TABLE IF NOT EXISTS inventory_place (

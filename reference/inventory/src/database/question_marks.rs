@@ -1,7 +1,7 @@
-//! The statements of databases whose placeholders are `?` and whose times, here, are milliseconds since 1970, UTC. They differ
-//! in their tables, their clock, and how a row is locked while it is read.
+//! The statements for databases with `?` placeholders, with times in milliseconds since 1970 UTC. They differ in the
+//! tables, the clock, and the row lock of a SELECT.
 
-/// `statements!(tables, the database's clock, what locks the rows that are read)`
+/// `statements!(tables, clock expression, row lock clause)`
 macro_rules! statements {
     ($tables:expr, $now:literal, $for_update:literal) => {
         Statements {

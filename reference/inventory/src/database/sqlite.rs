@@ -1,4 +1,4 @@
-//! SQLite. A transaction holds the one write lock from its beginning, so nothing needs a lock of its own.
+//! SQLite. A transaction holds the only write lock from its beginning, so no row locks are needed.
 
 use super::question_marks::statements;
 use super::statements::Statements;

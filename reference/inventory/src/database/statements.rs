@@ -1,5 +1,5 @@
-//! How the texts of a database become its operations. Every placeholder stands where its value does, in this order, so that
-//! a database without numbered ones has no statement of its own kind.
+//! Runs the SQL texts of a database. Placeholders are bound in the order in which they appear, so that `?` works as
+//! well as `$1`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::batch::{Batch, Item};
 use crate::entry::{Entry, Status};
 use crate::error::Error;
 
-/// The statements in the words of one database.
+/// The SQL texts of one database.
 pub(super) struct Statements {
     pub(super) tables: &'static str,
     pub(super) find_place: &'static str,
@@ -45,7 +45,7 @@ fn millis(lease: Duration) -> i64 {
     i64::try_from(lease.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// A list as the log keeps it.
+/// A list, as the log stores it.
 fn list<T: serde::Serialize>(values: &[T]) -> Result<String, Error> {
     serde_json::to_string(values).map_err(|e| postrider::Error::Encode(e).into())
 }
@@ -55,7 +55,7 @@ type EntryRow = (String, i64, Option<Vec<u8>>, Option<String>, bool);
 fn entry((status, attempt, fingerprint, product_ids, lease_is_over): EntryRow) -> Result<Entry, Error> {
     let product_ids = match product_ids {
         Some(list) => serde_json::from_str(&list)
-            .map_err(|e| Error::Corrupt(format!("the log holds products that are no list: {e}")))?,
+            .map_err(|e| Error::Corrupt(format!("the products in the log are not a list: {e}")))?,
         None => Vec::new(),
     };
     Ok(Entry { status: Status::parse(&status)?, attempt, fingerprint, product_ids, lease_is_over })
@@ -65,7 +65,7 @@ fn reservation((attempt, product_id, sku_id, quantity, status): (i64, String, St
     Reservation { attempt, item: Item { product_id, sku_id, quantity }, is_deducted: status == "DEDUCTED" }
 }
 
-// A macro, because the drivers have no common type that could run one text with its values.
+// A macro, because the drivers share no type that runs a statement with its values.
 macro_rules! database {
     ($store:ty, $sql:expr) => {
         impl Database for $store {

@@ -1,5 +1,5 @@
-//! kill -9 in the middle. A shard that takes no writes holds the process still where it is to die; nothing in the program
-//! knows of these tests. Shards are worked on in their order, and the key is at home in the first.
+//! Processes killed with SIGKILL. A shard whose writes are blocked stops the process at a known point; the program
+//! itself has no test hooks. Shards are processed in order, and the key's home is the first.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use crate::process::{Caller, Process, fresh, refused, replayed};
 use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 
 over_every_store! {
-    /// C.5, F23: taken over by the next request with the key, once its lease is over.
+    /// C.5, F23: the next request with the key takes over after the lease expires.
     a_key_left_in_processing_is_taken_over,
-    /// C.6: killed while it reserves. In none.
+    /// C.6: killed during the reservations. Deducted in no shard.
     killed_while_it_reserves_it_leaves_nothing,
-    /// C.6: killed when everything is reserved and nothing decided. In none.
+    /// C.6: killed after all reservations and before the decision. Deducted in no shard.
     killed_before_the_decision_it_leaves_nothing,
-    /// C.6, F27: killed when it is decided and one shard knows. In all.
+    /// C.6, F27: killed after the decision, with one shard settled. Deducted in all shards.
     killed_after_the_decision_it_is_deducted_everywhere,
-    /// C.2, C.6, F53: killed when one shard has given back. In none.
+    /// C.2, C.6, F53: killed during a release, with one shard settled. Deducted in no shard.
     killed_while_it_gives_back_it_is_released_everywhere,
-    /// F24: a holder that was slow, not dead, deducts nothing after its key was taken over.
+    /// F24: a slow holder deducts nothing after its key was taken over.
     a_slow_holder_writes_nothing_after_it_was_overtaken,
-    /// F24: one that reserves after its key was settled, and only then dies.
+    /// F24: a slow holder reserves stock after its key was settled, and is then killed.
     what_a_slow_holder_reserved_too_late_is_given_back,
-    /// C.3, C.4, C.5, C.6: killed again and again under load, every key deducts once, everywhere.
+    /// C.3, C.4, C.5, C.6: killed repeatedly under load; every key is deducted once, in all shards.
     killed_again_and_again_every_key_deducts_once,
-    /// G.4: told to stop, it answers what was begun.
-    told_to_stop_it_finishes_what_was_begun,
+    /// G.4: after SIGTERM, open requests are answered.
+    terminated_it_finishes_what_was_begun,
 }
 
 const STOCK: i64 = 10;
@@ -46,7 +46,7 @@ impl Setup {
         Self { key: name_in(0, "key"), products }
     }
 
-    /// After a restart, every shard has so many, and the auditor agrees.
+    /// After a restart every shard has this stock, and the audit is clean.
     async fn ends_with(&self, shards: &Shards, stock: i64) -> Process {
         shards.outlast_leases().await;
         let process = Process::start(shards).await;
@@ -74,7 +74,7 @@ async fn a_key_left_in_processing_is_taken_over(shards: &Shards) {
     assert_eq!(caller.deduct(&key, &products, 6).await, refused(422, "keyMismatch"), "F25: before \"in progress\"");
     assert_eq!(caller.deduct(&key, &products, 7).await, refused(409, "inProgress"));
     shards.outlast_leases().await;
-    // Seven of ten: what the dead one holds has to come back first.
+    // Seven of ten: the reservations of the killed process must be returned first.
     assert_eq!(caller.deduct(&key, &products, 7).await, fresh());
     assert_eq!(caller.deduct(&key, &products, 7).await, replayed());
     assert_eq!(caller.stocks(&products).await, [(3, 0); SHARDS]);
@@ -103,7 +103,7 @@ async fn killed_before_the_decision_it_leaves_nothing(shards: &Shards) {
     let third = shards.stop_writes_to(2).await;
     process.caller().begin_to_deduct(&setup.key, &setup.products, 7);
     reserved(shards, 2).await;
-    // It is past its home shard and waits for the third: now the home can be kept from deciding.
+    // It has passed its home shard and waits for the third, so the home can now be blocked before the decision.
     let home = shards.stop_writes_to(0).await;
     third.end().await;
     reserved(shards, 3).await;
@@ -146,7 +146,7 @@ async fn killed_while_it_gives_back_it_is_released_everywhere(shards: &Shards) {
     });
     shards.until("SELECT count(*) FROM inventory_reservation", 2).await;
     process.kill().await;
-    assert!(!releasing.await.unwrap(), "nobody was told");
+    assert!(!releasing.await.unwrap(), "there was no answer");
     second.end().await;
 
     setup.ends_with(shards, STOCK).await.stop().await;
@@ -162,11 +162,11 @@ async fn a_slow_holder_writes_nothing_after_it_was_overtaken(shards: &Shards) {
         async move { caller.deduct(&key, &products, 7).await }
     });
     reserved(shards, 2).await;
-    // Its time is over, but it is not dead; everything but the third shard can be taken over.
+    // Its lease expires while it still runs. All shards but the third can be taken over.
     shards.outlast_lease_of_keys(0).await;
     shards.until("SELECT count(*) FROM inventory_deduction_idempotency WHERE status = 'FAILED'", 1).await;
     third.end().await;
-    assert_eq!(deducting.await.unwrap(), refused(409, "inProgress"), "it is not told that it deducted");
+    assert_eq!(deducting.await.unwrap(), refused(409, "inProgress"), "it reports no success");
 
     shards.until_all_is_settled().await;
     assert_eq!(next.caller().stocks(&products).await, [(STOCK, 0); SHARDS]);
@@ -183,7 +183,7 @@ async fn what_a_slow_holder_reserved_too_late_is_given_back(shards: &Shards) {
     let third = shards.stop_reservations_in(2).await;
     slow.caller().begin_to_deduct(&key, &products, 7);
     reserved(shards, 2).await;
-    // It sleeps in front of the third shard while the other process ends its attempt, and settles.
+    // The process is suspended before the third shard while the other one ends its attempt and settles.
     slow.signal("-STOP").await;
     let third = third.end_unless_reads_pass().await;
     shards.outlast_lease_of_keys(0).await;
@@ -194,7 +194,7 @@ async fn what_a_slow_holder_reserved_too_late_is_given_back(shards: &Shards) {
     if let Some(third) = third {
         third.end().await;
     }
-    // Then it wakes up, reserves, and dies before it hears from the log that it is too late.
+    // It resumes, reserves, and is killed before it reads from the log that it is too late.
     let home = shards.stop_writes_to(0).await;
     slow.signal("-CONT").await;
     reserved(shards, 1).await;
@@ -222,7 +222,7 @@ async fn killed_again_and_again_every_key_deducts_once(shards: &Shards) {
     for n in 0..KEYS {
         let (caller, products) = (caller.clone(), products.clone());
         buyers.spawn(async move {
-            // As any caller should: again with the same key, until there is an answer.
+            // As a caller should: repeats the request with the same key until there is an answer.
             loop {
                 let now = caller.borrow().clone();
                 match now.try_deduct(&format!("order-{n}"), &products, 1).await {
@@ -254,7 +254,7 @@ async fn killed_again_and_again_every_key_deducts_once(shards: &Shards) {
     process.stop().await;
 }
 
-async fn told_to_stop_it_finishes_what_was_begun(shards: &Shards) {
+async fn terminated_it_finishes_what_was_begun(shards: &Shards) {
     let mut process = Process::start(shards).await;
     let Setup { key, products } = Setup::new(&process.caller()).await;
     let third = shards.stop_writes_to(2).await;
@@ -263,7 +263,7 @@ async fn told_to_stop_it_finishes_what_was_begun(shards: &Shards) {
         async move { caller.deduct(&key, &products, 7).await }
     });
     reserved(shards, 2).await;
-    process.tell_to_stop().await;
+    process.terminate().await;
     third.end().await;
     assert_eq!(deducting.await.unwrap(), fresh());
     process.ends().await;

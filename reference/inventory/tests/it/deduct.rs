@@ -1,4 +1,4 @@
-//! Deducting: once per key, all or nothing, never more than there is.
+//! Deducting: once per key, all or nothing, never more than the stock.
 
 use std::collections::BTreeMap;
 
@@ -6,17 +6,17 @@ use crate::process::{Process, fresh, refused, replayed};
 use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 
 over_every_store! {
-    /// C.3: 500 at once of one product with 300 in stock.
+    /// C.3: 500 concurrent requests for one product with a stock of 300.
     stock_sells_exactly_as_often_as_it_is_there,
-    /// C.2, 002's scene 1: the normal flow.
+    /// C.2, scenario 1 of document 002: the normal flow.
     a_repeated_deduction_is_answered_again_without_effect,
-    /// C.4, 002's scene 3: two instances.
+    /// C.4, scenario 3 of document 002: two instances.
     the_same_key_in_two_processes_at_the_same_moment_deducts_once,
-    /// C.6: the third shard has not enough.
+    /// C.6: the third shard does not have enough stock.
     a_batch_that_fails_in_the_third_shard_leaves_the_others_as_they_were,
-    /// C.2, 002's scene 2: a retry.
+    /// C.2, scenario 2 of document 002: a retry.
     of_two_retries_of_a_failure_one_deducts,
-    /// C.1: one key, one row, in the shard of its hash, with what was asked for.
+    /// C.1: one row per key, in the shard of its hash, with the request.
     the_log_of_a_key_is_in_its_home_shard,
 }
 
@@ -59,7 +59,7 @@ async fn a_repeated_deduction_is_answered_again_without_effect(shards: &Shards) 
     assert_eq!(caller.stocks(&products).await, [(8, 0); SHARDS]);
     process.stop().await;
 
-    // Another process knows it too.
+    // Another process replays it too.
     let process = Process::start(shards).await;
     assert_eq!(process.caller().deduct("123-DEDUCT", &products, 2).await, replayed());
     assert_eq!(process.caller().stocks(&products).await, [(8, 0); SHARDS]);
@@ -81,7 +81,7 @@ async fn the_same_key_in_two_processes_at_the_same_moment_deducts_once(shards: &
         let mut answers = [answers.0, answers.1];
         answers.sort_by_key(|answer| *answer != fresh());
         let [first, second] = answers;
-        assert_eq!(first, fresh(), "{key}: somebody deducts");
+        assert_eq!(first, fresh(), "{key}: one request deducts");
         assert!(second == replayed() || second == refused(409, "inProgress"), "{key}: {second:?}");
     }
     one.caller().audit().await;

@@ -1,4 +1,4 @@
-//! What callers are told: the codes, and problems that say what to do.
+//! The HTTP responses: status codes, and problems with a remedy.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -8,17 +8,17 @@ use crate::process::{Process, command, fresh};
 use crate::shards::{Shards, name_in, over_every_store};
 
 over_every_store! {
-    /// C.3, C.7: clear errors, and nothing is written.
+    /// C.3, C.7: each error has its code, and nothing is written.
     every_mistake_has_its_code_and_writes_nothing,
     /// C.5, C.7, F25: the key in the header, in the body, in both, or in neither.
     a_key_comes_by_header_or_body_and_belongs_to_one_request,
-    /// C.3: also while the product is made.
+    /// C.3: also while the product is created.
     of_stock_put_at_the_same_moment_one_remains,
-    /// C.1: another case is another product, and another key.
+    /// C.1: products and keys that differ in case are different.
     ids_compare_byte_for_byte,
-    /// C.6: databases in another order hold other products.
+    /// C.6: databases in another order contain other products.
     shards_in_another_order_are_refused,
-    /// C.3: what the auditor says of books that were cooked.
+    /// C.3: the audit of manipulated rows.
     the_auditor_lists_what_does_not_add_up,
 }
 
@@ -114,7 +114,7 @@ async fn of_stock_put_at_the_same_moment_one_remains(shards: &Shards) {
         }
         puts.join_all().await;
         let (stock, _) = one.caller().stock(&lamp).await;
-        assert!((100..110).contains(&stock), "{stock} is what nobody put");
+        assert!((100..110).contains(&stock), "{stock} was never put");
     }
     one.caller().audit().await;
     one.stop().await;
@@ -149,7 +149,7 @@ async fn shards_in_another_order_are_refused(shards: &Shards) {
     Process::start(shards).await.stop().await;
 }
 
-/// A.17, C.6: what cannot be meant stops the start, with its key and where it stands.
+/// A.17, C.6: an invalid value stops the start, with its key and its origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_setting_stops_the_start() {
     let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
@@ -157,7 +157,7 @@ async fn a_bad_setting_stops_the_start() {
     for (text, complaint) in [
         ("[inventory]\nshards = 0\n", format!("inventory.shards ({name}) must be a whole number from 1 to 64, is 0")),
         ("[inventory]\nshards = 4\n", format!("inventory.shards ({name}) is 4, and --store was given 1 times")),
-        ("[inventory]\nshard = 3\n", format!("inventory.shard ({name}) is not known here")),
+        ("[inventory]\nshard = 3\n", format!("inventory.shard ({name}) is unknown")),
         ("[inventory\n", format!("{name}: TOML parse error")),
     ] {
         std::fs::write(&file, text).unwrap();

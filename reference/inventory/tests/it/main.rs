@@ -1,4 +1,4 @@
-//! The inventory as processes, asked over HTTP, and judged by its auditor and by SQL that shares nothing with it.
+//! Tests of the inventory as processes over HTTP, checked by its auditor and by independent SQL.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod crash;

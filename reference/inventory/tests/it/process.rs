@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::shards::{PATIENCE, Shards};
+use crate::shards::{Shards, TIMEOUT};
 
 pub(crate) struct Process {
     child: Child,
@@ -20,14 +20,14 @@ pub(crate) struct Process {
     caller: Caller,
 }
 
-/// Who asks a process; clones ask at the same time.
+/// A client of a process. Clones can send concurrently.
 #[derive(Clone)]
 pub(crate) struct Caller {
     base: String,
     client: reqwest::Client,
 }
 
-/// The executable, told to serve these databases.
+/// The program with these databases.
 pub(crate) fn command(urls: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_inventory"));
     command.args(["--listen", "127.0.0.1:0"]).env_remove("RUST_LOG").stderr(Stdio::piped()).kill_on_drop(true);
@@ -38,14 +38,14 @@ pub(crate) fn command(urls: &[String]) -> Command {
 }
 
 impl Process {
-    /// Starts one and waits until it listens; it goes when the test does.
+    /// Starts a process and waits until it listens. It is killed when the test ends.
     pub(crate) async fn start(shards: &Shards) -> Self {
         let mut child = command(shards.urls()).spawn().unwrap();
-        let (tell, log) = watch::channel(Vec::new());
+        let (sender, log) = watch::channel(Vec::new());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let reading = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                tell.send_modify(|log: &mut Vec<String>| log.push(line));
+                sender.send_modify(|log: &mut Vec<String>| log.push(line));
             }
         });
         let caller = Caller { base: String::new(), client: reqwest::Client::new() };
@@ -60,46 +60,46 @@ impl Process {
         self.caller.clone()
     }
 
-    /// Waits for a line of its log with these words, and returns it.
+    /// Waits for a log line that contains these words, and returns it.
     async fn logs(&mut self, words: &str) -> String {
         let has = |line: &&String| line.contains(words);
         let found = async {
             let log = self.log.wait_for(|log| log.iter().any(|line| has(&line))).await;
             log.map(|log| log.iter().find(has).cloned().unwrap())
         };
-        if let Ok(Ok(line)) = timeout(PATIENCE, found).await {
+        if let Ok(Ok(line)) = timeout(TIMEOUT, found).await {
             return line;
         }
         panic!("no line with {words:?} in its log:\n{}", self.log.borrow().join("\n"))
     }
 
-    /// SIGKILL, now: nothing of it runs any more when this returns.
+    /// Sends SIGKILL and waits for the end of the process.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
         let status = self.child.wait().await.unwrap();
         assert_eq!(status.signal(), Some(9), "it was alive until it was killed: {status}");
     }
 
-    /// As `kill` sends it.
+    /// Sends a signal.
     pub(crate) async fn signal(&self, signal: &str) {
         let pid = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
     }
 
-    /// SIGTERM, and it has heard.
-    pub(crate) async fn tell_to_stop(&mut self) {
+    /// Sends SIGTERM and waits until it is logged.
+    pub(crate) async fn terminate(&mut self) {
         self.signal("-TERM").await;
         self.logs("Stopping").await;
     }
 
-    /// The same, and it ends without complaint.
+    /// Sends SIGTERM and asserts a clean exit.
     pub(crate) async fn stop(mut self) {
-        self.tell_to_stop().await;
+        self.terminate().await;
         self.ends().await;
     }
 
     pub(crate) async fn ends(mut self) {
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends when it is told to").unwrap();
+        let status = timeout(TIMEOUT, self.child.wait()).await.expect("it ends after SIGTERM").unwrap();
         self.reading.await.unwrap();
         let log = self.log.borrow().join("\n");
         assert!(status.success() && !log.contains("ERROR"), "{status}:\n{log}");
@@ -107,12 +107,12 @@ impl Process {
 }
 
 impl Caller {
-    /// Status and body of the answer to a request.
+    /// The status and body of the response to a request.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         self.ask_raw(method, path, body.map(|body| body.to_string()), &[]).await
     }
 
-    /// The same with a body that need not be JSON, and headers.
+    /// The same with a raw body and headers.
     pub(crate) async fn ask_raw(
         &self,
         method: Method,
@@ -146,7 +146,7 @@ impl Caller {
         (body["stock"].as_i64().unwrap(), body["reserved"].as_i64().unwrap())
     }
 
-    /// Of all these.
+    /// The same for several products.
     pub(crate) async fn stocks(&self, products: &[String]) -> Vec<(i64, i64)> {
         let mut stocks = Vec::new();
         for product in products {
@@ -155,7 +155,7 @@ impl Caller {
         stocks
     }
 
-    /// So many of each of these products: the status, and the code of the problem or whether it was a replay.
+    /// Deducts this quantity of each product. Returns the status, and the problem code or whether it was a replay.
     pub(crate) async fn deduct(&self, key: &str, products: &[String], quantity: i64) -> (u16, Value) {
         let (status, body) =
             self.ask(Method::POST, "/inventory/deductions", Some(deduction(key, products, quantity))).await;
@@ -168,7 +168,7 @@ impl Caller {
         }
     }
 
-    /// The status of the answer; None: there was none.
+    /// The status of the response. Returns `None` if there was none.
     pub(crate) async fn try_deduct(&self, key: &str, products: &[String], quantity: i64) -> Option<u16> {
         let request = self.client.post(format!("{}/inventory/deductions", self.base));
         let request = request.header("content-type", "application/json");
@@ -176,7 +176,7 @@ impl Caller {
         Some(answer.status().as_u16())
     }
 
-    /// Sends a deduction and waits for no answer.
+    /// Sends a deduction without waiting for its response.
     pub(crate) fn begin_to_deduct(&self, key: &str, products: &[String], quantity: i64) {
         let request = self.client.post(format!("{}/inventory/deductions", self.base));
         tokio::spawn(
@@ -187,19 +187,19 @@ impl Caller {
         );
     }
 
-    /// Whether anybody answered.
+    /// Whether there was a response.
     pub(crate) async fn try_post(&self, path: &str) -> bool {
         self.client.post(format!("{}{path}", self.base)).send().await.is_ok()
     }
 
-    /// Whether it was a replay.
+    /// Returns whether it was a replay.
     pub(crate) async fn release(&self, key: &str) -> bool {
         let (status, body) = self.ask(Method::POST, &format!("/inventory/deductions/{key}/release"), None).await;
         assert_eq!((status, &body["status"]), (200, &json!("RELEASED")), "{body}");
         body["replayed"].as_bool().unwrap()
     }
 
-    /// Asks the auditor, who has to be content, with nothing in flight.
+    /// Asserts a clean audit with nothing in flight.
     pub(crate) async fn audit(&self) {
         let (status, body) = self.ask(Method::GET, "/inventory/audit", None).await;
         let verdict = (status, &body["ok"], &body["inFlight"]);
@@ -212,17 +212,17 @@ fn deduction(key: &str, products: &[String], quantity: i64) -> Value {
     json!({"orderId": 7, "productIds": products, "skuIds": skus, "quantities": quantities, "idempotencyKey": key})
 }
 
-/// The answer to a deduction that was made now.
+/// The response to a new deduction.
 pub(crate) fn fresh() -> (u16, Value) {
     (200, json!(false))
 }
 
-/// And to one that had been made.
+/// The response to a repeated deduction.
 pub(crate) fn replayed() -> (u16, Value) {
     (200, json!(true))
 }
 
-/// And to one that was refused.
+/// The response to a refused deduction.
 pub(crate) fn refused(status: u16, code: &str) -> (u16, Value) {
     (status, json!(code))
 }

@@ -1,18 +1,18 @@
-//! Releasing: the stock of a canceled order comes back once, and stays.
+//! Releasing: the stock of a canceled order is returned once.
 
 use crate::process::{Process, fresh, refused};
 use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 
 over_every_store! {
-    /// C.2: RELEASED is refused.
+    /// C.2: a deduction under a released key is refused.
     a_deduction_after_its_release_is_refused,
     /// C.2, F53: a release before the deduction blocks it.
     a_release_that_comes_first_blocks_the_deduction,
-    /// C.2: a failure that is released is not tried again.
+    /// C.2: a released failure is not retried.
     a_failed_deduction_can_be_released,
-    /// C.2: ten at once give back once.
+    /// C.2: ten concurrent releases return the stock once.
     releases_at_the_same_moment_give_back_once,
-    /// C.2, F24: a deduction that is overtaken by its release ends with nothing.
+    /// C.2, F24: a deduction released while it runs deducts nothing.
     a_release_in_the_middle_of_a_deduction_wins,
 }
 

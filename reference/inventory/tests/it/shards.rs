@@ -1,4 +1,4 @@
-//! Three databases for each test, and what only a test does to them: looking, holding still, letting time pass.
+//! Three databases per test, with direct access for queries, write locks and ageing.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -7,9 +7,8 @@ use futures_util::future::join_all;
 use postrider::shard::shard_of;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
-/// How long to wait for what must come: only a test that fails waits this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// How many there are.
+/// The time limit of a wait. Only a failing test waits this long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const SHARDS: usize = 3;
 
 pub(crate) struct Shards {
@@ -43,7 +42,7 @@ macro_rules! over_every_store {
 }
 pub(crate) use over_every_store;
 
-/// While this lives, nobody else writes to the shard; everybody reads.
+/// Blocks all other writers of a shard until it is dropped; readers continue.
 pub(crate) enum Standstill {
     Sqlite(SqliteConnection),
     Postgres(PgConnection),
@@ -51,8 +50,8 @@ pub(crate) enum Standstill {
 }
 
 impl Standstill {
-    /// For one whose process sleeps now. On MySQL the server would go on in its place, hold the row, and keep everybody else
-    /// from looking: there it stays, and lets those pass who only look.
+    /// Ends the block while the blocked process is suspended. Not on MySQL: there the server would complete the pending
+    /// statement, keep the row lock, and block the other process. The gap lock stays instead, and lets reads pass.
     pub(crate) async fn end_unless_reads_pass(self) -> Option<Self> {
         match self {
             Self::MySql(_) => Some(self),
@@ -104,7 +103,7 @@ impl Shards {
         &self.urls
     }
 
-    /// The one number that a question to a shard has for an answer.
+    /// Runs a query that returns one number on one shard.
     pub(crate) async fn number_in(&self, shard: usize, sql: &str) -> i64 {
         macro_rules! ask {
             ($connection:ty) => {{
@@ -130,12 +129,12 @@ impl Shards {
         sum
     }
 
-    /// Asks all shards until the sum is `wanted`.
+    /// Repeats a query until the sum is `wanted`.
     pub(crate) async fn until(&self, sql: &str, wanted: i64) {
         self.until_it_is(sql, |answer| answer == wanted).await;
     }
 
-    /// Asks all shards until the sum is `wanted` or more.
+    /// Repeats a query until the sum is at least `wanted`.
     pub(crate) async fn until_at_least(&self, sql: &str, wanted: i64) {
         self.until_it_is(sql, |answer| answer >= wanted).await;
     }
@@ -147,25 +146,25 @@ impl Shards {
             if wanted(answer) {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "{sql}: still {answer}");
+            assert!(started.elapsed() < TIMEOUT, "{sql}: still {answer}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Keys of the log in this state.
+    /// The number of keys with this status.
     pub(crate) async fn keys_in(&self, status: &str) -> i64 {
         let sql = format!("SELECT count(*) FROM inventory_deduction_idempotency WHERE status = '{status}'");
         self.number(&sql).await
     }
 
-    /// Nothing is left for anybody to do.
+    /// Waits until no lease and no reservation is left.
     pub(crate) async fn until_all_is_settled(&self) {
         let leases = "SELECT count(*) FROM inventory_deduction_idempotency WHERE lease_until IS NOT NULL";
         self.until(leases, 0).await;
         self.until("SELECT count(*) FROM inventory_reservation WHERE status = 'RESERVED'", 0).await;
     }
 
-    /// Keeps everybody else from writing to a shard.
+    /// Blocks all other writers of a shard.
     pub(crate) async fn stop_writes_to(&self, shard: usize) -> Standstill {
         match self.place {
             Place::Sqlite { .. } => {
@@ -190,11 +189,11 @@ impl Shards {
         }
     }
 
-    /// Keeps everybody else from reserving anything in a shard where nothing is reserved.
+    /// Blocks new reservations in a shard that has none.
     pub(crate) async fn stop_reservations_in(&self, shard: usize) -> Standstill {
         match self.place {
             Place::MySql { .. } => {
-                // The gap in which a row would stand: whoever locks what is there finds nothing, and passes.
+                // Locks the gap for new rows. A locking read of the empty table still passes.
                 let mut conn = MySqlConnection::connect(&self.urls[shard]).await.unwrap();
                 let lock = "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; BEGIN; \
                             SELECT * FROM inventory_reservation FOR UPDATE";
@@ -205,7 +204,7 @@ impl Shards {
         }
     }
 
-    /// As if every lease had run out.
+    /// Ages the database past every lease.
     pub(crate) async fn outlast_leases(&self) {
         for shard in 0..SHARDS {
             self.outlast_lease_of_keys(shard).await;
@@ -219,8 +218,8 @@ impl Shards {
         }
     }
 
-    /// As if those of the keys that are at home in a shard had, and that of its recovery: whoever was stopped may have been
-    /// at it.
+    /// The same for the keys whose home is this shard, and for its recovery job, which the stopped process may have
+    /// held.
     pub(crate) async fn outlast_lease_of_keys(&self, shard: usize) {
         let age = match self.place {
             Place::Sqlite { .. } => {
@@ -239,7 +238,7 @@ impl Shards {
         self.write_to(shard, age).await;
     }
 
-    /// Does to a shard what no program should.
+    /// Runs a statement on a shard directly.
     pub(crate) async fn write_to(&self, shard: usize, sql: &'static str) {
         match self.place {
             Place::Sqlite { .. } => {
@@ -253,7 +252,7 @@ impl Shards {
         }
     }
 
-    /// Cleans up after a test that passed.
+    /// Cleans up after a passed test.
     pub(crate) async fn finish(self) {
         match self.place {
             Place::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
@@ -269,13 +268,13 @@ impl Shards {
     }
 }
 
-/// A name that is at home in this shard: a product's or a key's.
+/// A product or key whose home is this shard.
 pub(crate) fn name_in(shard: usize, prefix: &str) -> String {
     let mut names = (0..).map(|n| format!("{prefix}-{n}"));
     names.find(|name| usize::from(shard_of(Some(name), "")) % SHARDS == shard).unwrap()
 }
 
-/// The server, the names of new databases there, one for each shard, and their URLs.
+/// The server, the names of new databases, one per shard, and their URLs.
 fn beside(server: &str) -> (String, Vec<String>, Vec<String>) {
     let base = format!("inventory_{}", uuid::Uuid::new_v4().simple());
     let names: Vec<_> = (0..SHARDS).map(|n| format!("{base}_{n}")).collect();
@@ -284,7 +283,7 @@ fn beside(server: &str) -> (String, Vec<String>, Vec<String>) {
     (server.to_owned(), names, urls)
 }
 
-/// A server's URL; one that is missing is a failure, not a skip.
+/// The URL of a server. A missing one is a failure, not a skip.
 fn from_environment(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!("{variable} is not set: run `make services` and `eval \"$(scripts/services urls)\"`")
