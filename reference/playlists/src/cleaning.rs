@@ -1,26 +1,26 @@
-//! What the playlists service does when it hears of a deletion. Each consumer gets a transaction that also remembers the
-//! event: however often that arrives, there is one cleaning. Nothing here has to think of duplicates.
+//! The consumers of the playlists service. Each runs in a transaction that also writes the inbox row of the event, so a
+//! repeated event has no second effect. The consumers need no check for duplicates.
 
 use postrider::{Consumer, Failure, Inbox, Received, Store};
 
 use crate::database::Database;
 use crate::events::{SongDeleted, UserDeleted};
 
-/// The consumers of this service; they share one lane, which on a broker is one queue.
+/// Adds the consumers of this service. They share one lane, which is one queue on a broker.
 pub(crate) fn consumers<S: Database>(inbox: Inbox<S>) -> Inbox<S> {
     inbox.consumer(AfterUser).consumer(AfterSong)
 }
 
-/// Whether these consumers hear events from their own store, as they do in one process without a broker. Where one is
-/// configured later, events go both ways from then on, so both have to be served; the inbox makes one cleaning of two.
-pub(crate) async fn is_heard_in(store: &impl Store) -> postrider::Result<bool> {
+/// Whether these consumers are subscribed in their own store, as they are without a broker. If a broker is configured
+/// later, events are delivered both ways, and both must be served. The inbox removes the duplicates.
+pub(crate) async fn is_subscribed_in(store: &impl Store) -> postrider::Result<bool> {
     let subscriptions = store.subscriptions(None).await?;
     Ok(subscriptions.iter().any(|stored| stored.subscription.consumer == NAME))
 }
 
 const NAME: &str = "playlists";
 
-/// Removes what a deleted user owned.
+/// Removes the playlists of a deleted user.
 struct AfterUser;
 
 impl<S: Database> Consumer<S> for AfterUser {
@@ -35,7 +35,7 @@ impl<S: Database> Consumer<S> for AfterUser {
     }
 }
 
-/// Takes a deleted song out of all playlists.
+/// Removes a deleted song from all playlists.
 struct AfterSong;
 
 impl<S: Database> Consumer<S> for AfterSong {

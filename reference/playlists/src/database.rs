@@ -1,7 +1,7 @@
-//! The tables of the services, and every statement on them. A service makes its own tables and touches no others, also
-//! where one process runs all three on one database.
+//! The tables of the services and the statements on them. A service creates and uses only its own tables, also if one
+//! process runs all three on one database.
 //!
-//! What differs from database to database is text: `Statements`. Another database is another set of them.
+//! The SQL texts differ per database (`Statements`); another database needs another set.
 
 use std::future::Future;
 
@@ -12,55 +12,55 @@ use postrider::store::sqlite::SqliteStore;
 
 use crate::service::Service;
 
-/// A playlist, as it is stored.
+/// A stored playlist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Playlist {
-    /// Whose it is.
+    /// The owner.
     pub owner: String,
     /// Its songs, in order.
     pub songs: Vec<String>,
 }
 
-/// A store that also holds the tables of the services. Everything happens in the caller's transaction, so that an event,
-/// or the inbox row of one, commits with it.
+/// A store whose database also contains the tables of the services. Everything runs in the caller's transaction, so
+/// that it commits together with an event or an inbox row.
 pub trait Database: Enlist {
-    /// Makes the tables of one service where they are missing.
+    /// Creates the missing tables of one service.
     fn make_tables(conn: &mut Self::Conn, service: Service) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// Adds a user; one who is there already is a unique violation.
+    /// Adds a user. An existing one is a unique violation.
     fn add_user(conn: &mut Self::Conn, username: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// False: there was no such user. Of two at once, one is told so: the other holds the row until it commits.
+    /// Deletes a user. Returns false if there is none. Of two concurrent calls one returns false, because the other
+    /// holds the row lock.
     fn delete_user(conn: &mut Self::Conn, username: &str) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Adds a song; one that is there already is a unique violation.
+    /// Adds a song. An existing one is a unique violation.
     fn add_song(conn: &mut Self::Conn, name: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// False: there was no such song.
+    /// Deletes a song. Returns false if there is none.
     fn delete_song(conn: &mut Self::Conn, name: &str) -> impl Future<Output = sqlx::Result<bool>> + Send;
 
-    /// Makes a playlist, or replaces what it was.
+    /// Creates or replaces a playlist.
     fn put_playlist(
         conn: &mut Self::Conn,
         name: &str,
         playlist: &Playlist,
     ) -> impl Future<Output = sqlx::Result<()>> + Send;
 
-    /// None: there is no such playlist.
+    /// Returns `None` if there is no such playlist.
     fn find_playlist(conn: &mut Self::Conn, name: &str) -> impl Future<Output = sqlx::Result<Option<Playlist>>> + Send;
 
-    /// Removes the playlists of an owner. Returns how many there were.
+    /// Removes the playlists of an owner and returns their number.
     fn remove_playlists_of(conn: &mut Self::Conn, owner: &str) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// Takes a song out of every playlist. Returns from how many places.
+    /// Removes a song from every playlist and returns the number of places.
     fn remove_song(conn: &mut Self::Conn, song: &str) -> impl Future<Output = sqlx::Result<u64>> + Send;
 
-    /// Adds one to the cleanings after a deletion. It would count a second one: whoever sees 1 there knows that there
-    /// was none.
+    /// Increments the count of cleanings for an event. A count of 1 proves that the event had one effect.
     fn count_cleaning(conn: &mut Self::Conn, event_id: &str) -> impl Future<Output = sqlx::Result<()>> + Send;
 }
 
-/// The statements in the words of one database.
+/// The SQL texts of one database.
 struct Statements {
     users: &'static str,
     songs: &'static str,
@@ -109,7 +109,7 @@ const SQLITE: Statements = Statements {
         ON CONFLICT (event_id) DO UPDATE SET n = cleanings.n + 1",
 };
 
-// The lock: two processes that make the same table at the same time would refuse each other, IF NOT EXISTS or not.
+// Concurrent CREATE TABLE IF NOT EXISTS statements can fail in PostgreSQL, so an advisory lock serializes them.
 const POSTGRES: Statements = Statements {
     users: "
         SELECT pg_advisory_xact_lock(7080);
@@ -145,8 +145,9 @@ const POSTGRES: Statements = Statements {
         ON CONFLICT (event_id) DO UPDATE SET n = cleanings.n + 1",
 };
 
-// Names compare byte for byte, trailing spaces included; the collation that does so has another name on MySQL than on
-// MariaDB, and each reads only the comment that is its own. A CREATE commits by itself: all of them can be run again.
+// Names are compared byte for byte, including trailing spaces. That collation has different names on MySQL and on
+// MariaDB; each server reads only its own conditional comment. A CREATE commits by itself, so every statement must be
+// repeatable.
 const MYSQL: Statements = Statements {
     users: "
         CREATE TABLE IF NOT EXISTS users (username VARCHAR(100) NOT NULL PRIMARY KEY)
@@ -175,7 +176,7 @@ const MYSQL: Statements = Statements {
     ..SQLITE
 };
 
-// A macro, because the drivers have no common type that could run one text with its values.
+// A macro, because the drivers share no type that runs a statement with its values.
 macro_rules! database {
     ($store:ty, $sql:expr) => {
         impl Database for $store {
@@ -209,7 +210,7 @@ macro_rules! database {
             }
 
             async fn put_playlist(conn: &mut Self::Conn, name: &str, playlist: &Playlist) -> sqlx::Result<()> {
-                // The playlist's own row first: whoever has it, has its songs.
+                // The row of the playlist first: its lock covers the songs.
                 sqlx::query($sql.put_playlist).bind(name).bind(&playlist.owner).execute(&mut *conn).await?;
                 sqlx::query($sql.clear_playlist).bind(name).execute(&mut *conn).await?;
                 for (place, song) in (0_i64..).zip(&playlist.songs) {

@@ -1,31 +1,31 @@
-//! What the services tell each other: the whole contract between them. The payload repeats the event's id and time, so that
-//! a reader who only gets the payload, in whatever language, can tell a second copy from a second deletion.
+//! The events of the services, which are the whole contract between them. The payload repeats the event's id and time,
+//! so that a reader that only gets the payload can detect a duplicate.
 
 use postrider::{Aggregate, Draft, Event};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
-/// A user is gone.
+/// A user was deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserDeleted {
-    /// One for each deletion: a user who came back and goes again is another one.
+    /// One id per deletion: a user who is created and deleted again gets another event.
     pub event_id: String,
-    /// When.
+    /// The time of the deletion.
     #[serde(with = "time::serde::rfc3339")]
     pub occurred_at: OffsetDateTime,
-    /// Who.
+    /// The user.
     pub username: String,
 }
 
 impl UserDeleted {
-    /// It happens now.
+    /// A deletion that happens now.
     pub fn now(username: impl Into<String>) -> Self {
         Self { event_id: new_id(), occurred_at: OffsetDateTime::now_utc(), username: username.into() }
     }
 
-    /// As the outbox takes it: at the time that its payload says.
+    /// The draft for the outbox, with the time of the payload.
     pub(crate) fn draft(&self) -> postrider::Result<Draft> {
         Ok(Draft::of(self)?.occurred_at(self.occurred_at))
     }
@@ -43,26 +43,26 @@ impl Event for UserDeleted {
     }
 }
 
-/// A song is gone.
+/// A song was deleted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SongDeleted {
-    /// One for each deletion.
+    /// One id per deletion.
     pub event_id: String,
-    /// When.
+    /// The time of the deletion.
     #[serde(with = "time::serde::rfc3339")]
     pub occurred_at: OffsetDateTime,
-    /// Which.
+    /// The song.
     pub song_name: String,
 }
 
 impl SongDeleted {
-    /// It happens now.
+    /// A deletion that happens now.
     pub fn now(song_name: impl Into<String>) -> Self {
         Self { event_id: new_id(), occurred_at: OffsetDateTime::now_utc(), song_name: song_name.into() }
     }
 
-    /// As the outbox takes it: at the time that its payload says.
+    /// The draft for the outbox, with the time of the payload.
     pub(crate) fn draft(&self) -> postrider::Result<Draft> {
         Ok(Draft::of(self)?.occurred_at(self.occurred_at))
     }

@@ -1,4 +1,4 @@
-//! What the routes of all services have in common: their state, names in paths, and answers to what goes wrong.
+//! Shared by the routes of all services: state, names in paths, and error responses.
 
 use axum::Json;
 use axum::extract::rejection::JsonRejection;
@@ -9,17 +9,17 @@ use axum::response::{IntoResponse, Response};
 use postrider::{Error, Failure, Outbox};
 use serde::Serialize;
 
-/// Characters of a username, a song or a playlist: short enough for the index of every database.
+/// The limit of a user, song or playlist name: short enough for an index in every database.
 pub(crate) const NAME_CHARS: usize = 100;
 
-/// What a handler works with.
+/// The state of the handlers.
 #[derive(Clone)]
 pub(crate) struct App<S> {
     pub(crate) store: S,
     pub(crate) outbox: Outbox<S>,
 }
 
-/// The one name in a path, checked.
+/// The name in a path, validated.
 pub(crate) struct Name(pub(crate) String);
 
 impl<T: Send + Sync> FromRequestParts<T> for Name {
@@ -35,7 +35,7 @@ impl<T: Send + Sync> FromRequestParts<T> for Name {
     }
 }
 
-/// Refuses what cannot be a name. Spaces around it too: no reader could tell two such names apart.
+/// Validates a name. Spaces at its ends are refused, because such names look the same.
 pub(crate) fn check_name(field: &str, name: &str) -> Result<(), Problem> {
     let chars = name.chars().count();
     let message = match () {
@@ -47,7 +47,7 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<(), Problem> {
     Err(Problem::field(field, message))
 }
 
-/// An answer that says what was wrong and what to do, as `application/problem+json`.
+/// An error response as `application/problem+json`: the cause, and what the caller can do.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
     title: &'static str,
@@ -82,43 +82,44 @@ impl Problem {
         problem
     }
 
-    /// What an insert that found its row taken is to the caller; any other error stays what it is.
+    /// Maps a unique violation to a conflict.
     pub(crate) fn taken(error: sqlx::Error, what: &str, name: &str) -> Self {
-        match error.as_database_error().is_some_and(|e| e.is_unique_violation()) {
-            true => Self::new(StatusCode::CONFLICT, "exists", format!("{what} {name:?} is there already")),
-            false => error.into(),
+        if error.as_database_error().is_some_and(|e| e.is_unique_violation()) {
+            Self::new(StatusCode::CONFLICT, "exists", format!("{what} {name:?} already exists"))
+        } else {
+            error.into()
         }
     }
 
-    /// The caller can only wait; a person reads why in the log.
+    /// The caller can only retry; the cause is in the log.
     fn unavailable(error: &Failure) -> Self {
-        tracing::warn!(%error, "a request was not served: the database is away");
+        tracing::warn!(%error, "a request failed: the database is unreachable");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "nothing was changed: try again in a moment")
     }
 
     fn internal(error: &Failure) -> Self {
         tracing::error!(%error, "a request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "nothing was changed; the service's log says why")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "nothing was changed; the service log contains the error",
+        )
     }
 }
 
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
-        let away = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
-        match (away, Failure::from(error)) {
-            (true, error) => Self::unavailable(&error),
-            (false, error) => Self::internal(&error),
-        }
+        let unreachable = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
+        let error = Failure::from(error);
+        if unreachable { Self::unavailable(&error) } else { Self::internal(&error) }
     }
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let again = matches!(error, Error::Unavailable(_) | Error::TransactionLost(_));
-        match (again, Failure::from(error)) {
-            (true, error) => Self::unavailable(&error),
-            (false, error) => Self::internal(&error),
-        }
+        let retryable = matches!(error, Error::Unavailable(_) | Error::TransactionLost(_));
+        let error = Failure::from(error);
+        if retryable { Self::unavailable(&error) } else { Self::internal(&error) }
     }
 }
 

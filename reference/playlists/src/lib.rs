@@ -1,7 +1,7 @@
-//! Users, songs and playlists: three services that share no database, only events.
+//! Users, songs and playlists: three services that share events but no database.
 //!
-//! A user is deleted in one service, a song in another; the third takes the user's playlists away, and the song out of
-//! everybody's, exactly once per deletion, however often the event arrives.
+//! A user is deleted in one service, a song in another. The third removes the user's playlists, or the song from all
+//! playlists, exactly once per deletion, however often the event arrives.
 //!
 //! ```text
 //! DELETE /users/{username} ─▶ users     ─ user.deleted ─┐
@@ -9,9 +9,9 @@
 //! DELETE /songs/{songName} ─▶ songs     ─ song.deleted ─┘
 //! ```
 //!
-//! Read it in this order: [`events`] is all that the services know of each other; `users.rs` and `songs.rs` write an event
-//! in the transaction that makes it true; `cleaning.rs` consumes them; [`service`] puts a process together, and is the only
-//! place that knows whether there is a broker.
+//! Reading order: [`events`] is the contract between the services; `users.rs` and `songs.rs` enqueue an event in the
+//! transaction of the deletion; `cleaning.rs` consumes the events; [`service`] assembles a process, and is the only
+//! file that knows whether there is a broker.
 
 mod cleaning;
 pub mod database;

@@ -1,4 +1,4 @@
-//! `playlists`: users, songs and playlists, together or each in a process of its own.
+//! `playlists`: users, songs and playlists, in one process or in one process each.
 
 use std::future::Future;
 use std::io::IsTerminal;
@@ -14,8 +14,8 @@ use postrider_playlists::{Process, Service};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
 
-/// What the log shows unless RUST_LOG says otherwise: the story, and of the drivers only what our own lines do not say. The
-/// broker's would even write whole messages into it, when one finds no queue.
+/// The default log filter. RUST_LOG overrides it. Statements of sqlx are left out, and so are warnings of lapin, which
+/// contain whole messages if a message is unroutable.
 const LOG: &str = "info,sqlx=warn,lapin=error";
 
 const EXAMPLES: &str = "\
@@ -31,24 +31,24 @@ Examples:
     curl -X DELETE http://127.0.0.1:7080/songs/So%20What
     curl http://127.0.0.1:7080/playlists/late
 
-  Three processes, each with a database of its own, and a broker between them (the playlists
-  first: its queue is then there when the first event comes):
+    Three processes, each with its own database, and a broker between them (the playlists
+    first, so that its queue exists before the first event):
     export PLAYLISTS_BROKER=amqp://guest:guest@localhost:5672/%2f
     playlists --service playlists --listen 127.0.0.1:7080 --store postgres://app@localhost/playlists
     playlists --service songs     --listen 127.0.0.1:7081 --store postgres://app@localhost/songs
     playlists --service users     --listen 127.0.0.1:7082 --store postgres://app@localhost/users
 
-URLs may hold passwords: in the environment fewer people see them than on the command line.
-RUST_LOG chooses what is logged, on stderr.";
+URLs may contain passwords: the environment exposes them less than the command line.
+RUST_LOG sets the log filter. The log is written to stderr.";
 
 /// Users, songs and playlists: a deletion in one service cleans up in another, once.
 #[derive(Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
-    /// Where to listen; port 0 takes any that is free, and the log says which
+    /// Address to listen on; port 0 takes a free port, which is logged
     #[arg(long, default_value = "127.0.0.1:7080", env = "PLAYLISTS_LISTEN")]
     listen: String,
-    /// The database of this process: sqlite://path, postgres://user@host/database or mysql://user@host/database
+    /// Database of this process: sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(
         long,
         default_value = "sqlite://playlists-data/playlists.db",
@@ -56,10 +56,10 @@ struct Arguments {
         hide_env_values = true
     )]
     store: String,
-    /// The broker between the services, as amqp://user:password@host:port/vhost; without one, events stay in the process
+    /// Broker between the services, amqp://user:password@host:port/vhost; without it, events stay in the process
     #[arg(long, env = "PLAYLISTS_BROKER", hide_env_values = true)]
     broker: Option<String>,
-    /// What to serve
+    /// Service to run
     #[arg(long, default_value = "all", env = "PLAYLISTS_SERVICE")]
     service: Service,
 }
@@ -76,14 +76,14 @@ async fn main() -> ExitCode {
     match run(arguments).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %Failure::from(error), "playlists ends");
+            tracing::error!(error = %Failure::from(error), "The service stops with an error");
             ExitCode::FAILURE
         }
     }
 }
 
 async fn run(arguments: Arguments) -> Result<(), AnyError> {
-    // Before anything says that it is ready: a signal that nobody waits for would end the process at once.
+    // Registered before the service is ready: without a handler, a signal would end the process at once.
     let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
     let broker = arguments.broker.as_deref().map(RabbitMq::new).transpose()?;
@@ -92,15 +92,15 @@ async fn run(arguments: Arguments) -> Result<(), AnyError> {
         Some("sqlite") => process.run(SqliteStore::connect(&arguments.store).await?, shutdown).await,
         Some("postgres" | "postgresql") => process.run(PostgresStore::connect(&arguments.store).await?, shutdown).await,
         Some("mysql" | "mariadb") => process.run(MySqlStore::connect(&arguments.store).await?, shutdown).await,
-        // Not the URL itself: it may hold a password.
+        // The URL is left out because it may contain a password.
         _ => {
-            Err("--store names no database of this program: write sqlite://…, postgres://… or mysql://… (--help has examples)"
+            Err("unknown database in --store: use sqlite://…, postgres://… or mysql://… (see --help for examples)"
                 .into())
         }
     }
 }
 
-/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person.
+/// Resolves on SIGTERM or Ctrl-C.
 #[cfg(unix)]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -113,7 +113,7 @@ fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// What ends a service: Ctrl-C.
+/// Resolves on Ctrl-C.
 #[cfg(not(unix))]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })

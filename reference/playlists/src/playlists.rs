@@ -1,5 +1,5 @@
-//! The playlists service, as its callers see it. Owners and songs live in other services' databases: it takes names at
-//! their word, and hears of deletions by event (`cleaning.rs`).
+//! The routes of the playlists service. Owners and songs are in other services' databases: names are not checked, and
+//! deletions arrive as events (`cleaning.rs`).
 
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::database::{Database, Playlist};
 use crate::http::{App, Name, Problem, check_name};
 
-/// Songs in a playlist: it is written and read in one piece.
+/// The limit of songs per playlist, which is written and read as a whole.
 const SONGS: usize = 500;
 
 pub(crate) fn routes<S: Database>() -> Router<App<S>> {

@@ -1,5 +1,5 @@
-//! A process: which services it runs, on which store, and how events get from one to the other. This is the only file that
-//! knows of the way they take.
+//! A process: its services, its store, and how events get from one service to another. This is the only file that knows
+//! the transport.
 
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
@@ -18,13 +18,12 @@ use crate::{cleaning, playlists, songs, users};
 /// Any error that ends the process.
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Bytes of a request: the longest playlist in the longest characters is about half of it.
+/// The limit of a request body. The largest playlist is about half of it.
 const BODY_BYTES: usize = 512 * 1024;
-/// How long requests may take to finish once the process is told to stop: a client that holds its connection open and
-/// says nothing must not keep it.
+/// The time limit for open requests at shutdown. An idle connection must not block it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 
-/// What a process serves.
+/// The service that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Service {
     /// All three, on one database.
@@ -33,12 +32,12 @@ pub enum Service {
     Users,
     /// Songs.
     Songs,
-    /// Playlists, which hear of deletions.
+    /// Playlists, which consume the deletions.
     Playlists,
 }
 
 impl Service {
-    /// Whether `part` is one of its services.
+    /// Whether `part` is included.
     pub fn includes(self, part: Self) -> bool {
         self == Self::All || self == part
     }
@@ -53,19 +52,19 @@ impl Service {
     }
 }
 
-/// What a process is told.
+/// The settings of a process.
 pub struct Process {
-    /// What it serves.
+    /// The service to run.
     pub service: Service,
-    /// Where.
+    /// The socket to serve.
     pub listener: TcpListener,
-    /// What is between the services; None: they are all in this process.
+    /// The broker between the services. `None` if they are all in this process.
     pub broker: Option<RabbitMq>,
 }
 
 impl Process {
-    /// Serves until `shutdown` is ready. Then no new request is taken, those that were begun are answered, and after them
-    /// the events in hand are finished.
+    /// Serves until `shutdown` is ready. Then it accepts no new requests, answers the open ones, and afterwards
+    /// finishes the deliveries in progress.
     pub async fn run<S: Database>(self, store: S, shutdown: impl Future<Output = ()> + Send) -> Result<(), AnyError> {
         let Self { service, listener, broker } = self;
         store.migrate().await?;
@@ -76,19 +75,19 @@ impl Process {
 
         let outbox = Outbox::new(store.clone()).service(service.name());
         let routes = routes(service).with_state(App { store: store.clone(), outbox });
-        let (told_to_stop, all_answered) = (CancellationToken::new(), CancellationToken::new());
+        let (stopping, all_answered) = (CancellationToken::new(), CancellationToken::new());
         tracing::info!(service = service.name(), address = %listener.local_addr()?, "Listening");
 
         let requests = async {
-            answer(listener, routes, &told_to_stop).await?;
+            answer(listener, routes, &stopping).await?;
             all_answered.cancel();
             Ok(())
         };
         let events = async { Ok(carry(service, store, broker, &all_answered).await?) };
         let signal = async {
             shutdown.await;
-            tracing::info!("Stopping: what was begun is finished");
-            told_to_stop.cancel();
+            tracing::info!("Stopping: finishing open requests and deliveries");
+            stopping.cancel();
             Ok::<_, AnyError>(())
         };
         tokio::try_join!(requests, events, signal)?;
@@ -109,51 +108,48 @@ fn routes<S: Database>(service: Service) -> Router<App<S>> {
     }
     routes
         .fallback(async |uri: Uri| {
-            Problem::new(StatusCode::NOT_FOUND, "notFound", format!("{} is not here", uri.path()))
+            Problem::new(StatusCode::NOT_FOUND, "notFound", format!("there is no route {}", uri.path()))
         })
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", "this path takes other methods")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", "this path does not accept this method")
         })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
 }
 
-/// Answers requests until it is told to stop and the last one has its answer.
+/// Serves requests until `stop`, and then until the last one is answered.
 async fn answer(listener: TcpListener, routes: Router, stop: &CancellationToken) -> std::io::Result<()> {
     let served = axum::serve(listener, routes).with_graceful_shutdown(stop.clone().cancelled_owned());
-    let patience = async {
+    let deadline = async {
         stop.cancelled().await;
         tokio::time::sleep(LAST_REQUESTS).await;
     };
     tokio::select! {
         ended = served.into_future() => ended,
-        () = patience => Ok(()),
+        () = deadline => Ok(()),
     }
 }
 
 /// The consumers of a service.
 fn inbox<S: Database>(service: Service, store: &S) -> Inbox<S> {
     let inbox = Inbox::new(store.clone());
-    match service.includes(Service::Playlists) {
-        true => cleaning::consumers(inbox),
-        false => inbox,
-    }
+    if service.includes(Service::Playlists) { cleaning::consumers(inbox) } else { inbox }
 }
 
-/// Says who hears the events of this store. A relay does so too when it starts; but the first request may be faster than
-/// it, and its event is to be heard.
+/// Registers the subscriptions of this store. The relay does so too, but the first request may come before it and its
+/// event must be routed.
 async fn prepare<S: Database>(service: Service, store: &S, broker: Option<&RabbitMq>) -> postrider::Result<()> {
     match broker {
         Some(broker) => broker.publisher().prepare(store).await,
         None => {
             if service != Service::All {
-                tracing::warn!("No broker: events of this service are kept until there is one, and none arrive");
+                tracing::warn!("No broker: events of this service stay in its store, and none arrive");
             }
             inbox(service, store).prepare(store).await
         }
     }
 }
 
-/// Brings events from where they were written to where they are consumed: inside this process, or by the broker.
+/// Delivers events to the consumers: in this process, or through the broker.
 async fn carry<S: Database>(
     service: Service,
     store: S,
@@ -165,7 +161,7 @@ async fn carry<S: Database>(
         None => Relay::new(store, inbox).retention(Retention::default()).run(stop.cancelled()).await,
         Some(broker) => {
             let mut relay = Relay::new(store.clone(), broker.publisher()).retention(Retention::default());
-            if cleaning::is_heard_in(&store).await? {
+            if cleaning::is_subscribed_in(&store).await? {
                 relay = relay.transport(self::inbox(service, &store));
             }
             let sending = relay.run(stop.cancelled());

@@ -1,4 +1,4 @@
-//! The songs service: adds songs, and tells the others when one is deleted.
+//! The songs service: adds songs, and publishes their deletions.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -18,7 +18,7 @@ pub(crate) fn routes<S: Database>() -> Router<App<S>> {
 #[serde(rename_all = "camelCase")]
 struct Song {
     song_name: String,
-    /// By which its deletion can be followed.
+    /// The id of the deletion event, for tracing.
     #[serde(skip_serializing_if = "Option::is_none")]
     event_id: Option<String>,
 }
@@ -33,7 +33,7 @@ async fn add<S: Database>(
     Ok((StatusCode::CREATED, Json(Song { song_name, event_id: None })))
 }
 
-/// The row goes and the event is written in one transaction: both, or neither.
+/// Deletes the row and enqueues the event in one transaction.
 async fn delete<S: Database>(State(app): State<App<S>>, Name(song_name): Name) -> Result<Json<Song>, Problem> {
     let mut tx = app.store.begin().await?;
     if !S::delete_song(&mut tx, &song_name).await? {

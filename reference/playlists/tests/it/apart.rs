@@ -1,4 +1,4 @@
-//! Three processes, three databases and a broker: the same promises, with a network in between.
+//! Three processes, three databases and a broker: the same guarantees over a network.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::database::Database;
 use crate::process::{Process, count};
 
-/// Runs each case over each store: the names say which servers they need.
+/// Runs each case over each store. The module names list the servers that are needed.
 macro_rules! apart {
     ($($(#[$doc:meta])* $case:ident,)*) => {
         mod on_sqlite_and_rabbitmq {
@@ -58,13 +58,13 @@ apart! {
     /// E.3
     a_deletion_in_one_process_cleans_once_in_another,
     /// E.3
-    the_same_message_again_changes_nothing_and_says_nothing,
+    the_same_message_again_changes_and_logs_nothing,
     /// E.3
     kills_on_either_side_lose_no_cleaning_and_double_none,
     /// E.3
-    what_is_told_before_anybody_listens_is_told_again,
+    an_event_published_before_its_queue_exists_is_retried,
     /// E.4
-    what_was_deleted_without_a_broker_is_told_once_there_is_one,
+    a_deletion_without_a_broker_is_published_later,
     /// E.4
     one_process_may_be_given_a_broker_later,
 }
@@ -85,7 +85,7 @@ impl Apart {
         Process::start(self.songs.url(), &["--service", "songs", "--broker", self.broker.url()]).await
     }
 
-    /// Its queue is there when this returns: what finds none has to be tried again, which takes seconds.
+    /// Waits until the queue exists: a message without a queue is retried only seconds later.
     async fn start_playlists(&self) -> Process {
         let arguments = ["--service", "playlists", "--broker", self.broker.url()];
         let mut playlists = Process::start(self.playlists.url(), &arguments).await;
@@ -134,7 +134,7 @@ async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
     }
 }
 
-async fn the_same_message_again_changes_nothing_and_says_nothing(apart: &Apart) {
+async fn the_same_message_again_changes_and_logs_nothing(apart: &Apart) {
     let mut playlists = apart.start_playlists().await;
     let users = apart.start_users().await;
     for user in ["zoe", "bob"] {
@@ -145,13 +145,13 @@ async fn the_same_message_again_changes_nothing_and_says_nothing(apart: &Apart) 
     playlists.logs(&["Consumed", &event]).await;
     apart.users.until_all_is_delivered().await;
 
-    // She comes back, and makes the playlist anew: a second cleaning for the first deletion would take it.
+    // The user returns and creates the playlist again. A second cleaning for the first deletion would remove it.
     playlists.put_playlist("late", "zoe", &["blue"]).await;
     for _ in 0..3 {
         apart.users.redrive(&event, "rabbitmq").await;
         apart.users.until_all_is_delivered().await;
     }
-    // Behind them in the queue: when this one has been consumed they have been begun, and the end waits for them.
+    // Last in the queue: when it is consumed, the repeats have been begun, and the shutdown waits for them.
     let last = users.delete("/users/bob").await;
     playlists.logs(&["Consumed", &last]).await;
     assert_eq!(playlists.songs_of("late").await, Some(json!(["blue"])));
@@ -160,7 +160,7 @@ async fn the_same_message_again_changes_nothing_and_says_nothing(apart: &Apart) 
     assert_eq!(apart.playlists.cleanings_after(&event).await, 1);
 }
 
-/// Users to delete; at every fourth one of the processes is killed.
+/// Users to delete. After every fourth, one of the processes is killed.
 const USERS: u32 = 32;
 
 async fn kills_on_either_side_lose_no_cleaning_and_double_none(apart: &Apart) {
@@ -173,12 +173,12 @@ async fn kills_on_either_side_lose_no_cleaning_and_double_none(apart: &Apart) {
     for n in 0..USERS {
         users.delete(&format!("/users/u{n}")).await;
         match n % 8 {
-            // It may have consumed what it had not acknowledged: the broker brings that again.
+            // It may have consumed messages without acknowledging them. The broker redelivers those.
             3 => {
                 playlists.kill().await;
                 playlists = apart.start_playlists().await;
             }
-            // It may have published what it had not settled: it will do so again.
+            // It may have published events without settling them. It publishes those again.
             7 => {
                 users.kill().await;
                 apart.users.outlast_leases().await;
@@ -198,14 +198,14 @@ async fn kills_on_either_side_lose_no_cleaning_and_double_none(apart: &Apart) {
     assert_eq!(apart.playlists.number("SELECT count(*) FROM playlists").await, 0);
 }
 
-async fn what_is_told_before_anybody_listens_is_told_again(apart: &Apart) {
+async fn an_event_published_before_its_queue_exists_is_retried(apart: &Apart) {
     let mut users = apart.start_users().await;
     users.post("/users/zoe").await;
     let event = users.delete("/users/zoe").await;
     users.logs(&["will be tried again", "unroutable", &event]).await;
 
     let mut playlists = apart.start_playlists().await;
-    apart.users.outlast_leases().await; // and the wait for the next try
+    apart.users.outlast_leases().await; // also ages the delay of the next try
     playlists.logs(&["Consumed", &event]).await;
     assert_eq!(apart.playlists.cleanings_after(&event).await, 1);
     let log = users.stop().await;
@@ -213,16 +213,16 @@ async fn what_is_told_before_anybody_listens_is_told_again(apart: &Apart) {
     playlists.stop().await;
 }
 
-async fn what_was_deleted_without_a_broker_is_told_once_there_is_one(apart: &Apart) {
+async fn a_deletion_without_a_broker_is_published_later(apart: &Apart) {
     let users = Process::start(apart.users.url(), &["--service", "users"]).await;
     users.post("/users/zoe").await;
     users.post("/users/bob").await;
     let without = users.delete("/users/zoe").await;
     users.stop().await;
 
-    // Nobody listens there; requests are served all the same.
-    let nobody = ["--service", "users", "--broker", "amqp://guest:guest@127.0.0.1:9/none"];
-    let mut users = Process::start(apart.users.url(), &nobody).await;
+    // The port is closed; requests are served all the same.
+    let unreachable = ["--service", "users", "--broker", "amqp://guest:guest@127.0.0.1:9/none"];
+    let mut users = Process::start(apart.users.url(), &unreachable).await;
     users.logs(&["the broker cannot be reached"]).await;
     let away = users.delete("/users/bob").await;
     let log = users.stop().await;
@@ -245,7 +245,7 @@ async fn one_process_may_be_given_a_broker_later(apart: &Apart) {
     let before = all.delete("/users/zoe").await;
     all.logs(&["Consumed", &before]).await;
     all.stop().await;
-    // As if it had been killed before it could say that it was done.
+    // As if it was killed before it settled the delivery.
     database.redrive(&before, "playlists").await;
 
     let mut all = Process::start(database.url(), &["--broker", apart.broker.url()]).await;

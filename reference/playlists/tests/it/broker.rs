@@ -1,4 +1,4 @@
-//! A virtual host of the broker for each test: queues have fixed names, and tests run side by side.
+//! A virtual host for each test, because queues have fixed names and tests run in parallel.
 
 use reqwest::Method;
 
@@ -7,7 +7,7 @@ use crate::database::from_environment;
 pub(crate) struct Broker {
     url: String,
     vhost: String,
-    /// Where the broker is managed over HTTP.
+    /// The URL of the broker's management API.
     http: String,
 }
 
@@ -27,7 +27,7 @@ impl Broker {
         &self.url
     }
 
-    /// Cleans up after a test that passed.
+    /// Cleans up after a passed test.
     pub(crate) async fn finish(self) {
         self.manage(Method::DELETE, "vhosts", "", "").await;
     }
@@ -40,7 +40,7 @@ impl Broker {
     }
 }
 
-/// Our servers' management is three ports above the broker; others are named.
+/// The management port of our brokers is three above the AMQP port. `POSTRIDER_TEST_RABBITMQ_HTTP` overrides the URL.
 fn management(place: &str) -> String {
     std::env::var("POSTRIDER_TEST_RABBITMQ_HTTP").unwrap_or_else(|_| {
         let (_, address) = place.split_once("://").unwrap();

@@ -1,4 +1,4 @@
-//! One process, no broker: deletions clean playlists, each once.
+//! One process without a broker: each deletion cleans the playlists once.
 
 use reqwest::Method;
 use serde_json::json;
@@ -8,9 +8,9 @@ use crate::process::{Process, count};
 
 over_every_store! {
     /// E.3, E.4
-    a_deletion_cleans_playlists_once_and_the_log_tells_it,
+    a_deletion_cleans_playlists_once_and_is_logged,
     /// E.3
-    the_same_event_again_changes_nothing_and_says_nothing,
+    the_same_event_again_changes_and_logs_nothing,
     /// E.3
     a_user_who_comes_back_and_goes_again_is_another_deletion,
     /// E.3
@@ -19,7 +19,7 @@ over_every_store! {
     without_a_broker_no_connection_to_one_is_tried,
 }
 
-async fn a_deletion_cleans_playlists_once_and_the_log_tells_it(database: &Database) {
+async fn a_deletion_cleans_playlists_once_and_is_logged(database: &Database) {
     let mut all = Process::start(database.url(), &[]).await;
     for path in ["/users/zoe", "/users/bob", "/songs/blue", "/songs/so%20what"] {
         all.post(path).await;
@@ -47,12 +47,12 @@ async fn a_deletion_cleans_playlists_once_and_the_log_tells_it(database: &Databa
             assert_eq!(count(&log, &[line, topic, event]), 1, "{line} {topic}:\n{}", log.join("\n"));
         }
     }
-    // None of them can be part of an id: those are hexadecimal.
+    // None of these words can be part of an id, because ids are hexadecimal.
     let secrets = ["zoe", "blue", "so what", "late"];
     assert!(secrets.iter().all(|word| count(&log, &[word]) == 0), "payloads are not logged:\n{}", log.join("\n"));
 }
 
-async fn the_same_event_again_changes_nothing_and_says_nothing(database: &Database) {
+async fn the_same_event_again_changes_and_logs_nothing(database: &Database) {
     let mut all = Process::start(database.url(), &[]).await;
     all.post("/users/zoe").await;
     all.put_playlist("late", "zoe", &["blue"]).await;
@@ -60,7 +60,7 @@ async fn the_same_event_again_changes_nothing_and_says_nothing(database: &Databa
     all.logs(&["Consumed", &event]).await;
     database.until_all_is_delivered().await;
 
-    // She comes back, and makes the playlist anew: a second cleaning for the first deletion would take it.
+    // The user returns and creates the playlist again. A second cleaning for the first deletion would remove it.
     all.post("/users/zoe").await;
     all.put_playlist("late", "zoe", &["blue"]).await;
     for _ in 0..3 {
@@ -90,7 +90,7 @@ async fn a_user_who_comes_back_and_goes_again_is_another_deletion(database: &Dat
     all.stop().await;
 }
 
-/// Users to delete; at every fourth the process is killed.
+/// Users to delete. The process is killed after every fourth.
 const USERS: u32 = 32;
 
 async fn kills_at_any_moment_lose_no_cleaning_and_double_none(database: &Database) {
@@ -102,9 +102,9 @@ async fn kills_at_any_moment_lose_no_cleaning_and_double_none(database: &Databas
     for n in 0..USERS {
         let path = format!("/users/u{n}");
         match n % 8 {
-            // With its answer: the event is there, and perhaps in hand.
+            // After the response: the event is stored, and possibly being delivered.
             3 => drop(all.delete(&path).await),
-            // Without it: the event and the deletion are both there, or neither.
+            // Before the response: either both event and deletion are committed, or neither.
             7 => all.begin_to_delete(&path),
             _ => {
                 all.delete(&path).await;
@@ -126,8 +126,8 @@ async fn kills_at_any_moment_lose_no_cleaning_and_double_none(database: &Databas
     all.stop().await;
 }
 
-/// By the sockets that the process has after it has done all its work: its own listener, what was accepted there, and
-/// connections to its database.
+/// Checks the sockets of the process after its work: its listener, accepted connections, and connections to its
+/// database.
 async fn without_a_broker_no_connection_to_one_is_tried(database: &Database) {
     let mut all = Process::start(database.url(), &[]).await;
     all.post("/users/zoe").await;
@@ -147,7 +147,7 @@ async fn without_a_broker_no_connection_to_one_is_tried(database: &Database) {
     assert_eq!(count(&log, &["rabbitmq"]) + count(&log, &["amqp"]), 0, "{}", log.join("\n"));
 }
 
-/// Local and remote port of every TCP socket of a process, as Linux lists them.
+/// The local and remote port of every TCP socket of a process, as Linux lists them.
 fn tcp_sockets(process: u32) -> Vec<(u16, u16)> {
     let files = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap();
     let files: Vec<_> = files.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok()).collect();

@@ -1,4 +1,4 @@
-//! A database for each service of each test, and the auditor's questions to it.
+//! A database for each service of each test, and the auditor's queries.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use postrider::store::sqlite::SqliteStore;
 use postrider::testing::Age;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
-/// How long to wait for what must come: only a test that fails waits this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Older than any lease of the services.
+/// The time limit of a wait. Only a failing test waits this long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Longer than any lease of the services.
 const PAST_ANY_LEASE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Database {
@@ -83,7 +83,7 @@ impl Database {
         &self.url
     }
 
-    /// The one number that a question has for an answer.
+    /// Runs a query that returns one number.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         macro_rules! ask {
             ($connection:ty) => {{
@@ -100,7 +100,7 @@ impl Database {
         }
     }
 
-    /// Asks until the answer is `wanted`.
+    /// Repeats a query until it returns `wanted`.
     pub(crate) async fn until(&self, sql: &str, wanted: i64) {
         let started = Instant::now();
         loop {
@@ -108,29 +108,29 @@ impl Database {
             if answer == wanted {
                 return;
             }
-            assert!(started.elapsed() < PATIENCE, "{sql}: still {answer}, not {wanted}");
+            assert!(started.elapsed() < TIMEOUT, "{sql}: still {answer}, not {wanted}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// Nothing waits and nothing is being worked on.
+    /// Waits until no delivery is left.
     pub(crate) async fn until_all_is_delivered(&self) {
         self.until("SELECT count(*) FROM postrider_delivery", 0).await;
     }
 
-    /// How often the playlists were cleaned after this deletion.
+    /// How often the playlists were cleaned for this event.
     pub(crate) async fn cleanings_after(&self, event_id: &str) -> i64 {
         let sql = format!("SELECT coalesce(max(n), 0) FROM cleanings WHERE event_id = '{event_id}'");
         self.number(&sql).await
     }
 
-    /// Has an event delivered to a lane once more.
+    /// Delivers an event to a lane again.
     pub(crate) async fn redrive(&self, event_id: &str, lane: &str) {
         let store = postrider::store::connect(&self.url).await.unwrap();
         assert_eq!(store.redrive(event_id, lane, "").await.unwrap(), Redriven::Made);
     }
 
-    /// As if the leases of a process that was killed had run out.
+    /// Ages the leases of a killed process, so that they are expired.
     pub(crate) async fn outlast_leases(&self) {
         match &self.auditor {
             Auditor::Sqlite { .. } => {
@@ -145,7 +145,7 @@ impl Database {
         }
     }
 
-    /// Cleans up after a test that passed.
+    /// Cleans up after a passed test.
     pub(crate) async fn finish(self) {
         match &self.auditor {
             Auditor::Sqlite { folder } => std::fs::remove_dir_all(folder).unwrap(),
@@ -172,14 +172,14 @@ impl Auditor {
     }
 }
 
-/// The server, the name of a new database there, and its URL.
+/// The server, the name of a new database, and its URL.
 fn beside(server: &str) -> (String, String, String) {
     let name = format!("playlists_{}", uuid::Uuid::new_v4().simple());
     let (place, _) = server.rsplit_once('/').unwrap();
     (server.to_owned(), name.clone(), format!("{place}/{name}"))
 }
 
-/// A server's URL; one that is missing is a failure, not a skip.
+/// The URL of a server. A missing one is a failure, not a skip.
 pub(crate) fn from_environment(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| {
         panic!("{variable} is not set: run `make services` and `eval \"$(scripts/services urls)\"`")

@@ -1,4 +1,4 @@
-//! What callers are told: the codes, and problems that say what to do.
+//! The HTTP responses: status codes, and problems with a remedy.
 
 use reqwest::Method;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The services as processes, asked over HTTP, and judged by their logs and by SQL that shares nothing with them.
+//! Tests of the services as processes over HTTP, checked by their logs and by independent SQL.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod apart;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::database::PATIENCE;
+use crate::database::TIMEOUT;
 
 pub(crate) struct Process {
     child: Child,
@@ -22,7 +22,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts one and waits until it listens; it goes when the test does.
+    /// Starts a process and waits until it listens. It is killed when the test ends.
     pub(crate) async fn start(store: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_playlists"))
             .args(["--listen", "127.0.0.1:0", "--store", store])
@@ -32,11 +32,11 @@ impl Process {
             .kill_on_drop(true)
             .spawn()
             .unwrap();
-        let (tell, log) = watch::channel(Vec::new());
+        let (sender, log) = watch::channel(Vec::new());
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let reading = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                tell.send_modify(|log: &mut Vec<String>| log.push(line));
+                sender.send_modify(|log: &mut Vec<String>| log.push(line));
             }
         });
         let mut process = Self { child, log, reading, base: String::new(), client: reqwest::Client::new() };
@@ -54,14 +54,14 @@ impl Process {
         self.base.rsplit_once(':').unwrap().1.parse().unwrap()
     }
 
-    /// Waits for a line of its log with all these words, and returns it.
+    /// Waits for a log line that contains all these words, and returns it.
     pub(crate) async fn logs(&mut self, words: &[&str]) -> String {
         let has = |line: &&String| words.iter().all(|word| line.contains(word));
         let found = async {
             let log = self.log.wait_for(|log| log.iter().any(|line| has(&line))).await;
             log.map(|log| log.iter().find(has).cloned().unwrap())
         };
-        match timeout(PATIENCE, found).await {
+        match timeout(TIMEOUT, found).await {
             Ok(Ok(line)) => return line,
             Ok(Err(_)) => {}
             Err(_) => {}
@@ -69,13 +69,13 @@ impl Process {
         panic!("no line with {words:?} in its log:\n{}", self.log.borrow().join("\n"))
     }
 
-    /// Status and body of the answer to a request.
+    /// The status and body of the response to a request.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> (u16, Value) {
         let (status, body) = self.ask_raw(method, path, body.map(|body| body.to_string())).await;
         (status, serde_json::from_str(&body).unwrap_or_else(|e| panic!("{path}: {e} in {body:?}")))
     }
 
-    /// The same with a body that need not be JSON.
+    /// The same with a raw body.
     pub(crate) async fn ask_raw(&self, method: Method, path: &str, body: Option<String>) -> (u16, String) {
         let mut request = self.client.request(method, format!("{}{path}", self.base));
         if let Some(body) = body {
@@ -96,7 +96,7 @@ impl Process {
         assert_eq!(status, 201, "{body}");
     }
 
-    /// The songs of a playlist; None: it is not there.
+    /// The songs of a playlist. Returns `None` if it does not exist.
     pub(crate) async fn songs_of(&self, playlist: &str) -> Option<Value> {
         match self.ask(Method::GET, &format!("/playlists/{playlist}"), None).await {
             (200, body) => Some(body["songs"].clone()),
@@ -105,19 +105,19 @@ impl Process {
         }
     }
 
-    /// Deletes, and returns the id of the event that tells of it.
+    /// Deletes, and returns the id of the event.
     pub(crate) async fn delete(&self, path: &str) -> String {
         let (status, body) = self.ask(Method::DELETE, path, None).await;
         assert_eq!(status, 200, "{body}");
         body["eventId"].as_str().unwrap().to_owned()
     }
 
-    /// Sends a deletion and waits for no answer.
+    /// Sends a deletion without waiting for its response.
     pub(crate) fn begin_to_delete(&self, path: &str) {
         tokio::spawn(self.client.delete(format!("{}{path}", self.base)).send());
     }
 
-    /// SIGKILL, now: nothing of it runs any more when this returns. What it had logged comes back.
+    /// Sends SIGKILL and waits for the end of the process. Returns its log.
     pub(crate) async fn kill(mut self) -> Vec<String> {
         self.child.kill().await.unwrap();
         let status = self.child.wait().await.unwrap();
@@ -125,11 +125,11 @@ impl Process {
         self.whole_log().await
     }
 
-    /// SIGTERM, and an end without complaint. Its whole log comes back.
+    /// Sends SIGTERM, asserts a clean exit, and returns the log.
     pub(crate) async fn stop(mut self) -> Vec<String> {
         let pid = self.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
-        let status = timeout(PATIENCE, self.child.wait()).await.expect("it ends when it is told to").unwrap();
+        let status = timeout(TIMEOUT, self.child.wait()).await.expect("it ends after SIGTERM").unwrap();
         let log = self.whole_log().await;
         assert!(status.success(), "{status}:\n{}", log.join("\n"));
         log
@@ -141,7 +141,7 @@ impl Process {
     }
 }
 
-/// How many lines have all these words.
+/// The number of lines that contain all these words.
 pub(crate) fn count(log: &[String], words: &[&str]) -> usize {
     log.iter().filter(|line| words.iter().all(|word| line.contains(word))).count()
 }
