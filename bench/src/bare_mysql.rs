@@ -1,5 +1,5 @@
-//! The fastest relay loop we can write by hand on MySQL with the same driver: an immutable event, a narrow work row whose
-//! lease touches no indexed column, deletion when done. No order, no routing, no dead letters, no history, one consumer.
+//! The fastest hand-written relay loop on MySQL with the same driver: an immutable event, a narrow work row whose lease
+//! touches no indexed column, deletion when done. No order, no routing, no dead letters, no history, one consumer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -51,7 +51,7 @@ const SETTLE: &str = "
     DELETE w FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
     STRAIGHT_JOIN bare_work w FORCE INDEX (PRIMARY) ON w.id = i.id WHERE w.token = ?";
 
-/// Runs a statement, a transaction by itself; one that lost a deadlock (1213), as here may happen, again. How many rows.
+/// Runs a statement as its own transaction, and repeats it after a deadlock (1213). Returns the number of rows.
 async fn execute<'q>(
     session: &mut MySqlConnection,
     statement: impl Fn() -> Query<'q, MySql, MySqlArguments>,
@@ -101,13 +101,13 @@ impl Bare {
         Ok(())
     }
 
-    /// Drains so many, or what there is.
+    /// Drains up to `goal` events.
     pub(crate) async fn drain(&self, workers: usize, goal: usize) -> Outcome<Turn> {
         let left = Arc::new(AtomicIsize::new(goal as isize));
         let tasks = (0..workers).map(|worker| {
             let (pool, left) = (self.pool.clone(), Arc::clone(&left));
             tokio::spawn(async move {
-                // One session for all: given back to the pool, it would be asked whether it is there.
+                // One session for the whole run: the pool would ping a returned one.
                 let mut session = pool.acquire().await?;
                 let (mut token, mut drained) = (worker as i64 * 1_000_000_000, 0_u64);
                 while left.fetch_sub(BATCH as isize, Ordering::AcqRel) > 0 {

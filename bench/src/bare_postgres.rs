@@ -1,5 +1,5 @@
-//! The fastest relay loop we can write by hand on PostgreSQL: an immutable event, a narrow work row, a lease that
-//! touches no indexed column, deletion when done. No order, no routing, no dead letters, no history, one consumer.
+//! The fastest hand-written relay loop on PostgreSQL: an immutable event, a narrow work row, a lease that touches no
+//! indexed column, deletion when done. No order, no routing, no dead letters, no history, one consumer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -78,12 +78,12 @@ impl Bare {
         Ok(())
     }
 
-    /// A transaction for each event: inbox row, balance, end of the work.
+    /// One transaction per event: inbox row, balance, deletion of the work row.
     pub(crate) async fn pay(&self, workers: usize) -> Outcome<Turn> {
         let tasks = (0..workers).map(|worker| {
             let pool = self.pool.clone();
             tokio::spawn(async move {
-                // One session for all: given back to the pool, it would be asked whether it is there.
+                // One session for the whole run: the pool would ping a returned one.
                 let mut session = pool.acquire().await?;
                 let (mut token, mut paid) = (worker as i64 * 1_000_000_000, 0);
                 loop {
@@ -122,7 +122,7 @@ impl Bare {
         Ok(())
     }
 
-    /// Drains so many, or what there is.
+    /// Drains up to `goal` events.
     pub(crate) async fn drain(&self, workers: usize, goal: usize) -> Outcome<Turn> {
         let left = Arc::new(AtomicIsize::new(goal as isize));
         let tasks = (0..workers).map(|worker| {

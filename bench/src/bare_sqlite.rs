@@ -1,5 +1,5 @@
-//! The fastest relay loop we can write by hand on SQLite with the same driver: one writer, a narrow work row, deletion
-//! when done.
+//! The fastest hand-written relay loop on SQLite with the same driver: one writer, a narrow work row, deletion when
+//! done.
 
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
@@ -61,7 +61,7 @@ impl Bare {
         Ok(())
     }
 
-    /// Drains so many, or what there is. One worker: SQLite has one writer.
+    /// Drains up to `goal` events. One worker, because SQLite has one writer.
     pub(crate) async fn drain(&self, goal: usize) -> Outcome<Turn> {
         Turn::time(self.drain_untimed(goal)).await
     }

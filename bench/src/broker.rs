@@ -1,4 +1,5 @@
-//! The relay to RabbitMQ beside a bare publisher: the same message, the same queue, as many unconfirmed at a time.
+//! The relay to RabbitMQ, compared with a bare publisher: the same message and queue, and the same number of
+//! unconfirmed messages.
 
 use std::collections::VecDeque;
 
@@ -23,11 +24,11 @@ use crate::setup::{LANE, Scratch, TOPIC, fill};
 use crate::turns::{Turn, turns_of};
 use crate::{Outcome, Size};
 
-/// Channels, and messages unconfirmed on each.
+/// The number of channels, and of unconfirmed messages per channel.
 const CHANNELS: usize = 4;
 const WINDOW: usize = 100;
 
-/// A queue of the benchmark's own.
+/// A queue of this benchmark.
 struct Queue {
     name: String,
     connection: Connection,
@@ -50,7 +51,7 @@ impl Queue {
         Ok(Self { name, connection, channel })
     }
 
-    /// One of the messages, for the other side to publish the same.
+    /// One of the messages, so that the bare publisher sends the same.
     async fn message(&self) -> Outcome<(Vec<u8>, BasicProperties)> {
         let got = self.channel.basic_get(self.name.as_str().into(), BasicGetOptions { no_ack: true }).await?;
         let got = got.ok_or("nothing was published")?;
@@ -67,7 +68,7 @@ impl Queue {
     }
 }
 
-/// A transport that tells what it has delivered.
+/// A transport that counts its deliveries.
 struct Counted<T>(T, Goal);
 
 #[async_trait]
@@ -102,7 +103,7 @@ async fn bare(queue: &Queue, events: usize, body: &[u8], properties: &BasicPrope
             sent.await?.await
         };
         let mut left = events / CHANNELS;
-        // Waited for in their order: confirms come for many at once, and nobody is woken for each.
+        // Awaited in order: one confirm covers many messages, so a wake-up per message would be wasted.
         let mut unconfirmed = VecDeque::new();
         loop {
             while left > 0 && unconfirmed.len() < WINDOW {

@@ -16,12 +16,12 @@ use crate::turns::{Turn, in_turns};
 use crate::{Outcome, Size, bare_mysql, bare_postgres, bare_sqlite};
 
 pub(crate) const BATCH: u32 = 500;
-/// On two cores a third worker adds nothing.
+/// A third worker adds nothing on two cores.
 pub(crate) const WORKERS: usize = 2;
-/// Of each side in a round.
+/// Turns of each side per round.
 pub(crate) const TURNS: usize = 10;
 
-/// Drains so many with `workers`, or what there is. Every event's payload is looked at, as a consumer would.
+/// Drains up to `goal` events with `workers`. Reads every payload, as a consumer would.
 pub(crate) async fn drain(store: Arc<dyn Store>, workers: usize, goal: usize, history: History) -> Outcome<Turn> {
     let left = Arc::new(AtomicIsize::new(goal as isize));
     let tasks = (0..workers).map(|n| {
@@ -44,7 +44,7 @@ pub(crate) async fn drain(store: Arc<dyn Store>, workers: usize, goal: usize, hi
     Turn::time(sum(tasks)).await
 }
 
-/// What workers have done together.
+/// The sum of what the workers did.
 pub(crate) async fn sum<E>(tasks: impl Iterator<Item = JoinHandle<Result<usize, E>>>) -> Outcome<usize>
 where
     E: std::error::Error + Send + Sync + 'static,
@@ -108,8 +108,8 @@ pub(crate) async fn postgres_many_finished(scratch: &Scratch, size: Size) -> Out
     let many = scratch.postgres_store("many").await?;
     fill_finished(&few, size.finished.0).await?;
     fill_finished(&many, size.finished.1).await?;
-    // What is kept was finished days ago, and a vacuum has been there since. What is done but not cleaned up is another question:
-    // see `postgres_snapshot_held`.
+    // Finished events are days old in practice, so they are vacuumed here. Dead rows that cannot be vacuumed are
+    // measured by `postgres_snapshot_held`.
     scratch.vacuum("few").await?;
     scratch.vacuum("many").await?;
     many_finished(few, many, size).await
@@ -135,7 +135,8 @@ async fn many_finished<S: postrider::Enlist>(few: S, many: S, size: Size) -> Out
     Ok(rounds)
 }
 
-/// A report that nobody ended, a backup that hangs: what is done since cannot be cleaned up while it looks at what was.
+/// A long-running transaction, such as a report or a hanging backup, prevents the vacuum of rows deleted since it
+/// began.
 pub(crate) async fn postgres_snapshot_held(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let mut rounds = Vec::new();
     for round in 0..size.rounds {
@@ -152,12 +153,12 @@ pub(crate) async fn postgres_snapshot_held(scratch: &Scratch, size: Size) -> Out
     Ok(rounds)
 }
 
-/// A relay that has been looking at an empty, unanalysed table for a while has cached its plans for that.
+/// A relay that polled an empty, unanalysed table for a while has cached plans for an empty table.
 pub(crate) async fn postgres_started_empty(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let mut rounds = Vec::new();
     for round in 0..size.rounds {
         let empty = Arc::new(scratch.postgres_store(&format!("empty_{round}")).await?);
-        // A generic plan is chosen after five executions on a session.
+        // PostgreSQL may choose a generic plan after five executions in a session.
         for _ in 0..20 {
             drain(empty.clone(), WORKERS, 1, History::Omit).await?;
         }

@@ -1,4 +1,4 @@
-//! The engine: relay, inbox and consumers in one process, beside the loops that one would write by hand.
+//! The engine: relay, inbox and consumers in one process, compared with hand-written loops.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,12 +21,12 @@ use crate::setup::{LANE, Scratch, TOPIC, fill, payload};
 use crate::turns::{Turn, turns_of};
 use crate::{Outcome, Size, bare_postgres};
 
-/// Transactions at the same time, on both sides.
+/// Concurrent transactions on both sides.
 pub(crate) const TRANSACTIONS: usize = 4;
-/// Accounts whose balances are updated: enough that transactions seldom wait for each other's row.
+/// The number of accounts: enough that transactions rarely wait for the same row.
 pub(crate) const ACCOUNTS: i64 = 1_000;
 
-/// What the benchmark's events say.
+/// The payload of the benchmark's events.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Paid {
@@ -39,15 +39,15 @@ impl Event for Paid {
     const TOPIC: &'static str = TOPIC;
 }
 
-/// Turns of each side in a round, each with a relay of its own.
+/// Turns of each side per round, each with its own relay.
 pub(crate) const RELAYS: usize = 4;
 
-/// Tells when a number of events has been handled, and when the first tenth of them was.
+/// Signals when a number of events is handled, and records when the first tenth was.
 #[derive(Clone)]
 pub(crate) struct Goal {
     events: usize,
     handled: Arc<AtomicUsize>,
-    /// A relay begins slowly on purpose, a tenth of a second however much there is to do: time is taken from here on.
+    /// The relay has a slow start of about 0.1 s, independent of the backlog, so the time is measured from here.
     warm: Arc<OnceLock<Warm>>,
     reached: Arc<Notify>,
 }
@@ -90,7 +90,7 @@ const BALANCES: &str =
     "CREATE TABLE balance (account bigint PRIMARY KEY, cents bigint NOT NULL) WITH (fillfactor = 50);
     INSERT INTO balance SELECT n, 0 FROM generate_series(0, 999) n";
 
-/// Which account an event pays into: spread evenly, the same for every way of doing it.
+/// The account of an event: spread evenly, the same on both sides.
 fn account(delivery: usize) -> i64 {
     delivery as i64 % ACCOUNTS
 }
@@ -145,7 +145,7 @@ fn options(concurrency: usize, history: History) -> LaneOptions {
     LaneOptions { batch: BATCH, concurrency, history, ..LaneOptions::default() }
 }
 
-/// Runs a relay until the goal is reached and everything is written down. Timed is what comes after its first tenth.
+/// Runs a relay until the goal is reached and everything is settled. Measures the time after the first tenth.
 pub(crate) async fn relay(store: &PostgresStore, transport: impl Transport, goal: &Goal) -> Outcome<Turn> {
     let reached = Arc::clone(&goal.reached);
     Relay::new(store.clone(), transport).run(async move { reached.notified().await }).await?;
@@ -187,7 +187,7 @@ async fn no_op(scratch: &Scratch, size: Size, name: &str, history: History) -> O
     Ok(rounds)
 }
 
-/// Inbox row, balance, end of the delivery: a transaction for each event, by hand and by us.
+/// One transaction per event with inbox row, balance and end of the delivery, by hand and by the engine.
 pub(crate) async fn postgres_exactly_once(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let store = with_balances(scratch, "once").await?;
     let bare = bare_postgres::Bare::new(&scratch.postgres("once_bare").await?).await?;
@@ -204,7 +204,7 @@ pub(crate) async fn postgres_exactly_once(scratch: &Scratch, size: Size) -> Outc
     Ok(rounds)
 }
 
-/// A hundred in one transaction, beside one in each.
+/// A hundred events per transaction, compared with one.
 pub(crate) async fn postgres_batches(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let store = with_balances(scratch, "batches").await?;
     let mut rounds = Vec::new();
@@ -238,9 +238,9 @@ async fn pay(store: &PostgresStore, events: usize) -> Outcome<Turn> {
     relay(store, inbox, &goal).await
 }
 
-struct Tells(mpsc::UnboundedSender<Instant>);
+struct SendsTime(mpsc::UnboundedSender<Instant>);
 
-impl OutsideConsumer for Tells {
+impl OutsideConsumer for SendsTime {
     const NAME: &'static str = LANE;
     type Event = Paid;
 
@@ -249,28 +249,28 @@ impl OutsideConsumer for Tells {
     }
 }
 
-/// From the commit to the handler, with nothing else going on. `open`: how long the transaction stays open after `enqueue`.
+/// The time from commit to handler on an idle system. `open` is how long the transaction stays open after `enqueue`.
 pub(crate) async fn latency<S: Enlist>(store: S, samples: usize, open: Duration) -> Outcome<Latencies> {
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (sender, mut received) = mpsc::unbounded_channel();
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
     let running = tokio::spawn(
-        Relay::new(store.clone(), Inbox::new(store.clone()).outside(Tells(tell)))
+        Relay::new(store.clone(), Inbox::new(store.clone()).outside(SendsTime(sender)))
             .run(async move { stopped.notified().await }),
     );
     let outbox = Outbox::new(store.clone()).service("bench");
     let payload = payload();
     let mut waits = Vec::with_capacity(samples);
-    // The first ones find cold connections.
+    // The first samples use cold connections and are not counted.
     for sample in 0..samples + 10 {
-        // Idle in between.
+        // Idle between samples.
         tokio::time::sleep(Duration::from_millis(15)).await;
         let mut tx = store.begin().await?;
         outbox.enqueue(&mut tx, Draft::json(TOPIC, &payload)?).await?;
         tokio::time::sleep(open).await;
         store.commit(tx).await?;
         let committed = Instant::now();
-        let handled = told.recv().await.ok_or("the relay has ended")?;
+        let handled = received.recv().await.ok_or("the relay has ended")?;
         if sample >= 10 {
             waits.push(handled.saturating_duration_since(committed));
         }
@@ -280,7 +280,7 @@ pub(crate) async fn latency<S: Enlist>(store: S, samples: usize, open: Duration)
     Ok(Latencies::of(waits))
 }
 
-/// What a process of its own needs at most while it drains: this program again, with `--drain`.
+/// The peak memory of a separate process that drains: this program with `--drain`.
 pub(crate) async fn resident_memory(scratch: &Scratch, events: usize) -> Outcome<f64> {
     let store = scratch.postgres_store("memory").await?;
     fill(&store, events, 0).await?;
@@ -293,8 +293,8 @@ pub(crate) async fn resident_memory(scratch: &Scratch, events: usize) -> Outcome
     Ok(kib / 1024.0)
 }
 
-/// The other side of [`resident_memory`]: drains, and says how much memory that took at most, in KiB.
-pub(crate) async fn drain_and_tell(url: &str, events: usize) -> Outcome<()> {
+/// The child process of [`resident_memory`]: drains, and prints its peak memory in KiB.
+pub(crate) async fn drain_and_report(url: &str, events: usize) -> Outcome<()> {
     let store = PostgresStore::connect(url).await?;
     let goal = Goal::new(events);
     let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, History::Keep));

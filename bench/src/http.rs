@@ -1,5 +1,5 @@
-//! The server as a process of its own, on PostgreSQL, asked over HTTP: publishing at a steady rate while consumers drain, and
-//! in `lists` what people look at in a table of a million.
+//! The server in its own process, on PostgreSQL, over HTTP: publishing at a steady rate while consumers drain, and in
+//! `lists` the queries of the console on a table of a million events.
 
 mod lists;
 
@@ -28,19 +28,19 @@ use crate::{Outcome, Size};
 
 pub(crate) use lists::lists;
 
-/// Requests a second, and events in each: 2,000 events a second.
+/// Requests per second, and events per request: 2,000 events per second.
 const REQUESTS: usize = 100;
 const BATCH: usize = 20;
-/// Each gets every event.
+/// Each consumer gets every event.
 const CONSUMERS: [&str; 2] = ["bench-points", "bench-mail"];
-/// Deliveries that a consumer takes at once.
+/// Deliveries per claim.
 const CLAIM: usize = 200;
-/// Requests that find cold connections and empty caches, and are not counted.
+/// Requests with cold connections and caches, which are not counted.
 const COLD: usize = 50;
-/// How long consumers may need for what is left when the last event has been published.
+/// The time limit for the consumers after the last event is published.
 const REST: Duration = Duration::from_secs(60);
 
-/// The server's side, started by [`Served::start`]: everything that `postrider serve` runs, until it is killed.
+/// The server process, started by [`Served::start`]: runs everything that `postrider serve` runs, until it is killed.
 pub(crate) async fn serve(url: &str) -> Outcome<()> {
     let store = PostgresStore::connect(url).await?;
     store.migrate().await?;
@@ -58,7 +58,7 @@ pub(crate) async fn serve(url: &str) -> Outcome<()> {
     Err(format!("the server ended by itself: {ended:?}").into())
 }
 
-/// A server in a process of its own; dropped, it is gone.
+/// A server in its own process. Dropping it kills the process.
 struct Served {
     client: Client,
     url: String,
@@ -73,14 +73,14 @@ impl Served {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let mut said = BufReader::new(process.stdout.take().ok_or("the server says nothing")?).lines();
-        let mut line = async || -> Outcome<String> { Ok(said.next_line().await?.ok_or("the server did not start")?) };
+        let mut lines = BufReader::new(process.stdout.take().ok_or("the server has no stdout")?).lines();
+        let mut line = async || -> Outcome<String> { Ok(lines.next_line().await?.ok_or("the server did not start")?) };
         let (token, url) = (line().await?, line().await?);
         let client = Client::builder().pool_max_idle_per_host(REQUESTS).build()?;
         Ok(Arc::new(Self { client, url, token, _process: process }))
     }
 
-    /// Asks, and reads the answer to its end. Whatever is no success is an error.
+    /// Sends a request and reads the whole response. A status other than success is an error.
     async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Outcome<T> {
         let mut request = self.client.request(method, format!("{}/api/v1{path}", self.url)).bearer_auth(&self.token);
         if let Some(body) = body {
@@ -89,14 +89,15 @@ impl Served {
         let response = request.send().await?;
         let status = response.status();
         let bytes = response.bytes().await?;
-        match status.is_success() {
-            true => Ok(serde_json::from_slice(&bytes)?),
-            false => Err(format!("{path}: {status} {}", String::from_utf8_lossy(&bytes)).into()),
+        if status.is_success() {
+            Ok(serde_json::from_slice(&bytes)?)
+        } else {
+            Err(format!("{path}: {status} {}", String::from_utf8_lossy(&bytes)).into())
         }
     }
 }
 
-/// What became of each event, or of each delivery.
+/// The result of each event or delivery.
 #[derive(Deserialize)]
 struct Results {
     results: Vec<OneResult>,
@@ -113,8 +114,8 @@ impl Results {
     }
 }
 
-/// Publishes at a steady rate, whatever the answers do, and counts each wait from the moment at which its request was due:
-/// a server that stalls is not spared what would have come meanwhile.
+/// Publishes at a steady rate, independent of the responses. Each wait is measured from the time the request was due,
+/// so a stall of the server counts for all requests it delays.
 pub(crate) async fn publishes(scratch: &Scratch, size: Size, report: &mut Report) -> Outcome<()> {
     let served = Served::start(&scratch.postgres("http").await?).await?;
     for consumer in CONSUMERS {
@@ -151,7 +152,7 @@ pub(crate) async fn publishes(scratch: &Scratch, size: Size, report: &mut Report
     Ok(())
 }
 
-/// Sends so many batches, each when it is due. How long each took since then, and how many events were accepted.
+/// Sends batches at their due times. Returns the wait of each since then, and the number of accepted events.
 async fn publish(served: &Arc<Served>, requests: usize) -> Outcome<(Vec<Duration>, usize)> {
     let event = json!({ "topic": TOPIC, "payload": payload() });
     let body = serde_json::to_vec(&json!({ "events": vec![event; BATCH] }))?;
@@ -187,7 +188,7 @@ struct ClaimedDelivery {
     lease_token: String,
 }
 
-/// A consumer in another language: claims, does nothing with it, and settles.
+/// A consumer over HTTP: claims, does nothing, and settles.
 async fn consume(served: Arc<Served>, consumer: &'static str, consumed: Arc<AtomicUsize>) -> Outcome<()> {
     let (claim, settle) = (format!("/consumers/{consumer}/claim"), format!("/consumers/{consumer}/settle"));
     let wanted = serde_json::to_vec(&json!({ "max": CLAIM, "leaseSeconds": 60, "waitSeconds": 20 }))?;
@@ -206,7 +207,7 @@ async fn consume(served: Arc<Served>, consumer: &'static str, consumed: Arc<Atom
     }
 }
 
-/// Everything that was published reaches everybody, also what was still waiting at the end.
+/// Waits until every consumer has consumed every published event.
 async fn all_consumed(consumed: &AtomicUsize, all: usize, consuming: &[JoinHandle<Outcome<()>>]) -> Outcome<()> {
     let until = Instant::now() + REST;
     while consumed.load(Ordering::Acquire) < all {

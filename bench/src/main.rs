@@ -1,9 +1,9 @@
-//! Our figures beside bare hand-written loops. Both sides run in turns within one process on one server, so that what
-//! counts is the ratio of neighbours: absolute rates differ from machine to machine and from minute to minute.
+//! Benchmarks against bare hand-written loops. Both sides take turns in one process on one server, and the result is
+//! their ratio: absolute rates differ between machines and over time.
 //!
-//! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and exits with 1 if a median is below
-//! its target; `--smoke` is a quick run at half the targets and without limits
-//! in milliseconds, part of `make test`.
+//! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and exits with 1 if a median is
+//! below its target. `--smoke`, part of `make test`, is a quick run at half the targets and without limits in
+//! milliseconds.
 
 mod bare_mysql;
 mod bare_postgres;
@@ -25,53 +25,53 @@ use clap::Parser;
 
 use report::{Figure, Report};
 
-// As `postrider` has it; the bare loops have it too.
+// The allocator of `postrider`, also for the bare loops.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Ours beside bare hand-written loops, as ratios within one run.
+/// Compare with bare hand-written loops, as ratios within one run
 #[derive(Parser)]
 #[command(
     after_help = "Examples:\n  make bench\n  cargo run --release -p postrider-bench -- --only keyed\n  cargo run --release -p postrider-bench -- --smoke"
 )]
 struct Args {
-    /// A quick run with small tables, at half the targets
+    /// Quick run with small tables, at half the targets
     #[arg(long)]
     smoke: bool,
-    /// Only scenarios whose name contains this
+    /// Run only scenarios whose name contains this
     #[arg(long)]
     only: Option<String>,
     /// Rounds of each scenario; the median counts
     #[arg(long)]
     rounds: Option<usize>,
-    /// Drain this store and print the memory it took: what a run starts as a process of its own
+    /// Drain this store and print the peak memory; used by the run as a child process
     #[arg(long, hide = true, requires = "events")]
     drain: Option<String>,
     #[arg(long, hide = true)]
     events: Option<usize>,
-    /// Serve this store over HTTP until killed: what a run starts as a process of its own
+    /// Serve this store over HTTP until killed; used by the run as a child process
     #[arg(long, hide = true)]
     serve: Option<String>,
 }
 
-/// How large a run is.
+/// The size of a run.
 #[derive(Clone, Copy)]
 struct Size {
-    /// Deliveries drained in one round.
+    /// Deliveries drained per round.
     pending: usize,
-    /// Finished events kept, the few and the many.
+    /// Stored finished events: few and many.
     finished: (usize, usize),
-    /// Keys of the ordered backlog, and deliveries behind one hot key.
+    /// Keys of the ordered backlog, and deliveries of one hot key.
     keyed: (usize, usize),
-    /// Business transactions in one round.
+    /// Business transactions per round.
     transactions: usize,
-    /// Events drained to see how much memory it takes.
+    /// Events drained to measure memory.
     memory: usize,
-    /// Idle latencies measured, with transactions that commit at once and with ones that stay open.
+    /// Idle latency samples, with transactions that commit at once and with ones that stay open.
     latencies: (usize, usize),
     /// Seconds of publishing over HTTP.
     http_seconds: usize,
-    /// Events stored while lists are asked for, and how often each list is.
+    /// Stored events for the lists, and requests per list.
     listed: usize,
     looks: usize,
     rounds: usize,
@@ -118,7 +118,7 @@ async fn main() -> ExitCode {
 
 async fn run(args: Args) -> Outcome<bool> {
     if let (Some(url), Some(events)) = (&args.drain, args.events) {
-        engine::drain_and_tell(url, events).await?;
+        engine::drain_and_report(url, events).await?;
         return Ok(true);
     }
     if let Some(url) = &args.serve {

@@ -1,5 +1,5 @@
-//! Draining a backlog in the order of its keys, with four claimers, beside the same number without keys. The order
-//! is judged by what the claimers write down, not by what the store says.
+//! Draining a keyed backlog in order with four claimers, compared with the same number of events without keys. The
+//! order is checked in the log of the claimers, not by what the store reports.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,10 +39,10 @@ async fn beside_unkeyed(scratch: &Scratch, size: Size, name: &str, events: usize
     Ok(rounds)
 }
 
-/// What each key's consumer has seen last.
+/// The last sequence number that each key's consumer has seen.
 type Log = Arc<Mutex<HashMap<String, i64>>>;
 
-/// Drains at least so many.
+/// Drains at least `goal` events.
 async fn drain_in_order(store: Arc<dyn Store>, log: &Log, goal: usize) -> Outcome<Turn> {
     let drained = Arc::new(AtomicUsize::new(0));
     let tasks = (0..CLAIMERS).map(|n| {
@@ -53,7 +53,7 @@ async fn drain_in_order(store: Arc<dyn Store>, log: &Log, goal: usize) -> Outcom
             while drained.load(Ordering::Acquire) < goal {
                 let lease = store.claim_keyed(&claim, DeadHead::Hold).await?;
                 if lease.deliveries.is_empty() {
-                    // Everything that is due belongs to keys that others are working on.
+                    // All due deliveries belong to keys that other claimers hold.
                     tokio::time::sleep(std::time::Duration::from_millis(1)).await;
                     continue;
                 }

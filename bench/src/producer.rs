@@ -1,5 +1,5 @@
-//! What an event costs the transaction it rides in: a business row with `enqueue`, beside the same with the one INSERT
-//! that a classic outbox table takes. Eight connections, as fast as they can.
+//! The cost of an event in the producer's transaction: a business row with `enqueue`, compared with the same row and
+//! the single INSERT of a classic outbox table. Eight connections at full speed.
 
 use std::sync::Arc;
 
@@ -21,8 +21,7 @@ const CONNECTIONS: usize = 8;
 const BUSINESS_TABLE: &str = "CREATE TABLE orders (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, status text NOT NULL, cents bigint NOT NULL)";
 const BUSINESS: &str = "INSERT INTO orders (status, cents) VALUES ('PAID', 9900)";
 
-/// The table that teams write again and again: status and retries in the event's own row, and the indexes that finding
-/// them takes.
+/// The usual hand-made outbox table: status and retries in the event's row, with the indexes to find them.
 const CLASSIC_TABLE: &str = "
     CREATE TABLE outbox (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -76,7 +75,7 @@ async fn business(url: &str) -> Outcome<PgPool> {
     Ok(pool)
 }
 
-/// How the event gets into the transaction.
+/// How the event is written in the transaction.
 enum Way {
     Enqueue(Outbox<PostgresStore>, serde_json::Value),
     Insert(serde_json::Value),
@@ -105,7 +104,7 @@ impl Way {
     }
 }
 
-/// Runs business transactions on every connection, at least so many.
+/// Runs at least `goal` business transactions over all connections.
 async fn transactions(pool: &PgPool, goal: usize, way: &Arc<Way>) -> Outcome<Turn> {
     let each = goal.div_ceil(CONNECTIONS);
     let tasks = (0..CONNECTIONS).map(|_| {

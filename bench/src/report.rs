@@ -1,10 +1,10 @@
-//! What a run found: a table for people, JSON for programs, and whether every target was met.
+//! The result of a run: a table, a JSON file, and whether every target was met.
 
 use serde::Serialize;
 
 use crate::Outcome;
 
-/// One neighbour pair: how fast ours was, and what it is compared with.
+/// One comparison: our rate, and the rate of the other side.
 #[derive(Clone, Copy, Serialize)]
 pub(crate) struct Round {
     pub(crate) ours_per_second: f64,
@@ -17,14 +17,14 @@ impl Round {
     }
 }
 
-/// One scenario. Without a target it is there to be seen.
+/// One scenario. Without a target it is only reported.
 pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) target: Option<f64>,
     pub(crate) rounds: Vec<Round>,
 }
 
-/// How long something took, of many times.
+/// The percentiles of a set of durations.
 pub(crate) struct Latencies {
     pub(crate) p50: f64,
     pub(crate) p99: f64,
@@ -38,7 +38,7 @@ impl Latencies {
     }
 }
 
-/// Something that must not be more than its limit.
+/// A measurement with an upper limit.
 #[derive(Serialize)]
 struct Limited {
     name: String,
@@ -69,7 +69,7 @@ impl Report {
         Self { smoke, lines: Vec::new(), limited: Vec::new() }
     }
 
-    /// The round with the median ratio stands for its scenario.
+    /// Adds a scenario. The round with the median ratio represents it.
     pub(crate) fn add(&mut self, figure: Figure) {
         let mut sorted = figure.rounds.clone();
         sorted.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
@@ -88,8 +88,8 @@ impl Report {
         self.lines.push(Line { name: figure.name, ratio: median.ratio(), target, met, rounds: figure.rounds });
     }
 
-    /// A figure with an upper limit. A smoke run only shows it: it stands for the machine as much as for us, and whoever
-    /// runs the tests may have other things to do; ratios do not mind that.
+    /// Adds a measurement with an upper limit. A smoke run only prints it: an absolute number depends on the machine
+    /// and its load, unlike a ratio.
     pub(crate) fn limit(&mut self, name: String, unit: &'static str, measured: f64, limit: f64) {
         let met = self.smoke || measured <= limit;
         let below = if met { "" } else { "  ABOVE LIMIT" };
@@ -99,7 +99,7 @@ impl Report {
         self.limited.push(Limited { name, unit, measured, limit, met });
     }
 
-    /// Writes the JSON. False: a target was missed.
+    /// Writes the JSON file. Returns false if a target was missed.
     pub(crate) fn finish(self) -> Outcome<bool> {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("out");
         std::fs::create_dir_all(&folder)?;

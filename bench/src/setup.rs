@@ -1,4 +1,4 @@
-//! Databases of a run, and what they are filled with: events of 400 bytes, written the way users write them.
+//! The databases of a run and their content: events of 400 bytes, written through the public API.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::drain::drain;
 pub(crate) const LANE: &str = "bench";
 pub(crate) const TOPIC: &str = "bench.event";
 
-/// A payload that makes an event's JSON 400 bytes.
+/// A payload of 400 bytes of JSON.
 pub(crate) fn payload() -> serde_json::Value {
     serde_json::json!({"orderId": 1_234_567, "amountCents": 9_900, "note": "x".repeat(352)})
 }
 
-/// Where a run keeps its databases; all of them are new, and gone after it.
+/// The databases of a run, created for it and dropped after it.
 pub(crate) struct Scratch {
     server: String,
     admin: PgPool,
@@ -51,13 +51,13 @@ impl Scratch {
         self.url(name)
     }
 
-    /// The URL of a PostgreSQL database that was made before.
+    /// The URL of a PostgreSQL database created before.
     pub(crate) fn url(&self, name: &str) -> Outcome<String> {
         let (server, _) = self.server.rsplit_once('/').ok_or("the server's URL names no database")?;
         Ok(format!("{server}/{}_{name}", self.prefix))
     }
 
-    /// Cleans up what turns before have left in a database: a loop should not be slow, or fast, for how long it has been run.
+    /// Vacuums a database, so that the dead rows of earlier turns do not affect the next one.
     pub(crate) async fn vacuum(&self, name: &str) -> Outcome<()> {
         let mut session = PgConnection::connect(&self.url(name)?).await?;
         sqlx::raw_sql("VACUUM").execute(&mut session).await?;
@@ -126,7 +126,7 @@ async fn ready(store: &impl Store) -> Outcome<()> {
     Ok(store.register(&Subscription::new(TOPIC, LANE, Via::Local)).await?)
 }
 
-/// Writes events. `keys`: their keys come round in turn; 0: they have none.
+/// Writes events. Their keys cycle through `keys` values; with 0 they have none.
 pub(crate) async fn fill<S: Enlist>(store: &S, events: usize, keys: usize) -> Outcome<()> {
     let outbox = Outbox::new(store.clone()).service("bench");
     let payload = payload();
@@ -147,8 +147,7 @@ pub(crate) async fn fill<S: Enlist>(store: &S, events: usize, keys: usize) -> Ou
     Ok(())
 }
 
-/// Writes as many events to each of two stores, in turns: the one that was filled last would have more of its own in the
-/// server's memory.
+/// Fills two stores alternately, because the one filled last would have more of its pages in the server's cache.
 pub(crate) async fn fill_both<S: Enlist>(one: &S, other: &S, events: usize) -> Outcome<()> {
     let mut left = events;
     while left > 0 {
@@ -160,7 +159,7 @@ pub(crate) async fn fill_both<S: Enlist>(one: &S, other: &S, events: usize) -> O
     Ok(())
 }
 
-/// Writes events and delivers them, so that they are kept as finished.
+/// Writes and delivers events, so that they are stored as finished.
 pub(crate) async fn fill_finished<S: Enlist>(store: &S, events: usize) -> Outcome<()> {
     let mut left = events;
     while left > 0 {

@@ -1,12 +1,12 @@
-//! A machine has fast and slow seconds. Two sides that go in short turns have their share of both, so that a tenth between
-//! them can be seen.
+//! Alternates two sides in short turns, so that fast and slow phases of the machine affect both. A difference of ten
+//! percent is then measurable.
 
 use std::time::{Duration, Instant};
 
 use crate::Outcome;
 use crate::report::Round;
 
-/// What one turn has done, or all of a side's so far, and the time it took.
+/// The events and the time of one turn, or the total of a side.
 #[derive(Default)]
 pub(crate) struct Turn {
     pub(crate) events: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// Times work that says how many events it was.
+    /// Times work that returns its number of events.
     pub(crate) async fn time<E>(work: impl Future<Output = Result<usize, E>>) -> Result<Self, E> {
         let started = Instant::now();
         let events = work.await?;
@@ -36,8 +36,8 @@ impl Turn {
     }
 }
 
-/// A round of so many events on each side, in turns of about the same size. A side is told how many events its turn
-/// should have, and may overshoot.
+/// A round of `events` on each side, in turns of about equal size. A side gets the number of events of its turn and may
+/// overshoot.
 pub(crate) async fn in_turns(
     events: usize,
     turns: usize,
@@ -48,7 +48,7 @@ pub(crate) async fn in_turns(
     let goal = |side: &Turn| (events / turns).min(events - side.events.min(events));
     let mut turn = 0;
     while first.events < events || second.events < events {
-        // Who goes first finds what the other has left behind: each in turn.
+        // The first side of a turn is affected by what the other left behind, so the sides alternate.
         for ours_now in [turn % 2 == 0, turn % 2 == 1] {
             let goal = goal(if ours_now { &first } else { &second });
             match (ours_now, goal) {
@@ -62,8 +62,7 @@ pub(crate) async fn in_turns(
     Ok(Round { ours_per_second: first.per_second(), other_per_second: second.per_second() })
 }
 
-/// A round of so many turns on each side, each with as many events of its own: where a turn starts something that has to
-/// get going, or makes what it works on.
+/// A round of turns with `events` each, for sides that have a start-up phase or create their own events.
 pub(crate) async fn turns_of(
     events: usize,
     turns: usize,

@@ -1,4 +1,4 @@
-//! What people look at, in a table of a million: every list and the detail of an event, over HTTP.
+//! The queries of the console on a table of a million events: every list, and the detail of an event, over HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::report::{Latencies, Report};
 use crate::setup::Scratch;
 use crate::{Outcome, Size};
 
-/// Events written by one statement.
+/// Events per INSERT statement.
 const CHUNK: i64 = 100_000;
-/// Events of one order: one trace, one key, one aggregate.
+/// Events per order, which share a trace, a key and an aggregate.
 const ORDER: i64 = 5;
 
-/// The id of the n-th event: as long as a UUID, and in the order of time as those of version 7 are.
+/// The id of the n-th event is as long as a UUID, and sorted by time like version 7.
 const EVENTS: &str = "
 INSERT INTO postrider_event (event_id, topic, payload, event_key, trace_id, span_id, parent_event_id, aggregate_type,
                              aggregate_id, tenant_id, initiator, waits_for)
@@ -31,8 +31,8 @@ SELECT bench_id(n),
        '{\"service\":\"shop-' || n % 4 || '\"}', NULL
 FROM generate_series($1::bigint, $2::bigint) n ORDER BY n";
 
-/// One in 500 is dead for `points` (FAILED) and one in 500 waits to be tried again (PARTIAL, since `mail` had it: it has the first of
-/// each order).
+/// One in 500 is dead for `points` (FAILED), and one in 500 waits for a retry (PARTIAL, because `mail` has succeeded).
+/// `mail` gets only the first event of each order.
 const ATTEMPTS: &str = "
 INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, consumed_at, error)
 SELECT e.seq, c.consumer, 1, ok, CASE WHEN ok THEN now() END, CASE WHEN NOT ok THEN 'the mailbox is full' END
@@ -51,7 +51,7 @@ const ID: &str = "
 CREATE FUNCTION bench_id(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS
 $$ SELECT substr(lpad(to_hex(n), 12, '0') || md5(n::text), 1, 36) $$";
 
-/// Each list and the detail, one request after the other.
+/// Requests each list and the detail, one request at a time.
 pub(crate) async fn lists(scratch: &Scratch, size: Size, report: &mut Report) -> Outcome<()> {
     let url = scratch.postgres("lists").await?;
     let ids = fill(&url, size.listed as i64).await?;
@@ -85,7 +85,7 @@ pub(crate) async fn lists(scratch: &Scratch, size: Size, report: &mut Report) ->
     Ok(())
 }
 
-/// An answer that finds nothing would be quick for the wrong reason.
+/// An empty response would be fast for the wrong reason.
 fn check(name: &str, answer: &Value) -> Outcome<()> {
     let is_there = match answer["events"].as_array() {
         Some(events) => events.is_empty() == name.ends_with("none"),
@@ -94,8 +94,8 @@ fn check(name: &str, answer: &Value) -> Outcome<()> {
     is_there.then_some(()).ok_or_else(|| format!("{name}: not what was asked for: {answer:.300}").into())
 }
 
-/// Events with their attempts and what waits, by the statement; statuses and lookups are the roll-up's. Answers with some of
-/// their ids and traces.
+/// Inserts events with attempts and deliveries by SQL; the roll-up writes statuses and lookups. Returns some ids and
+/// traces.
 async fn fill(url: &str, events: i64) -> Outcome<Vec<(String, String)>> {
     let store = PostgresStore::connect(url).await?;
     store.migrate().await?;
@@ -112,7 +112,7 @@ async fn fill(url: &str, events: i64) -> Outcome<Vec<(String, String)>> {
     }
     let options = RollupOptions { batch: 5_000, ..RollupOptions::default() };
     Rollup::new(Arc::new(store)).options(options).drain().await?;
-    // As it would be a few minutes later.
+    // The state a few minutes later, after autovacuum.
     sqlx::raw_sql("VACUUM (ANALYZE)").execute(&pool).await?;
     let some = "SELECT event_id, trace_id FROM postrider_event WHERE seq = ANY ($1)";
     let seqs: Vec<i64> = (0..500).map(|n| 1 + n * 7_919 % events).collect();
