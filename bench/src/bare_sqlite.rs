@@ -1,5 +1,5 @@
-//! The fastest hand-written relay loop on SQLite with the same driver: one writer, a narrow work row, deletion when
-//! done.
+//! The fastest hand-written relay loop on SQLite with the same driver: one
+//! writer, a narrow work row, deletion when done.
 
 use sqlx::Row;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};

@@ -135,8 +135,8 @@ async fn many_finished<S: postrider::Enlist>(few: S, many: S, size: Size) -> Out
     Ok(rounds)
 }
 
-/// A long-running transaction, such as a report or a hanging backup, prevents the vacuum of rows deleted since it
-/// began.
+/// A long-running transaction, such as a report or a hanging backup,
+/// prevents the vacuum of rows deleted since it began.
 pub(crate) async fn postgres_snapshot_held(scratch: &Scratch, size: Size) -> Outcome<Vec<Round>> {
     let mut rounds = Vec::new();
     for round in 0..size.rounds {

@@ -1,9 +1,9 @@
 //! Benchmarks against bare hand-written loops. Both sides take turns in one process on one server, and the result is
 //! their ratio: absolute rates differ between machines and over time.
 //!
-//! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and exits with 1 if a median is
-//! below its target. `--smoke`, part of `make test`, is a quick run at half the targets and without limits in
-//! milliseconds.
+//! Each scenario has a target. A run prints a table, writes `bench/out/bench.json`, and
+//! exits with 1 if a median is below its target. `--smoke`, part of `make test`, is a quick
+//! run at half the targets and without limits in milliseconds.
 
 mod bare_mysql;
 mod bare_postgres;

@@ -36,8 +36,8 @@ impl Turn {
     }
 }
 
-/// A round of `events` on each side, in turns of about equal size. A side gets the number of events of its turn and may
-/// overshoot.
+/// A round of `events` on each side, in turns of about equal size. A side gets
+/// the number of events of its turn and may overshoot.
 pub(crate) async fn in_turns(
     events: usize,
     turns: usize,

@@ -94,8 +94,8 @@ fn check(name: &str, answer: &Value) -> Outcome<()> {
     is_there.then_some(()).ok_or_else(|| format!("{name}: not what was asked for: {answer:.300}").into())
 }
 
-/// Inserts events with attempts and deliveries by SQL; the roll-up writes statuses and lookups. Returns some ids and
-/// traces.
+/// Inserts events with attempts and deliveries by SQL; the roll-up writes
+/// statuses and lookups. Returns some ids and traces.
 async fn fill(url: &str, events: i64) -> Outcome<Vec<(String, String)>> {
     let store = PostgresStore::connect(url).await?;
     store.migrate().await?;

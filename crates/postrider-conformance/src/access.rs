@@ -179,8 +179,8 @@ pub async fn the_audit_is_read_newest_first_page_by_page<H: Harness>(h: H) {
     assert!(h.store().audit(Some(last[0].number), 2).await.unwrap().is_empty());
 }
 
-/// S20: actor, time, action, target, outcome, request and reason come back. A record is never refused because of its
-/// text.
+/// S20: actor, time, action, target, outcome, request and reason come
+/// back. A record is never refused because of its text.
 pub async fn every_field_of_a_record_comes_back_cut_to_its_limit<H: Harness>(h: H) {
     let full = NewAudit {
         actor: "ada",

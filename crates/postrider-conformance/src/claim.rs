@@ -45,8 +45,8 @@ pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
         async move {
             let mut mine = Vec::new();
             let claim = Claim { owner: format!("claimer-{n}"), ..wanted(250) };
-            // Another claimer may hold locks on the last rows for a moment. An empty claim is final only when no row is
-            // NEW.
+            // Another claimer may hold locks on the last rows for a moment. An
+            // empty claim is final only when no row is NEW.
             loop {
                 let lease = h.store().claim(&claim).await.unwrap();
                 assert!(lease.deliveries.len() <= 250);
@@ -63,8 +63,8 @@ pub async fn eight_claimers_never_share_a_delivery<H: Harness>(h: H) {
     assert!(claimed.iter().all(|(_, attempt)| *attempt == 1));
 }
 
-/// A claimer working through a backlog also finds older deliveries that are free again: released, or with an expired
-/// lease.
+/// A claimer working through a backlog also finds older deliveries that are
+/// free again: released, or with an expired lease.
 pub async fn a_backlog_hides_nothing_in_front_of_it<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue(&h, drafts(1_000)).await;

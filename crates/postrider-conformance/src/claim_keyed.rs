@@ -213,8 +213,8 @@ pub async fn a_redriven_dead_head_keeps_its_place_and_frees_its_followers<H: Har
     assert_eq!(h.store().counts().await.unwrap()[LANE].held, 0);
     settle(&h, &lease).await;
 
-    // A redriven delivery that was settled also keeps its place: the order is that of the event sequence, not of the
-    // redrive.
+    // A redriven delivery that was settled also keeps its place: the order is
+    // that of the event sequence, not of the redrive.
     enqueue(&h, [draft("a5").key("a")]).await;
     assert_eq!(h.store().redrive("a2", LANE, "").await.unwrap(), Redriven::Made);
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a2", "a5"]);
@@ -404,8 +404,8 @@ pub async fn a_backlog_hides_no_key_in_front_of_it<H: Harness>(h: H) {
     assert!(seen.values().all(|sequences| sequences.len() == 12 && sequences.is_sorted()), "{seen:?}");
 }
 
-/// F17, B.2: four claimers, random failures and one hot key. No key is held twice at once, and the log of each key is
-/// in order.
+/// F17, B.2: four claimers, random failures and one hot key. No key is held
+/// twice at once, and the log of each key is in order.
 pub async fn four_claimers_keep_the_order_of_every_key<H: Harness>(h: H) {
     consume_with_four(&h, 40, DeadHead::Hold).await;
     let counts = h.store().counts().await.unwrap();

@@ -220,8 +220,8 @@ pub async fn any_order_of_callbacks_and_folds_ends_in_the_same_status<H: Harness
                 [1, 2, 3].into_iter().filter(|_| dice.one_in(2)).count().max(usize::from(n % 10 == 0 || n % 5 == 3))
             };
             for attempt in 0..tries {
-                // Per ten events: one only succeeds, two never succeed, two have no retry, two neither, two have no
-                // report.
+                // Per ten events: one only succeeds, two never succeed, two have
+                // no retry, two neither, two have no report.
                 let success = n % 10 == 0 || dice.one_in(3) && n % 5 != 1 && n % 5 != 3;
                 let will_retry = !success && dice.one_in(2) && n % 5 != 2 && n % 5 != 3;
                 let callback_id = Some(format!("{consumer}{attempt}"));

@@ -47,8 +47,8 @@ pub trait Harness: Clone + Send + Sync + 'static {
     /// The committed value of the counter.
     fn counter(&self, name: &str) -> impl Future<Output = i64> + Send;
 
-    /// Appends a row to a log in the consumer's transaction. The order cases compare this log, not what the store
-    /// reports.
+    /// Appends a row to a log in the consumer's transaction. The order cases
+    /// compare this log, not what the store reports.
     fn write_down(&self, conn: &mut Conn<Self>, key: &str, sequence: i64) -> impl Future<Output = ()> + Send;
 
     /// The log, in insertion order.

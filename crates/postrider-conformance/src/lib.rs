@@ -528,8 +528,8 @@ macro_rules! transport_cases {
 
 #[cfg(test)]
 mod tests {
-    /// A case that is missing from the table never runs. This test compares the table with the functions of each
-    /// module.
+    /// A case that is missing from the table never runs. This test compares
+    /// the table with the functions of each module.
     #[test]
     fn every_case_is_in_the_table() {
         let lib = include_str!("lib.rs");

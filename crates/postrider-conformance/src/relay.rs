@@ -934,8 +934,8 @@ pub async fn a_transport_without_a_connection_is_asked_again_later<H: Harness>(h
     assert_eq!(attempts.iter().map(|one| one.attempt).collect::<Vec<_>>(), [1], "what was not tried is no attempt");
 }
 
-/// A transport may take fewer deliveries than offered and is offered the rest, except those behind a failure of their
-/// key.
+/// A transport may take fewer deliveries than offered and is offered the
+/// rest, except those behind a failure of their key.
 pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
     struct TakesTwo(Lane, mpsc::UnboundedSender<String>);
     #[async_trait]

@@ -120,8 +120,8 @@ pub async fn a_plain_insert_without_subscribers_is_unheard<H: Harness>(h: H) {
     assert_eq!(find(&h, "by-hand").await.routing, Routing::Unheard);
 }
 
-/// A.19, D.1: an event inserted in a shell with time zone +08:00 is delivered, with correct times and every optional
-/// column.
+/// A.19, D.1: an event inserted in a shell with time zone +08:00 is
+/// delivered, with correct times and every optional column.
 pub async fn an_insert_with_the_databases_own_shell_is_delivered<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     let smallest =

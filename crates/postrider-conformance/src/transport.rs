@@ -220,8 +220,8 @@ pub async fn every_consumer_has_every_effect_once<H: Harness, C: Carrier>(h: H, 
     until(&h, "other", 100).await;
 }
 
-/// A.5: an event fails twice and then succeeds. The effects of the failed tries are rolled back, and other consumers do
-/// not wait.
+/// A.5: an event fails twice and then succeeds. The effects of the failed
+/// tries are rolled back, and other consumers do not wait.
 pub async fn a_failure_is_tried_again<H: Harness, C: Carrier>(h: H, carrier: C) {
     h.make_counter("other").await;
     let tries = Arc::new(Mutex::new(Vec::new()));

@@ -102,8 +102,8 @@ impl PrivateBroker {
         self.services(&["rabbitmqctl", "set_vm_memory_high_watermark", "0.4"]).await;
     }
 
-    /// Makes the broker close a channel that leaves a message unacknowledged for longer than this, with a check every
-    /// 100 ms.
+    /// Makes the broker close a channel that leaves a message unacknowledged
+    /// for longer than this, with a check every 100 ms.
     pub async fn set_consumer_timeout(&self, limit: Duration) {
         for (setting, value) in [("consumer_timeout", limit.as_millis()), ("channel_tick_interval", 100)] {
             let set = format!("application:set_env(rabbit, {setting}, {value}).");

@@ -1,5 +1,5 @@
-//! A TCP proxy with faults on command: it closes, resets or stalls connections and refuses new ones. It does not parse
-//! the protocol.
+//! A TCP proxy with faults on command: it closes, resets or stalls connections
+//! and refuses new ones. It does not parse the protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,8 +57,8 @@ enum State {
 
 #[derive(Debug)]
 struct Link {
-    /// The client port that the server sees, by which a server identifies the connection. 0 until the server is
-    /// connected.
+    /// The client port that the server sees, by which a server identifies
+    /// the connection. 0 until the server is connected.
     port: AtomicU16,
     state: watch::Sender<State>,
 }

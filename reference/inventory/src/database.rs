@@ -109,8 +109,8 @@ pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn
     work().await
 }
 
-/// A store whose database also contains the tables of a shard. A returned `true` means that exactly the intended row
-/// was changed.
+/// A store whose database also contains the tables of a shard. A returned
+/// `true` means that exactly the intended row was changed.
 pub trait Database: Read {
     /// Creates missing tables.
     fn make_tables(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;

@@ -145,9 +145,9 @@ const POSTGRES: Statements = Statements {
         ON CONFLICT (event_id) DO UPDATE SET n = cleanings.n + 1",
 };
 
-// Names are compared byte for byte, including trailing spaces. That collation has different names on MySQL and on
-// MariaDB; each server reads only its own conditional comment. A CREATE commits by itself, so every statement must be
-// repeatable.
+// Names are compared byte for byte, including trailing spaces. That collation has different
+// names on MySQL and on MariaDB; each server reads only its own conditional comment. A CREATE
+// commits by itself, so every statement must be repeatable.
 const MYSQL: Statements = Statements {
     users: "
         CREATE TABLE IF NOT EXISTS users (username VARCHAR(100) NOT NULL PRIMARY KEY)

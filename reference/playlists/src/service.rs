@@ -1,5 +1,5 @@
-//! A process: its services, its store, and how events get from one service to another. This is the only file that knows
-//! the transport.
+//! A process: its services, its store, and how events get from one service to
+//! another. This is the only file that knows the transport.
 
 use std::future::{Future, IntoFuture};
 use std::time::Duration;

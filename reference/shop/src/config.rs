@@ -60,8 +60,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Reads the flags by key, the environment, and the file. A missing file is an error only if it was named
-    /// explicitly.
+    /// Reads the flags by key, the environment, and the file. A missing file
+    /// is an error only if it was named explicitly.
     pub fn read(
         flags: impl IntoIterator<Item = (&'static str, Option<String>)>,
         environment: impl IntoIterator<Item = (String, String)>,

@@ -1,5 +1,5 @@
-//! Coupons: AVAILABLE, LOCKED by an order, USED by an order. In the ledger, a coupon is an account with a balance of
-//! one.
+//! Coupons: AVAILABLE, LOCKED by an order, USED by an order. In the
+//! ledger, a coupon is an account with a balance of one.
 
 use serde::Serialize;
 

@@ -52,8 +52,8 @@ impl<S: Clone> Clone for App<S> {
 type Answer<T> = Result<T, Problem>;
 type Body<T> = Result<Json<T>, JsonRejection>;
 
-/// All routes of a shop. Jobs need an operator's token; the other routes need none, because the shop is a
-/// demonstration.
+/// All routes of a shop. Jobs need an operator's token; the other routes
+/// need none, because the shop is a demonstration.
 pub fn routes<S: Database>(shop: Shop<S>, jobs: Arc<Jobs>) -> Router {
     Router::new()
         .route("/shop/accounts", post(open_account::<S>))

@@ -1,5 +1,5 @@
--- One statement per line: MySQL 8 does not know IF NOT EXISTS here, so it is removed there and "already exists" is
--- ignored.
+-- One statement per line: MySQL 8 does not know IF NOT EXISTS here, so it
+-- is removed there and "already exists" is ignored.
 CREATE INDEX IF NOT EXISTS shop_order_by_checkout ON shop_order (status, checked_out_at);
 CREATE INDEX IF NOT EXISTS shop_order_by_payment ON shop_order (paid_at);
 CREATE INDEX IF NOT EXISTS shop_refund_by_order ON shop_refund (order_id);

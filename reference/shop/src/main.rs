@@ -72,8 +72,8 @@ struct Arguments {
     /// Age after which locks are released [asset.lock-timeout-minutes, default: 30]
     #[arg(long, value_name = "MINUTES")]
     lock_timeout_minutes: Option<String>,
-    /// Age after which an unpaid order is canceled; must be shorter than the lock timeout [asset.order-timeout-minutes,
-    /// default: 15]
+    /// Age after which an unpaid order is canceled; must be shorter than the lock
+    /// timeout [asset.order-timeout-minutes, default: 15]
     #[arg(long, value_name = "MINUTES")]
     order_timeout_minutes: Option<String>,
     /// Time span of the consistency check [consistency.scan-window-hours, default: 24]

@@ -308,8 +308,8 @@ pub async fn cancel<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str
     .await
 }
 
-/// Cancels in a transaction that holds the order's row lock. A paid order is refunded, because its locks are already
-/// spent.
+/// Cancels in a transaction that holds the order's row lock. A paid order
+/// is refunded, because its locks are already spent.
 pub(crate) async fn cancel_in<S: Database>(
     shop: &Shop<S>,
     tx: &mut S::Conn,

@@ -1,5 +1,5 @@
-//! Payments: PROCESSING, then SUCCESS or FAILED by the provider's callback. The callback may be repeated, also
-//! concurrently.
+//! Payments: PROCESSING, then SUCCESS or FAILED by the provider's callback.
+//! The callback may be repeated, also concurrently.
 
 use serde::Serialize;
 use uuid::Uuid;

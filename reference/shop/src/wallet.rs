@@ -1,5 +1,5 @@
-//! Wallets: available cents, and cents that orders hold. Every operation runs once per key and needs the order's row
-//! lock.
+//! Wallets: available cents, and cents that orders hold. Every operation
+//! runs once per key and needs the order's row lock.
 
 use serde::Serialize;
 

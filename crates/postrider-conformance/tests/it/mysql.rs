@@ -130,8 +130,8 @@ impl Harness for MySql {
         query.execute(conn).await.expect("a plain insert");
     }
 
-    /// Causes a deadlock, the worst case: the server rolls the whole transaction back, and later statements
-    /// auto-commit.
+    /// Causes a deadlock, the worst case: the server rolls the whole
+    /// transaction back, and later statements auto-commit.
     async fn swallow_a_database_error(&self, conn: &mut MySqlConnection) {
         const LOCK: &str = "SELECT name FROM suite_victim WHERE name = ? FOR UPDATE";
         sqlx::query(LOCK).bind("a").execute(&mut *conn).await.expect("one lock is had");

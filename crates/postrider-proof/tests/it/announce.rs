@@ -20,8 +20,8 @@ async fn an_event_of_another_process_arrives_by_notify_on_postgres() {
     database.until(listening, 2).await;
 
     for event in ["e00000", "e00001", "e00002"] {
-        // A relay polls less and less often. After two seconds without a query, the next poll is more than a second
-        // away.
+        // A relay polls less and less often. After two seconds without a
+        // query, the next poll is more than a second away.
         let quiet = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
             AND query LIKE '%postrider_delivery%' AND query NOT LIKE '%pg_stat_activity%' AND query_start > now() - interval '2 s'";
         database.until(quiet, 0).await;

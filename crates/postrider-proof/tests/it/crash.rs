@@ -69,8 +69,8 @@ async fn kill_after_the_commit(database: &Database, from: u32, passing: u32) -> 
     next
 }
 
-/// Kills a consumer at a point and checks the state it left. Ages the database, so that the leases are expired for the
-/// next one.
+/// Kills a consumer at a point and checks the state it left. Ages the
+/// database, so that the leases are expired for the next one.
 async fn kill_in(database: &Database, point: &str, passing: u32, expected: &EventState) {
     let mut consumer =
         Worker::start(database.url(), &format!("--stop-at {point} --passing {passing} relay --attempts 1000"));

@@ -1,5 +1,5 @@
-//! Runs the SQL texts of a database. Placeholders are bound in the order in which they appear, so that `?` works as
-//! well as `$1`.
+//! Runs the SQL texts of a database. Placeholders are bound in the order in
+//! which they appear, so that `?` works as well as `$1`.
 
 use std::time::Duration;
 

@@ -218,8 +218,8 @@ impl Shards {
         }
     }
 
-    /// The same for the keys whose home is this shard, and for its recovery job, which the stopped process may have
-    /// held.
+    /// The same for the keys whose home is this shard, and for its recovery
+    /// job, which the stopped process may have held.
     pub(crate) async fn outlast_lease_of_keys(&self, shard: usize) {
         let age = match self.place {
             Place::Sqlite { .. } => {

@@ -126,8 +126,8 @@ async fn kills_at_any_moment_lose_no_cleaning_and_double_none(database: &Databas
     all.stop().await;
 }
 
-/// Checks the sockets of the process after its work: its listener, accepted connections, and connections to its
-/// database.
+/// Checks the sockets of the process after its work: its listener,
+/// accepted connections, and connections to its database.
 async fn without_a_broker_no_connection_to_one_is_tried(database: &Database) {
     let mut all = Process::start(database.url(), &[]).await;
     all.post("/users/zoe").await;

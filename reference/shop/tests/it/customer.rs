@@ -64,8 +64,8 @@ impl Customer {
         self.ask(path, Some(body)).await
     }
 
-    /// Retries until there is an answer, because it is unknown whether a failed request was processed. A refusal is an
-    /// answer.
+    /// Retries until there is an answer, because it is unknown whether a
+    /// failed request was processed. A refusal is an answer.
     async fn ask(&self, path: &str, body: Option<Value>) -> Value {
         let asking = async {
             loop {

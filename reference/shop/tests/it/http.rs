@@ -17,8 +17,8 @@ over_every_store! {
     errors_are_answered_with_a_problem,
     /// A.12, A.13: manual runs need a token.
     jobs_are_run_by_operators_alone,
-    /// A.16: the fifth acceptance case, "complete tracing": the history of an order by its id, its trace and its
-    /// request.
+    /// A.16: the fifth acceptance case, "complete tracing": the history of
+    /// an order by its id, its trace and its request.
     one_order_can_be_followed_through_the_logs,
 }
 

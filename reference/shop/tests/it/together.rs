@@ -182,8 +182,8 @@ async fn an_order_without_goods_is_canceled_and_frees_the_rest<S: Tested>(shop: 
     warehouse.close().await;
 }
 
-/// The inventory is killed during a deduction. Its successor answers `inProgress` until the lease of the killed one
-/// expires.
+/// The inventory is killed during a deduction. Its successor answers
+/// `inProgress` until the lease of the killed one expires.
 async fn a_deduction_in_progress_is_tried_again<S: Tested>(shop: Fixture<S>) {
     let warehouse = Warehouse::open(&shop, [10; SHARDS]).await;
     let process = warehouse.shop(&shop, &[]).await;
