@@ -31,8 +31,8 @@ Examples:
     curl -X DELETE http://127.0.0.1:7080/songs/So%20What
     curl http://127.0.0.1:7080/playlists/late
 
-    Three processes, each with its own database, and a broker between them (the playlists
-    first, so that its queue exists before the first event):
+  Three processes, each with its own database, and a broker between them (the playlists
+  first, so that its queue exists before the first event):
     export PLAYLISTS_BROKER=amqp://guest:guest@localhost:5672/%2f
     playlists --service playlists --listen 127.0.0.1:7080 --store postgres://app@localhost/playlists
     playlists --service songs     --listen 127.0.0.1:7081 --store postgres://app@localhost/songs
