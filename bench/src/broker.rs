@@ -11,11 +11,12 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ExchangeKind};
+use postrider::prelude::*;
 use postrider::store::History;
 use postrider::transport::rabbitmq::TOGETHER;
 use postrider::transport::rabbitmq::topology::EXCHANGE;
 use postrider::transport::{Delivered, Lane, Parcel, Transport};
-use postrider::{LaneOptions, RabbitMq, Store, Subscription, Via};
+use postrider::{LaneOptions, RabbitMq, Subscription, Via};
 use tokio::sync::Mutex;
 
 use crate::engine::{Goal, RELAYS, relay};

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use postrider::prelude::*;
 use postrider::store::History;
 use postrider::store::postgres::PostgresStore;
 use postrider::transport::Transport;
 use postrider::{
-    BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
-    Relay,
+    BatchConsumer, Consumer, Draft, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received, Relay,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
@@ -151,7 +151,7 @@ pub(crate) async fn relay(store: &PostgresStore, transport: impl Transport, goal
     Relay::new(store.clone(), transport).run(async move { reached.notified().await }).await?;
     let warm = goal.warm.get().ok_or("nothing was handled")?;
     let turn = Turn { events: goal.events - warm.handled, took: warm.at.elapsed() };
-    let left = postrider::Store::counts(store).await?;
+    let left = postrider::store::Figures::counts(store).await?;
     assert!(left.is_empty(), "every delivery is settled: {left:?}");
     Ok(turn)
 }

@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use postrider::operations::Operations;
+use postrider::prelude::*;
 use postrider::store::postgres::PostgresStore;
-use postrider::{Inbox, Relay, Rollup, Store};
+use postrider::{Inbox, Relay, Rollup};
 use postrider_server::{Options, Server, first_token};
 use reqwest::{Client, Method};
 use serde::Deserialize;

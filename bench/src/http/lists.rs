@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::prelude::*;
 use postrider::store::postgres::PostgresStore;
-use postrider::{Rollup, RollupOptions, Store};
+use postrider::{Rollup, RollupOptions};
 use reqwest::Method;
 use serde_json::Value;
 use sqlx::postgres::PgPool;

@@ -1,7 +1,7 @@
 //! `bury`: a delivery becomes DEAD until an operator redrives it.
 
-use postrider::Store;
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::{Buried, History};
 
 use crate::Harness;

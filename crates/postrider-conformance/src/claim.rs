@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use postrider::entry::{self, DeliveryStatus, Verdict};
+use postrider::prelude::*;
 use postrider::store::{Claim, History};
-use postrider::{Error, Shards, Store, Via};
+use postrider::{Error, Shards, Via};
 use tokio::time::timeout;
 
 use crate::Harness;

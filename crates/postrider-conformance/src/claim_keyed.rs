@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::{Claim, DeadHead, DeliveryId, History, Lease, Redriven};
-use postrider::{Enlist, Shards, Store, Via};
+use postrider::{Shards, Via};
 use tokio::time::timeout;
 
 use crate::Harness;

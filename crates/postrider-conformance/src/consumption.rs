@@ -1,7 +1,8 @@
 //! `append_consumption`: reports of remote consumers are appended and numbered, never overwritten.
 
+use postrider::Via;
+use postrider::prelude::*;
 use postrider::store::{Appended, Report};
-use postrider::{Store, Via};
 
 use crate::Harness;
 use crate::steps::*;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use postrider::clock::ManualClock;
 use postrider::envelope::Encoding;
+use postrider::prelude::*;
 use postrider::store::Routing;
-use postrider::{Aggregate, Draft, Enlist, Enqueued, Error, Initiator, Outbox, Store, Unheard};
+use postrider::{Aggregate, Draft, Enqueued, Error, Initiator, Outbox, Unheard};
 use serde_json::json;
 
 use crate::Harness;

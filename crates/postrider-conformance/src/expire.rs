@@ -1,9 +1,10 @@
 //! `expire`: an operator ends an event.
 
+use postrider::Via;
+use postrider::prelude::*;
 use postrider::redrive::{RedriveRules, Refusal};
 use postrider::status::EventStatus;
 use postrider::store::History;
-use postrider::{Store, Via};
 
 use crate::Harness;
 use crate::fold::{listed, report};
@@ -18,13 +19,13 @@ pub async fn an_event_is_expired_by_hand<H: Harness>(h: H) {
     h.store().retry(lease.token, &[failed(waiting, HOUR)], History::Keep).await.unwrap();
     h.store().bury(lease.token, &[buried(dead)], History::Keep).await.unwrap();
     for id in ["waiting", "held", "dead"] {
-        let found = h.store().expire(id).await.unwrap().expect("it is allowed");
+        let found = ruled(h.store().expire(id).await).expect("it is allowed");
         assert_eq!(found.standing().status, EventStatus::Expired, "{id}");
         assert!(found.deliveries.is_empty(), "{id}");
         assert_eq!(listed(&h, id).await, EventStatus::Expired);
-        let again = h.store().expire(id).await.unwrap().expect("the same again");
+        let again = ruled(h.store().expire(id).await).expect("the same again");
         assert_eq!(again.kept, found.kept, "once");
-        let refusal = h.store().redrive_event(id, None, &RedriveRules::default()).await.unwrap();
+        let refusal = ruled(h.store().redrive_event(id, None, &RedriveRules::default()).await);
         assert_eq!(refusal.expect_err("it is refused"), Refusal::Expired);
     }
     assert!(h.store().settle(lease.token, &[held], History::Keep).await.unwrap().is_empty(), "its lease is gone");
@@ -38,14 +39,14 @@ pub async fn a_consumed_event_is_refused<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let lease = claim(&h, 1).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
-    assert_eq!(h.store().expire("e").await.unwrap().expect_err("it is refused"), Refusal::Consumed);
-    assert_eq!(h.store().expire("nothing").await.unwrap().expect_err("it is refused"), Refusal::UnknownEvent);
+    assert_eq!(ruled(h.store().expire("e").await).expect_err("it is refused"), Refusal::Consumed);
+    assert_eq!(ruled(h.store().expire("nothing").await).expect_err("it is refused"), Refusal::UnknownEvent);
 }
 
 /// D.9: an expired event that was not routed is never routed.
 pub async fn an_expired_unrouted_event_is_never_routed<H: Harness>(h: H) {
     insert_plainly(&h, "e").await;
-    h.store().expire("e").await.unwrap().expect("it is allowed");
+    ruled(h.store().expire("e").await).expect("it is allowed");
     subscribe_lane(&h).await;
     h.store().route(10).await.unwrap();
     assert!(claim(&h, 10).await.deliveries.is_empty());
@@ -59,7 +60,7 @@ pub async fn an_expired_head_frees_its_key<H: Harness>(h: H) {
     let lease = claim_keyed(&h, 10).await;
     h.store().bury(lease.token, &[buried(lease.deliveries[0].id)], History::Keep).await.unwrap();
     assert!(claim_keyed(&h, 10).await.deliveries.is_empty(), "the dead head holds");
-    h.store().expire("a1").await.unwrap().expect("it is allowed");
+    ruled(h.store().expire("a1").await).expect("it is allowed");
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a2", "a3"]);
 }
 
@@ -69,7 +70,7 @@ pub async fn late_reports_are_kept<H: Harness>(h: H) {
         subscribe(&h, TOPIC, consumer, Via::External).await;
     }
     enqueue_one(&h, draft("e")).await;
-    h.store().expire("e").await.unwrap().expect("it is allowed");
+    ruled(h.store().expire("e").await).expect("it is allowed");
     h.store().append_consumption(&report("e", "a", true, false)).await.unwrap();
     assert_eq!(listed(&h, "e").await, EventStatus::Expired);
     h.store().append_consumption(&report("e", "b", true, false)).await.unwrap();

@@ -1,9 +1,8 @@
 //! `extend`: the heartbeat of a lease.
 
-use postrider::Store;
-
 use crate::Harness;
 use crate::steps::*;
+use postrider::prelude::*;
 
 /// The new lease runs from now; it is not added to the remaining time.
 pub async fn the_lease_runs_from_now<H: Harness>(h: H) {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use postrider::Via;
 use postrider::failures::failures;
+use postrider::prelude::*;
 use postrider::store::{Claim, Failed, Filter, History, JobPlan, JobStart, NewOperation, Prunable, Prune, Steer};
-use postrider::{Store, Via};
 use time::OffsetDateTime;
 
 use crate::Harness;

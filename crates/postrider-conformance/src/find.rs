@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::{Claim, DeadHead, History, LaneCounts};
-use postrider::{Enlist, Outbox, Store, Via};
+use postrider::{Outbox, Via};
 
 use crate::Harness;
 use crate::steps::*;

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use postrider::prelude::*;
 use postrider::status::EventStatus::{self, Consumed, Expired, Failed, Partial, Pending, Retrying, Sent};
 use postrider::store::{Appended, Claim, Completed, Completion, Found, History, Receipt, Report};
-use postrider::{Enlist, Rollup, RollupOptions, Store, Via};
+use postrider::{Rollup, RollupOptions, Via};
 
 use crate::Harness;
 use crate::steps::*;

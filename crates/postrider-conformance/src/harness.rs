@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 
 use postrider::Enlist;
+use postrider::store::Keys;
 use postrider::testing::{Age, Peek};
 use time::OffsetDateTime;
 
@@ -25,7 +26,7 @@ pub struct Features {
 /// One fresh, empty, migrated store. Clones share the store.
 pub trait Harness: Clone + Send + Sync + 'static {
     /// The store under test.
-    type Store: Enlist + Age + Peek;
+    type Store: Keys + Age + Peek;
 
     /// The capabilities of the store.
     fn features(&self) -> Features;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use postrider::Error;
+use postrider::prelude::*;
 use postrider::store::{Key, KeyState, Token};
-use postrider::{Enlist, Error};
 
 use crate::Harness;
 use crate::steps::*;

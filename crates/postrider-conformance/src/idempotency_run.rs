@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use postrider::Error;
 use postrider::idempotency::{Attempt, BoxFuture, Idempotency, IdempotencyError, Outcome, fingerprint};
 use postrider::limits::RESULT_BYTES;
+use postrider::prelude::*;
 use postrider::store::{Key, KeyState, Token};
-use postrider::{Enlist, Error};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

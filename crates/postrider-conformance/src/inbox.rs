@@ -1,8 +1,9 @@
 //! `receive` and `complete`: the effect and the inbox row are committed in one transaction, once.
 
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::{Completed, Completion, DeliveryId, History, Receipt, Token};
-use postrider::{Enlist, Error, Store, Via};
+use postrider::{Error, Via};
 
 use crate::steps::*;
 use crate::{Conn, Harness};

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use postrider::Error;
+use postrider::prelude::*;
 use postrider::store::{JobOutcome, JobPlan, JobStart, JobState, Token};
-use postrider::{Error, Store};
 use time::OffsetDateTime;
 
 use crate::Harness;

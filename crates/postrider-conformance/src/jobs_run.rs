@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::jobs::{Job, Jobs, Misfire, RunNow, Schedule};
+use postrider::prelude::*;
 use postrider::store::JobOutcome;
-use postrider::{Enlist, Store};
 use time::OffsetDateTime;
 use tokio::sync::mpsc;
 

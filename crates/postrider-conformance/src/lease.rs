@@ -1,9 +1,8 @@
 //! `acquire_lease`, `extend_lease`, `release_lease`: a name has one holder at a time.
 
-use postrider::Store;
-
 use crate::Harness;
 use crate::steps::*;
+use postrider::prelude::*;
 
 async fn acquire(h: &impl Harness, name: &str) -> Option<postrider::store::Token> {
     h.store().acquire_lease(name, "host-1", LEASE).await.unwrap()

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::status::EventStatus;
 use postrider::store::{Cursor, Filter, History, List, Report};
-use postrider::{Aggregate, Draft, Enlist, Enqueued, Outbox, Store, Via};
+use postrider::{Aggregate, Draft, Enqueued, Outbox, Via};
 use serde_json::json;
 use time::OffsetDateTime;
 

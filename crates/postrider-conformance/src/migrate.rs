@@ -1,6 +1,7 @@
 //! `migrate`, `schema_version`.
 
-use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store};
+use postrider::prelude::*;
+use postrider::{Draft, Enqueued, Error, Outbox};
 
 use crate::Harness;
 use crate::steps::*;

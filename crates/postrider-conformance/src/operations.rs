@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::Store;
 use postrider::operations::{self, Matching, Operations, OperationsOptions};
+use postrider::prelude::*;
 use postrider::redrive::RedriveRules;
 use postrider::status::EventStatus;
 use postrider::store::{Advance, Filter, History, List, NewOperation, Operation, OperationState, Steer};
@@ -102,7 +102,7 @@ pub async fn refusals_are_counted<H: Harness>(h: H) {
     let lease = claim(&h, 2).await;
     // Two are leased, one is due and seven are dead; one of the seven then expires.
     assert_eq!(ids(&lease), ["e00000", "e00001"]);
-    h.store().expire("e00009").await.unwrap().unwrap();
+    h.store().expire("e00009").await.unwrap();
     let all = Filter { topic: Some(TOPIC.into()), ..Filter::default() };
     let rules = RedriveRules { max_count: 1, ..RedriveRules::default() };
     ask(&h, NewOperation { rules, ..NewOperation::redrive("op", all) }).await;

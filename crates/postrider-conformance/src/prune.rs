@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use postrider::prelude::*;
 use postrider::store::{History, Key, KeyState, Prunable, Prune, Receipt, Redriven, Report};
-use postrider::{Draft, Enlist, Enqueued, Retention, Store, Via};
+use postrider::{Draft, Enqueued, Retention, Via};
 use serde_json::json;
 
 use crate::Harness;

@@ -1,7 +1,8 @@
 //! `publish`: for callers that have no transaction of their own.
 
+use postrider::prelude::*;
 use postrider::store::NewEvent;
-use postrider::{Bus, Draft, Enqueued, Error, Store, Unheard, Via};
+use postrider::{Bus, Draft, Enqueued, Error, Unheard, Via};
 
 use crate::Harness;
 use crate::steps::*;

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
+use postrider::Via;
+use postrider::prelude::*;
 use postrider::redrive::{RedriveRules, Refusal};
 use postrider::status::EventStatus;
 use postrider::store::{Claim, Found, History, Lease};
-use postrider::{Store, Via};
 
 use crate::Harness;
 use crate::fold::{fold_all, report};
 use crate::steps::*;
 
 async fn redrive(h: &impl Harness, event_id: &str, consumer: Option<&str>) -> Result<Found, Refusal> {
-    h.store().redrive_event(event_id, consumer, &RedriveRules::default()).await.unwrap()
+    ruled(h.store().redrive_event(event_id, consumer, &RedriveRules::default()).await)
 }
 
 async fn refused(h: &impl Harness, event_id: &str, consumer: Option<&str>) -> Refusal {
@@ -137,7 +138,7 @@ pub async fn limits_end_redriving<H: Harness>(h: H) {
     assert_eq!(refusal, Refusal::TooMany(10));
     assert!(refusal.to_string().contains("10 times"), "{refusal}");
     let two = RedriveRules { max_count: 12, ..RedriveRules::default() };
-    assert!(h.store().redrive_event("often", None, &two).await.unwrap().is_ok(), "the limit is configured");
+    assert!(ruled(h.store().redrive_event("often", None, &two).await).is_ok(), "the limit is configured");
     age(&h, 8 * 24 * HOUR).await;
     assert_eq!(refused(&h, "old", None).await, Refusal::TooOld(RedriveRules::default().horizon));
 }
@@ -191,7 +192,7 @@ pub async fn redrives_at_once_happen_one_after_the_other<H: Harness>(h: H) {
             let mut done = 0;
             for n in 0..20 {
                 let one = RedriveRules { max_count: 1, ..RedriveRules::default() };
-                let redriven = h.store().redrive_event(&format!("e{n:05}"), None, &one).await.unwrap();
+                let redriven = ruled(h.store().redrive_event(&format!("e{n:05}"), None, &one).await);
                 done += u32::from(redriven.is_ok());
             }
             done

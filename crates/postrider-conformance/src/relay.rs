@@ -8,11 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::{Claim, DeadHead};
 use postrider::transport::{Delivered, Lane, Parcel};
 use postrider::{
-    BatchConsumer, Consumer, Draft, Enlist, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer,
-    Received, Relay, RelayOptions, Retention, RetryPolicy, Store, Subscription, Transport, Via,
+    BatchConsumer, Consumer, Draft, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
+    Relay, RelayOptions, Retention, RetryPolicy, Subscription, Transport, Via,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use postrider::Store;
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::History;
 
 use crate::Harness;

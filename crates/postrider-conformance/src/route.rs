@@ -1,7 +1,8 @@
 //! `route`: which consumers get an event. The rules are the same in `enqueue` and for events from a plain `INSERT`.
 
+use postrider::prelude::*;
 use postrider::store::{Redriven, Routed, Routing};
-use postrider::{Draft, Enqueued, Store, Subscription, Via};
+use postrider::{Draft, Enqueued, Subscription, Via};
 use serde_json::json;
 use time::macros::datetime;
 

@@ -1,8 +1,9 @@
 //! `settle`: a finished delivery is deleted, if the token is the latest.
 
+use postrider::Via;
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
 use postrider::store::{Claim, History, Redriven};
-use postrider::{Store, Via};
 
 use crate::Harness;
 use crate::steps::*;

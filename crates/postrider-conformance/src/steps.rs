@@ -4,9 +4,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use postrider::entry::DeliveryStatus;
+use postrider::prelude::*;
+use postrider::redrive::Refusal;
 use postrider::store::{Buried, Claim, DeadHead, Delivery, DeliveryId, Failed, Found, History, Lease, Token};
 use postrider::testing::Age;
-use postrider::{Draft, Enlist, Enqueued, Outbox, Store, Subscription, Via};
+use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 
 use crate::Harness;
 
@@ -221,5 +223,14 @@ impl Dice {
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33).is_multiple_of(n)
+    }
+}
+
+/// Separates a rule that forbids a redrive or an expiry from errors of the store, which fail the test.
+pub(crate) fn ruled<T: std::fmt::Debug>(answer: postrider::Result<T>) -> Result<T, Refusal> {
+    match answer {
+        Ok(done) => Ok(done),
+        Err(Error::Refused(refusal)) => Err(refusal),
+        Err(error) => panic!("the store failed: {error}"),
     }
 }

@@ -1,7 +1,8 @@
 //! `register`, `set_subscription`, `remove_subscription`, `subscriptions`: code registers defaults; the operator's
 //! changes take precedence.
 
-use postrider::{Draft, Enqueued, Error, Store, Subscription, Via};
+use postrider::prelude::*;
+use postrider::{Draft, Enqueued, Error, Subscription, Via};
 
 use crate::Harness;
 use crate::steps::*;

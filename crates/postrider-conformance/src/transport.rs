@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
+use postrider::prelude::*;
 use postrider::{
-    BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
-    Relay, RetryPolicy, Store, Transport,
+    BatchConsumer, Consumer, Draft, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received, Relay,
+    RetryPolicy, Transport,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};

@@ -9,8 +9,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
-use postrider::{Enlist, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, RelayOptions, Store};
+use postrider::{Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, RelayOptions};
 use serde::{Deserialize, Serialize};
 use tokio::process::Command;
 use tokio::sync::watch;

@@ -8,10 +8,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
-use postrider::{
-    Aggregate, Consumer, Enlist, Enqueued, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Store,
-};
+use postrider::{Aggregate, Consumer, Enqueued, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay};
 use serde::{Deserialize, Serialize};
 use sqlx::SqliteConnection;
 use tokio::sync::Notify;

@@ -13,8 +13,9 @@ use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 
+use postrider::prelude::*;
 use postrider::store::postgres::PostgresStore;
-use postrider::{Consumer, Enlist, Event, Failure, Inbox, Outbox, Received, Relay, RelayOptions, Store};
+use postrider::{Consumer, Event, Failure, Inbox, Outbox, Received, Relay, RelayOptions};
 use serde::{Deserialize, Serialize};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, ConnectOptions, PgConnection};

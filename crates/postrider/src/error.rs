@@ -46,6 +46,9 @@ pub enum Error {
     /// The lease was lost before the work was recorded. Roll back: whoever holds the delivery now decides.
     #[error("the lease of this delivery is gone: roll back, its new holder decides")]
     LeaseLost,
+    /// A rule forbids to redrive or expire the event. Nothing was written.
+    #[error("{0}")]
+    Refused(#[source] crate::redrive::Refusal),
     /// The database has an older schema than this program (or none).
     #[error(
         "the schema of {store} is at version {found}, this program needs {needed}: run `postrider migrate up --store {store}`"

@@ -53,7 +53,7 @@ pub use fingerprint::fingerprint;
 
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::store::{Enlist, Key, KeyState, Token};
+use crate::store::{Key, KeyState, Keys, Token};
 
 /// How long a key is held without a sign of life: as long as a claim.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -124,7 +124,7 @@ pub struct Idempotency<S> {
     lease: Duration,
 }
 
-impl<S: Enlist> Idempotency<S> {
+impl<S: Keys> Idempotency<S> {
     /// Keys of no particular scope.
     pub fn new(store: S) -> Self {
         Self { store, scope: "default".into(), lease: LEASE }

@@ -10,7 +10,8 @@
 //! # #[cfg(feature = "sqlite")]
 //! # mod tour {
 //! use postrider::store::sqlite::SqliteStore;
-//! use postrider::{Aggregate, Enlist, Enqueued, Event, Outbox, Store};
+//! use postrider::prelude::*;
+//! use postrider::{Aggregate, Enqueued, Event, Outbox};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Serialize, Deserialize)]
@@ -57,7 +58,8 @@
 //! # #[cfg(feature = "sqlite")]
 //! # mod tour {
 //! # use postrider::store::sqlite::SqliteStore;
-//! # use postrider::{Enlist, Event, Outbox, Store};
+//! # use postrider::prelude::*;
+//! # use postrider::{Event, Outbox};
 //! # use serde::{Deserialize, Serialize};
 //! # #[derive(Serialize, Deserialize)]
 //! # struct OrderPaid { order_id: i64, amount_cents: i64 }
@@ -164,6 +166,14 @@ pub mod subscription;
 pub mod testing;
 pub mod transport;
 pub mod wake;
+
+/// The traits of a store, so that its methods can be called: `use postrider::prelude::*;`.
+pub mod prelude {
+    pub use crate::store::{
+        Access, Deliveries, Enlist, Events, Figures, JobRuns, Keys, Leases, OperationRuns, Redrives, Schema, Store,
+        Subscriptions, Upkeep, Wakeups,
+    };
+}
 
 pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};

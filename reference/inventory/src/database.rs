@@ -12,7 +12,7 @@ use std::future::Future;
 use std::ops::DerefMut;
 use std::time::Duration;
 
-use postrider::Enlist;
+use postrider::prelude::*;
 use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
@@ -57,8 +57,8 @@ pub enum Move {
     Return,
 }
 
-/// A store with a read that does not wait for writers: on SQLite, [`Enlist::begin`] takes the only write lock.
-pub trait Read: Enlist {
+/// A store with a read that does not wait for writers: on SQLite, [`begin`](postrider::Enlist::begin) takes the only write lock.
+pub trait Read: Keys {
     /// A connection for reading.
     type Reader: DerefMut<Target = Self::Conn> + Send;
 

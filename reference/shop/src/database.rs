@@ -8,7 +8,7 @@
 use std::future::Future;
 use std::vec;
 
-use postrider::Enlist;
+use postrider::store::Keys;
 use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
@@ -16,7 +16,7 @@ use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{AssertSqlSafe, MySqlConnection, PgConnection, SqliteConnection};
 
 /// A store whose database also contains the shop's tables.
-pub trait Database: Enlist {
+pub trait Database: Keys {
     /// Creates missing tables.
     fn make_tables(conn: &mut Self::Conn) -> impl Future<Output = sqlx::Result<()>> + Send;
 

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use postrider::prelude::*;
 use postrider::store::mysql::MySqlStore;
-use postrider::{Enlist, Store};
 use postrider_conformance::{Features, Harness};
 use sqlx::mysql::MySqlConnection;
 use sqlx::{AssertSqlSafe, Connection};

@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use postrider::prelude::*;
 use postrider::store::postgres::{self, PostgresStore};
-use postrider::{Enlist, Store};
 use postrider_conformance::{Features, Harness};
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use time::macros::{format_description, offset};

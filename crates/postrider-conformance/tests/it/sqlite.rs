@@ -4,8 +4,8 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::process::Command;
 
+use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
-use postrider::{Enlist, Store};
 use postrider_conformance::{Features, Harness};
 use sqlx::SqliteConnection;
 use time::macros::{format_description, offset};

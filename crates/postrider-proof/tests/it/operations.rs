@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use postrider::Rollup;
+use postrider::prelude::*;
 use postrider::status::EventStatus;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::{Filter, NewOperation, OperationState};
-use postrider::{Rollup, Store};
 use sqlx::{Connection, PgConnection};
 
 use crate::database::{Database, PAST_ANY_LEASE, over};

@@ -14,13 +14,14 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 use postrider::alert::{Alarm, Alert};
+use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
 use postrider::store::{Found, Redriven};
 use postrider::transport::rabbitmq::topology::Binding;
 use postrider::transport::rabbitmq::{BrokerState, ReceiverOptions};
 use postrider::{
-    Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, RabbitMq, Received, Relay,
-    RetryPolicy, Store, Subscription, Via,
+    Consumer, Draft, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, RabbitMq, Received, Relay,
+    RetryPolicy, Subscription, Via,
 };
 use postrider_proof::broker::{PrivateBroker, VirtualHost};
 use serde::{Deserialize, Serialize};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
+use postrider::prelude::*;
 use postrider::store::postgres::PostgresStore;
 use postrider::{
-    Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received, Relay,
-    RelayOptions, Store,
+    Consumer, Draft, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received, Relay, RelayOptions,
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use postrider::Store;
+use postrider::prelude::*;
 use postrider::store::access::Role;
 use postrider::store::sqlite::SqliteStore;
 use postrider_server::{Options, Server, secret};

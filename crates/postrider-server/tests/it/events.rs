@@ -1,10 +1,10 @@
 //! Events: published in every form, completed, looked at, reported on.
 
-use postrider::Store;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, read};
+use postrider::prelude::*;
 
 /// D.1: what is missing is filled in, over HTTP by the token's name, the route and `X-Request-Id`.
 #[tokio::test]

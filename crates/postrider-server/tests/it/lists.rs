@@ -1,9 +1,9 @@
 //! Lists, traces and relatives of events.
 
-use postrider::Store;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, read};
+use postrider::prelude::*;
 
 async fn list(desk: &Desk, query: &str) -> Value {
     read(desk.get("viewer", &format!("/events?{query}")).await, 200).await

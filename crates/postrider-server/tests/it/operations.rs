@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::Store;
 use postrider::operations::Operations;
+use postrider::prelude::*;
 use postrider::testing::Age;
 use serde_json::{Value, json};
 

@@ -1,9 +1,9 @@
 //! One purchase, two services: what the bus is for.
 
-use postrider::Store;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, read};
+use postrider::prelude::*;
 
 /// D.1–D.7, D.10, D.12: a purchase reaches the membership and the message service, each by its own means; one of them fails and
 /// tries again; each publishes what it did; and it is one trace, with every attempt.

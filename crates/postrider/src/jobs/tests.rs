@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 use crate::clock::Clock;
+use crate::prelude::*;
 use crate::store::memory::MemoryStore;
 
 const NOON: OffsetDateTime = datetime!(2026-03-04 12:00 UTC);

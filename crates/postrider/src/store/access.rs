@@ -46,14 +46,13 @@ pub trait Access: Send + Sync + 'static {
     async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>>;
 }
 
-/// What is kept of a secret. It must be one that nobody can guess: this hash is quick.
+/// What is kept of a secret. The secret must be impossible to guess, because this hash is fast.
 pub fn hash(secret: &str) -> String {
-    Sha256::digest(secret).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex(&Sha256::digest(secret))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The token of a caller who sends `Authorization: Bearer …`, from that header.
@@ -229,39 +228,4 @@ pub struct AuditRecord {
     pub request_id: Option<String>,
     /// Why, or what else there is to say.
     pub detail: Option<String>,
-}
-
-/// A row of `find_token.sql`, `find_session.sql` and `tokens.sql`, whose columns come in this order in each dialect; the
-/// last says whether its use is to be noted.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) type TokenRow<T> = (String, String, String, T, Option<T>, Option<T>, bool);
-
-/// A row of `audit.sql`.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) type AuditRow<T> =
-    (i64, T, String, Option<String>, String, Option<String>, String, Option<String>, Option<String>);
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-impl StoredToken {
-    /// A row as the library knows it; `time` reads what the dialect stores times as.
-    pub(super) fn of<T>(row: TokenRow<T>, time: impl Fn(T) -> OffsetDateTime) -> Result<Self> {
-        let (token_id, name, role, created_at, last_used_at, revoked_at, _) = row;
-        Ok(Self {
-            token_id,
-            name,
-            role: role.parse().map_err(|_| Error::corrupt("role", &role))?,
-            created_at: time(created_at),
-            last_used_at: last_used_at.map(&time),
-            revoked_at: revoked_at.map(&time),
-        })
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-impl AuditRecord {
-    /// A row as the library knows it.
-    pub(super) fn of<T>(row: AuditRow<T>, time: impl Fn(T) -> OffsetDateTime) -> Self {
-        let (number, at, actor, token_id, action, target, outcome, request_id, detail) = row;
-        Self { number, at: time(at), actor, token_id, action, target, outcome, request_id, detail }
-    }
 }

@@ -199,6 +199,14 @@ pub(super) fn millis(duration: std::time::Duration) -> i64 {
     i64::try_from(duration.as_millis().min(LONGEST)).unwrap_or(i64::MAX)
 }
 
+/// Serializes an optional time as milliseconds since 1970.
+pub(super) fn option_ms<S: serde::Serializer>(
+    time: &Option<OffsetDateTime>,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    time.map(unix_ms).serialize(serializer)
+}
+
 /// Milliseconds since 1970.
 pub(super) fn unix_ms(time: OffsetDateTime) -> i64 {
     i64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default()

@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -14,6 +15,37 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard::Shards;
+
+/// The work of lanes: claimed under a lease, then settled, retried, buried or released. Every write is guarded by the
+/// token of the claim.
+#[async_trait]
+pub trait Deliveries: Send + Sync {
+    /// Leases up to `limit` due deliveries without a key, oldest first. Each counts an attempt. Never waits for another
+    /// claimer, and returns only what this claim has leased.
+    async fn claim(&self, claim: &Claim) -> Result<Lease>;
+
+    /// Leases up to `limit` due deliveries with a key, as runs: of each key a gapless stretch from its first delivery on, so
+    /// that no other claimer can hold a later one at the same time. An earlier delivery that is not due, not free or (with
+    /// [`DeadHead::Hold`]) dead keeps the rest of its key waiting.
+    async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease>;
+
+    /// Extends the lease to `lease` from now. Returns the deliveries that the caller still holds.
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>>;
+
+    /// Removes what is done. Returns the deliveries that the caller held and that, if they have a key, were the first of it;
+    /// the others are untouched. A token that no later claim has replaced counts even after its lease ran out.
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>>;
+
+    /// Makes failed deliveries due again later and releases the rest of their runs. Returns those that the caller held.
+    async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>>;
+
+    /// Gives deliveries up and releases the rest of their runs. Returns those that the caller held. A last attempt is appended
+    /// even if this claim was no try: it records that no further try will come.
+    async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>>;
+
+    /// Gives deliveries back as they were: the attempt does not count. Returns those that the caller held.
+    async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>>;
+}
 
 /// Proof of a claim. Drawn at random from 2^63 for each claim and never derived from anything that is counted,
 /// reset or reused, so that an old one matches nothing.
@@ -36,15 +68,25 @@ pub struct DeliveryId {
     pub sequence: i64,
     /// The delivery's own number.
     pub number: i64,
-    /// Where a claim saw its row, for a store that can look there first. No part of what the delivery is: another may lie
-    /// there by now.
-    pub(crate) address: Option<NonZeroU64>,
+    hint: Option<NonZeroU64>,
 }
 
 impl DeliveryId {
     /// The delivery with this number, of the event with this sequence.
     pub fn new(sequence: i64, number: i64) -> Self {
-        Self { sequence, number, address: None }
+        Self { sequence, number, hint: None }
+    }
+
+    /// The same delivery with a note of the store that claimed it, to find the row again faster. Only that store can read the
+    /// note, and the row may have moved; it is not part of the delivery's identity.
+    #[must_use]
+    pub fn with_hint(self, hint: NonZeroU64) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    /// What [`DeliveryId::with_hint`] noted.
+    pub fn hint(&self) -> Option<NonZeroU64> {
+        self.hint
     }
 
     fn identity(&self) -> (i64, i64) {
@@ -190,21 +232,6 @@ pub struct Buried {
     pub code: Option<String>,
 }
 
-/// What became of a redrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redriven {
-    /// It was waiting or dead, and is due now.
-    Due,
-    /// It was done, or never there, and has been made.
-    Made,
-    /// Refused: somebody is working on it.
-    InProgress,
-    /// Refused: the event is past its expiry.
-    Expired,
-    /// There is no such event.
-    UnknownEvent,
-}
-
 /// A delivery that waits, is worked on, or was given up.
 #[derive(Debug, Clone)]
 pub struct Delivery {
@@ -232,19 +259,4 @@ pub struct Delivery {
     pub lock_until: Option<OffsetDateTime>,
     /// What went wrong last.
     pub last_error: Option<String>,
-}
-
-/// How many deliveries of a lane stand where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LaneCounts {
-    /// Never tried.
-    pub new: u64,
-    /// Leased.
-    pub processing: u64,
-    /// Waiting for another try.
-    pub failed: u64,
-    /// Given up.
-    pub dead: u64,
-    /// Of the new and failed ones, those that wait behind a dead one of their key.
-    pub held: u64,
 }

@@ -2,10 +2,36 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use time::OffsetDateTime;
 
+use super::{List, Page};
 use crate::envelope::Envelope;
+use crate::error::Result;
 use crate::event::EventId;
+
+/// Stored events and the attempts to consume them.
+#[async_trait]
+pub trait Events: Send + Sync {
+    /// Writes events and their deliveries in one transaction of the store's own, for callers without one. One answer per
+    /// event, in order; after an error nothing is written.
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>>;
+
+    /// Gives deliveries to events that arrived by plain `INSERT`, and to events without a subscriber that have one now. At
+    /// most `limit` events; concurrent routers share the work.
+    async fn route(&self, limit: u32) -> Result<Routed>;
+
+    /// An event with its deliveries and every attempt.
+    async fn find(&self, event_id: &str) -> Result<Option<Found>>;
+
+    /// A page of events, the newest first. One indexed filter leads and the others are checked on what it returns, of at most
+    /// [`SCAN_EVENTS`](crate::limits::SCAN_EVENTS), so a page may be short although the list goes on. Which events are listed
+    /// may lag behind by what the roll-up has not folded; their status does not.
+    async fn list(&self, list: &List) -> Result<Page>;
+
+    /// Appends what a remote consumer reports, under the next attempt number.
+    async fn append_consumption(&self, report: &Report) -> Result<Appended>;
+}
 
 /// An event that is about to be stored.
 #[derive(Debug, Clone)]
@@ -97,15 +123,6 @@ pub enum Appended {
 
 /// An event with everything that happened to it.
 pub type Found = crate::status::Record;
-
-/// What a batch of the roll-up did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Folded {
-    /// How many events it looked at.
-    pub events: u64,
-    /// Whether there is more at once.
-    pub more: bool,
-}
 
 /// Whether an event has its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

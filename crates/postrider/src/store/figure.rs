@@ -1,10 +1,54 @@
 //! Figures for charts, and who holds what.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use async_trait::async_trait;
 use time::OffsetDateTime;
 
+use crate::alert::SnapshotHolder;
+use crate::error::Result;
 use crate::status::{EventStatus, Record, Standing};
+
+/// Counts, ages and holders: what operators and metrics read.
+#[async_trait]
+pub trait Figures: Send + Sync {
+    /// How many deliveries are in which state, by lane.
+    async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>>;
+
+    /// What happened per minute, from one time to another, as far as the roll-up has folded it. Minutes without events are
+    /// left out.
+    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>>;
+
+    /// Who holds what at this moment: leased deliveries by lane, named leases, running jobs, bulk operations.
+    async fn holdings(&self) -> Result<Vec<Holding>>;
+
+    /// For each lane, how long its oldest due delivery has waited; `None` if none is due.
+    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>>;
+
+    /// How long the oldest due delivery of all lanes has waited; `None` if none is due.
+    async fn oldest_pending(&self) -> Result<Option<Duration>>;
+
+    /// Sessions that have kept a snapshot open for longer than `older_than`, on a database where that slows claims.
+    async fn snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
+        Ok(Vec::new())
+    }
+}
+
+/// How many deliveries of a lane stand where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LaneCounts {
+    /// Never tried.
+    pub new: u64,
+    /// Leased.
+    pub processing: u64,
+    /// Waiting for another try.
+    pub failed: u64,
+    /// Given up.
+    pub dead: u64,
+    /// Of the new and failed ones, those that wait behind a dead one of their key.
+    pub held: u64,
+}
 
 /// What happened to events in one minute, as the roll-up saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,34 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use time::OffsetDateTime;
 
+use super::Token;
 use crate::error::{Error, Result};
 use crate::limits;
+
+/// Cron jobs and the leases of their runs.
+#[async_trait]
+pub trait JobRuns: Send + Sync {
+    /// Stores a job's schedule and its next slot. A job that was unknown, or that had another schedule, belongs to this
+    /// schedule from now on: [`JobState::since`].
+    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()>;
+
+    /// Begins a run of a planned job, if no unexpired lease is held on it and its slot has come and is later than the last one
+    /// begun: each slot fires once, and no two runs overlap. Returns `None` if the caller may not run it.
+    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>>;
+
+    /// Extends the lease of a run to `lease` from now. Returns false if the caller does not hold it any more.
+    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool>;
+
+    /// Records how a run ended, and releases the job. Returns false, and writes nothing, if the caller did not hold it any
+    /// more. A token that no later run has replaced counts even after its lease ran out.
+    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool>;
+
+    /// The state of every job, by name.
+    async fn jobs(&self) -> Result<Vec<JobState>>;
+}
 
 /// A job and its schedule.
 #[derive(Debug, Clone)]
@@ -100,55 +124,4 @@ pub struct JobState {
     pub finished_at: Option<OffsetDateTime>,
     /// What it said.
     pub outcome: Option<JobOutcome>,
-}
-
-/// A row of `jobs.sql`, whose columns come in this order in each dialect.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) type JobRow<T> = (
-    String,
-    String,
-    String,
-    T,
-    Option<T>,
-    Option<T>,
-    Option<T>,
-    Option<String>,
-    Option<T>,
-    Option<T>,
-    Option<String>,
-    Option<String>,
-);
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-impl JobState {
-    /// A row as the library knows it; `time` reads what the dialect stores times as.
-    pub(super) fn of<T>(row: JobRow<T>, time: impl Fn(T) -> OffsetDateTime) -> Self {
-        let (
-            name,
-            schedule,
-            zone,
-            since,
-            next_slot,
-            last_slot,
-            fired_at,
-            owner,
-            lock_until,
-            finished_at,
-            result,
-            error,
-        ) = row;
-        Self {
-            name,
-            schedule,
-            zone,
-            since: time(since),
-            next_slot: next_slot.map(&time),
-            last_slot: last_slot.map(&time),
-            fired_at: fired_at.map(&time),
-            owner,
-            lock_until: lock_until.map(&time),
-            finished_at: finished_at.map(&time),
-            outcome: result.map(JobOutcome::Done).or(error.map(JobOutcome::Failed)),
-        }
-    }
 }

@@ -7,13 +7,17 @@
 mod access;
 mod deliveries;
 mod events;
+mod figures;
 mod jobs;
 mod keys;
+mod leases;
 mod operations;
-mod rollup;
+mod redrives;
 mod state;
+mod subscriptions;
+mod upkeep;
+mod wake;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -21,9 +25,14 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 
-use super::*;
+use super::{
+    Completion, Enlist, Enqueued, Handled, Key, KeyState, Keys, NewEvent, Receipt, Schema, SchemaVersion, Token,
+    Unheard,
+};
 use crate::clock::{Clock, SystemClock};
 use crate::envelope::{Envelope, trim};
+use crate::error::{Error, Result};
+use crate::wake::Wake;
 use state::State;
 
 /// The schema that there is: it has no history.
@@ -115,7 +124,7 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl Schema for MemoryStore {
     async fn migrate(&self) -> Result<()> {
         Ok(())
     }
@@ -130,225 +139,6 @@ impl Store for MemoryStore {
 
     async fn now(&self) -> Result<OffsetDateTime> {
         Ok(self.read(|_, now| now))
-    }
-
-    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
-        super::publish(self, batch, unheard).await
-    }
-
-    async fn route(&self, limit: u32) -> Result<Routed> {
-        Ok(self.write(|state, now| state.route(limit, now)).await)
-    }
-
-    async fn claim(&self, claim: &Claim) -> Result<Lease> {
-        claim.check()?;
-        self.write(|state, now| state.claim(claim, now)).await
-    }
-
-    async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
-        claim.check()?;
-        self.write(|state, now| state.claim_keyed(claim, dead_head, now)).await
-    }
-
-    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
-        Ok(self.write(|state, now| state.extend(token, deliveries, lease, now)).await)
-    }
-
-    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        self.write(|state, now| state.settle(token, deliveries, history, now)).await
-    }
-
-    async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
-        self.write(|state, now| state.retry(token, failed, history, now)).await
-    }
-
-    async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
-        self.write(|state, now| state.bury(token, buried, history, now)).await
-    }
-
-    async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
-        self.write(|state, _| state.release(token, deliveries)).await
-    }
-
-    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
-        self.write(|state, now| state.redrive(event_id, lane, target, now)).await
-    }
-
-    async fn redrive_event(
-        &self,
-        event_id: &str,
-        consumer: Option<&str>,
-        rules: &RedriveRules,
-    ) -> Result<std::result::Result<Found, Refusal>> {
-        self.write(|state, now| state.redrive_event(event_id, consumer, rules, now)).await
-    }
-
-    async fn expire(&self, event_id: &str) -> Result<std::result::Result<Found, Refusal>> {
-        Ok(self.write(|state, now| state.expire(event_id, now)).await)
-    }
-
-    async fn create_operation(&self, new: &NewOperation) -> Result<Operation> {
-        new.check()?;
-        Ok(self.write(|state, now| state.create_operation(new, now)).await)
-    }
-
-    async fn operation(&self, id: &str) -> Result<Option<Operation>> {
-        Ok(self.read(|state, _| state.operation(id)))
-    }
-
-    async fn operations(&self, limit: u32) -> Result<Vec<Operation>> {
-        let newest = |state: &State| {
-            let newest_first = state.operations.iter().rev().take(limit as usize);
-            newest_first.map(|row| row.operation.clone()).collect()
-        };
-        Ok(self.read(|state, _| newest(state)))
-    }
-
-    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
-        Ok(self.write(|state, now| state.steer_operation(id, steer, now)).await)
-    }
-
-    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
-        Ok(self.write(|state, now| state.claim_operation(owner, lease, now)).await)
-    }
-
-    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
-        self.write(|state, now| state.advance_operation(advance, now)).await
-    }
-
-    async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
-        Ok(self.write(|state, _| state.release_operation(id, token)).await)
-    }
-
-    async fn register(&self, subscription: &Subscription) -> Result<()> {
-        subscription.check()?;
-        self.write(|state, now| state.register(subscription, now)).await;
-        Ok(())
-    }
-
-    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
-        subscription.check()?;
-        self.write(|state, now| state.set_subscription(subscription, now)).await;
-        Ok(())
-    }
-
-    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
-        Ok(self.write(|state, now| state.remove_subscription(topic, consumer, now)).await)
-    }
-
-    async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
-        Ok(self.read(|state, _| state.subscriptions(topic)))
-    }
-
-    async fn append_consumption(&self, report: &Report) -> Result<Appended> {
-        Ok(self.write(|state, now| state.append_consumption(report, now)).await)
-    }
-
-    async fn fold(&self, limit: u32) -> Result<Folded> {
-        Ok(self.write(|state, now| state.fold(limit, now)).await)
-    }
-
-    async fn acquire_lease(&self, name: &str, owner: &str, lease: Duration) -> Result<Option<Token>> {
-        Ok(self.write(|state, now| state.acquire_lease(name, owner, lease, now)).await)
-    }
-
-    async fn extend_lease(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
-        Ok(self.write(|state, now| state.extend_lease(name, token, lease, now)).await)
-    }
-
-    async fn release_lease(&self, name: &str, token: Token) -> Result<bool> {
-        Ok(self.write(|state, _| state.release_lease(name, token)).await)
-    }
-
-    async fn find(&self, event_id: &str) -> Result<Option<Found>> {
-        Ok(self.read(|state, now| state.find(event_id, now)))
-    }
-
-    async fn list(&self, list: &List) -> Result<Page> {
-        list.check()?;
-        Ok(self.read(|state, now| state.list(list, now)))
-    }
-
-    async fn counts(&self) -> Result<BTreeMap<String, LaneCounts>> {
-        Ok(self.read(|state, _| state.counts()))
-    }
-
-    async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>> {
-        let minutes = figure::minute_of(from)..figure::minute_of(to).max(figure::minute_of(from));
-        Ok(self.read(|state, _| state.figures.range(minutes).map(|(_, row)| figure::minute(*row)).collect()))
-    }
-
-    async fn holdings(&self) -> Result<Vec<Holding>> {
-        Ok(self.read(|state, now| state.holdings(now)))
-    }
-
-    async fn oldest_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
-        Ok(self.read(|state, now| lanes.iter().map(|lane| state.oldest_due(lane, now)).collect()))
-    }
-
-    async fn oldest_pending(&self) -> Result<Option<Duration>> {
-        Ok(self.read(|state, now| state.oldest_pending(now)))
-    }
-
-    async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
-        Ok(self.read(|state, now| lanes.iter().map(|lane| state.next_due(lane, now)).collect()))
-    }
-
-    async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>> {
-        let there = |state: &State, id: &&str| state.sequences.contains_key(*id).then(|| (*id).to_owned());
-        Ok(self.read(|state, _| event_ids.iter().filter_map(|id| there(state, id)).collect()))
-    }
-
-    async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
-        self.write(|state, _| match paused {
-            true => state.paused.insert(lane.into()),
-            false => state.paused.remove(lane),
-        })
-        .await;
-        Ok(())
-    }
-
-    async fn paused(&self) -> Result<BTreeSet<String>> {
-        Ok(self.read(|state, _| state.paused.clone()))
-    }
-
-    async fn prune(&self, prune: &Prune) -> Result<Pruned> {
-        Ok(self.write(|state, now| state.prune(prune, now)).await)
-    }
-
-    async fn finished(&self, prune: &Prune) -> Result<Finished> {
-        Ok(self.read(|state, now| state.finished(prune, now)))
-    }
-
-    async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
-        Ok(self.write(|state, _| state.remove_events(sequences)).await)
-    }
-
-    fn wake(&self) -> &Wake {
-        &self.wake
-    }
-
-    async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()> {
-        plan.check()?;
-        self.write(|state, now| state.plan_job(plan, now)).await;
-        Ok(())
-    }
-
-    async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
-        start.check()?;
-        Ok(self.write(|state, now| state.begin_job(start, now)).await)
-    }
-
-    async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
-        Ok(self.write(|state, now| state.extend_job(name, token, lease, now)).await)
-    }
-
-    async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool> {
-        Ok(self.write(|state, now| state.finish_job(name, token, outcome, now)).await)
-    }
-
-    async fn jobs(&self) -> Result<Vec<JobState>> {
-        Ok(self.read(|state, _| state.jobs()))
     }
 }
 
@@ -394,7 +184,9 @@ impl Enlist for MemoryStore {
     async fn confirm_received(&self, conn: &mut Conn, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
         conn.state.confirm_received(consumer, handled)
     }
+}
 
+impl Keys for MemoryStore {
     async fn begin_key(&self, conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8], lease: Duration) -> Result<KeyState> {
         let now = conn.now();
         Ok(conn.state.begin_key(key, fingerprint, lease, now))

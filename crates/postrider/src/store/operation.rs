@@ -1,5 +1,8 @@
 //! Bulk operations: what was asked, how far it has come, and who works on it.
 
+use std::time::Duration;
+
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -7,6 +10,33 @@ use super::{Cursor, Filter, Token};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::redrive::{RedriveRules, Refusal};
+
+/// Bulk operations and the leases under which [`Operations`](crate::operations::Operations) works on them.
+#[async_trait]
+pub trait OperationRuns: Send + Sync {
+    /// Stores a bulk operation. If the id is known, nothing is written and the stored operation is returned.
+    async fn create_operation(&self, new: &NewOperation) -> Result<Operation>;
+
+    /// The operation with this id.
+    async fn operation(&self, id: &str) -> Result<Option<Operation>>;
+
+    /// The newest operations.
+    async fn operations(&self, limit: u32) -> Result<Vec<Operation>>;
+
+    /// Pauses, resumes or cancels an operation, if its state allows it; a worker that holds it can do nothing more. Returns the
+    /// operation as it is then; its state tells whether the request had an effect. Returns `None` if there is none.
+    async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>>;
+
+    /// Takes the oldest running operation that no worker holds.
+    async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>>;
+
+    /// Redrives a batch of events by the operation's rules, and counts them, in one transaction. Returns `None`, and does
+    /// nothing, if the caller does not hold the operation any more or it is not running.
+    async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>>;
+
+    /// Gives an operation back. Returns false if the caller did not hold it any more.
+    async fn release_operation(&self, id: &str, token: Token) -> Result<bool>;
+}
 
 /// A redrive of every event that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,6 +114,16 @@ impl OperationState {
     }
 }
 
+impl std::str::FromStr for OperationState {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let states = [Self::Running, Self::Paused, Self::Cancelled, Self::Done];
+        let found = states.into_iter().find(|state| state.as_str() == text);
+        found.ok_or_else(|| Error::corrupt("state of an operation", text))
+    }
+}
+
 /// What a person tells an operation to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steer {
@@ -143,7 +183,7 @@ pub struct Advance<'a> {
     /// Where to go on; None: that was the last.
     pub next: Option<Cursor>,
     /// How long the claim is to last from now.
-    pub lease: std::time::Duration,
+    pub lease: Duration,
 }
 
 /// What became of a batch.
@@ -178,73 +218,5 @@ impl Tally {
             }
         }
         tally
-    }
-}
-
-/// What a request says beside its filter, as it is stored.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Options {
-    consumer: Option<String>,
-    rate_per_second: Option<u32>,
-    rules: RedriveRules,
-    reason: Option<String>,
-    requested_by: Option<String>,
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-impl NewOperation {
-    /// The filter and the rest, as they are stored.
-    pub(super) fn texts(&self) -> Result<(String, String)> {
-        let options = Options {
-            consumer: self.consumer.clone(),
-            rate_per_second: self.rate_per_second,
-            rules: self.rules,
-            reason: self.reason.clone(),
-            requested_by: self.requested_by.clone(),
-        };
-        let json = (serde_json::to_string(&self.filter), serde_json::to_string(&options));
-        Ok((json.0.map_err(Error::Encode)?, json.1.map_err(Error::Encode)?))
-    }
-}
-
-/// Id, state, filter, options, total, done, failed, skipped, position, owner, created, updated, finished.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) type OperationRow<T> =
-    (String, String, String, String, Option<i64>, i64, i64, i64, Option<i64>, Option<String>, T, T, Option<T>);
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-impl Operation {
-    pub(super) fn of<T>(row: OperationRow<T>, time: impl Fn(T) -> OffsetDateTime) -> Result<Self> {
-        let (id, state, filter, options, total, done, failed, skipped, position, owner, created, updated, finished) =
-            row;
-        let corrupt = |e: serde_json::Error| Error::Store(e.into());
-        let filter: Filter = serde_json::from_str(&filter).map_err(corrupt)?;
-        let options: Options = serde_json::from_str(&options).map_err(corrupt)?;
-        let states = [OperationState::Running, OperationState::Paused, OperationState::Cancelled, OperationState::Done];
-        Ok(Self {
-            request: NewOperation {
-                id,
-                filter,
-                consumer: options.consumer,
-                rate_per_second: options.rate_per_second,
-                rules: options.rules,
-                reason: options.reason,
-                requested_by: options.requested_by,
-                total: total.map(i64::unsigned_abs),
-            },
-            state: states
-                .into_iter()
-                .find(|known| known.as_str() == state)
-                .ok_or_else(|| Error::corrupt("state of an operation", &state))?,
-            done: done.unsigned_abs(),
-            failed: failed.unsigned_abs(),
-            skipped: skipped.unsigned_abs(),
-            position: position.map(Cursor),
-            owner,
-            created_at: time(created),
-            updated_at: time(updated),
-            finished_at: finished.map(time),
-        })
     }
 }

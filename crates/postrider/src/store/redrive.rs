@@ -1,80 +1,39 @@
-//! What a redrive of many events writes, made of what was decided: the same for every SQL store.
+//! Redrive and expiry of single events.
 
-use serde::Serialize;
-use time::OffsetDateTime;
+use async_trait::async_trait;
 
-use crate::error::{Error, Result};
-use crate::redrive::{RedriveRules, Refusal, decide};
-use crate::status::Record;
-use crate::subscription::StoredSubscription;
+use super::Found;
+use crate::error::Result;
+use crate::redrive::RedriveRules;
 
-/// What is asked of some events.
-pub(super) struct Ask<'a> {
-    pub(super) consumer: Option<&'a str>,
-    pub(super) rules: &'a RedriveRules,
-    pub(super) subscriptions: &'a [StoredSubscription],
+/// Redrive and expiry, decided on the locked rows of the event.
+#[async_trait]
+pub trait Redrives: Send + Sync {
+    /// Makes one event's delivery on one lane due now, with its attempts reset; inserts it if it is done. Meets no rule but
+    /// the lease and the expiry: [`Redrives::redrive_event`] is for people.
+    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven>;
+
+    /// Makes the unfinished deliveries of an event due now, or those of one consumer, even of one that subscribed later, if
+    /// the rules allow it. Returns the event as it is then; a rule that forbids it is
+    /// [`Error::Refused`](crate::Error::Refused).
+    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found>;
+
+    /// Expires an event by hand, unless it has been consumed: it is not delivered any more, and its leases are lost. Returns
+    /// the event as it is then, or [`Error::Refused`](crate::Error::Refused).
+    async fn expire(&self, event_id: &str) -> Result<Found>;
 }
 
-#[derive(Serialize)]
-struct DeliveryRow<'a> {
-    seq: i64,
-    lane: &'a str,
-    target: &'a str,
-    shard: u8,
-}
-
-#[derive(Serialize)]
-struct ExpectedRow<'a> {
-    seq: i64,
-    consumer: &'a str,
-}
-
-/// What is to be written for those that may be redriven.
-pub(super) struct Plan {
-    /// The events, in order.
-    pub(super) seqs: Vec<i64>,
-    /// The parameter of `redrive_many.sql`.
-    pub(super) deliveries: String,
-    /// The parameter of `redrive_expect.sql`; None: nobody new reports.
-    pub(super) expected: Option<String>,
-    /// Lanes, keys and seqs of what later events of a key waited behind.
-    pub(super) keys: Vec<(String, String, i64)>,
-    /// What became of each event that was asked about.
-    pub(super) answers: Vec<(i64, std::result::Result<(), Refusal>)>,
-}
-
-impl Plan {
-    /// Decides on the rows of locked events.
-    pub(super) fn of(records: &[Record], ask: &Ask<'_>, now: OffsetDateTime) -> Result<Self> {
-        let decided: Vec<_> =
-            records.iter().map(|one| (one, decide(one, ask.consumer, ask.subscriptions, ask.rules, now))).collect();
-        let (mut seqs, mut deliveries, mut expected, mut keys) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for (record, targets) in &decided {
-            let Ok(targets) = targets else { continue };
-            let seq = record.sequence;
-            seqs.push(seq);
-            for target in targets {
-                deliveries.push(DeliveryRow {
-                    seq,
-                    lane: &target.lane,
-                    target: &target.target,
-                    shard: record.envelope.shard(),
-                });
-                if target.newcomer {
-                    expected.push(ExpectedRow { seq, consumer: &target.target });
-                }
-                keys.extend(record.envelope.key.as_ref().map(|key| (target.lane.clone(), key.clone(), seq)));
-            }
-        }
-        Ok(Self {
-            deliveries: serde_json::to_string(&deliveries).map_err(Error::Encode)?,
-            expected: match expected.is_empty() {
-                true => None,
-                false => Some(serde_json::to_string(&expected).map_err(Error::Encode)?),
-            },
-            seqs,
-            keys,
-            answers: decided.into_iter().map(|(one, targets)| (one.sequence, targets.map(|_| ()))).collect(),
-        })
-    }
+/// The outcome of a redrive of one lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redriven {
+    /// The delivery was waiting or dead, and is due now.
+    Due,
+    /// The delivery was done or had never existed, and has been inserted.
+    Made,
+    /// Refused: a worker holds a lease on it.
+    InProgress,
+    /// Refused: the event is past its expiry.
+    Expired,
+    /// There is no such event.
+    UnknownEvent,
 }

@@ -1,14 +1,30 @@
-//! The schema and its version, the same for every SQL store.
+//! The schema and its version.
 
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-use sqlx::migrate::{MigrateError, Migrator};
+use async_trait::async_trait;
+use time::OffsetDateTime;
 
 use crate::error::{Error, Result};
 
-/// The table in which a database remembers its migrations; ours alone, so that the caller's own migrations and
-/// ours never meet.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) const MIGRATIONS_TABLE: &str = "postrider_migrations";
+/// The tables of a store.
+#[async_trait]
+pub trait Schema: Send + Sync {
+    /// Brings the schema up to this program's version. Any number of instances may do so at once.
+    async fn migrate(&self) -> Result<()>;
+
+    /// Which schema the database has, and which this program needs.
+    async fn schema_version(&self) -> Result<SchemaVersion>;
+
+    /// The store's name in messages: its URL, without a password.
+    fn name(&self) -> &str;
+
+    /// Refuses a schema that is not this program's, with the command that brings it up to date.
+    async fn check_schema(&self) -> Result<()> {
+        self.schema_version().await?.check(self.name())
+    }
+
+    /// The database's clock.
+    async fn now(&self) -> Result<OffsetDateTime>;
+}
 
 /// Which schema a database has, and which this program needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,72 +45,4 @@ impl SchemaVersion {
             std::cmp::Ordering::Greater => Err(Error::SchemaTooNew { store: store.into(), found, needed }),
         }
     }
-}
-
-/// Compares what has been applied to `store`, versions with their checksums, with what this program would apply.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) fn version(migrator: &Migrator, applied: &[(i64, Vec<u8>)], store: &str) -> Result<SchemaVersion> {
-    for (version, checksum) in applied {
-        if migrator.iter().any(|known| known.version == *version && *known.checksum != **checksum) {
-            return Err(of_another_build(store, *version));
-        }
-    }
-    let found = applied.iter().map(|(version, _)| *version).max().unwrap_or_default();
-    Ok(SchemaVersion { found, needed: newest(migrator) })
-}
-
-/// Why the migrations of `store` were not run. `meaning` reads the database's own errors.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) fn refused(
-    error: MigrateError,
-    store: &str,
-    migrator: &Migrator,
-    meaning: fn(sqlx::Error) -> Error,
-) -> Error {
-    match error {
-        MigrateError::VersionMissing(found) => {
-            Error::SchemaTooNew { store: store.into(), found, needed: newest(migrator) }
-        }
-        MigrateError::VersionMismatch(version) => of_another_build(store, version),
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => meaning(error),
-        other => Error::Store(other.into()),
-    }
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-fn of_another_build(store: &str, version: i64) -> Error {
-    Error::Unsupported(format!(
-        "the tables of {store} were made by another build, whose migration {version} was not the same: \
-         use that build, or an empty database"
-    ))
-}
-
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-fn newest(migrator: &Migrator) -> i64 {
-    migrator.iter().map(|migration| migration.version).max().unwrap_or_default()
-}
-
-/// The migrations of a dialect as one script: its statements, and what marks each as applied, so that this program
-/// accepts a schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
-#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
-pub(super) fn script(migrator: &Migrator, table: &str, blob: fn(&str) -> String) -> String {
-    use std::fmt::Write as _;
-    let mut script = table.to_owned();
-    for migration in migrator.iter() {
-        let checksum = migration.checksum.iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
-        let _ = write!(
-            script,
-            "\n-- Migration {version}: {name}\n\n{sql}\nINSERT INTO {MIGRATIONS_TABLE} (version, description, success, checksum, execution_time)\n\
-             VALUES ({version}, '{name}', true, {checksum}, 0);\n",
-            version = migration.version,
-            name = migration.description,
-            sql = migration.sql.as_str(),
-            checksum = blob(&checksum),
-        );
-    }
-    script
 }

@@ -176,13 +176,6 @@ impl<DB: Database> Sessions<DB> {
         }
     }
 
-    /// The pool itself, for what takes no less.
-    #[cfg(feature = "postgres")]
-    pub(super) async fn pool(&self) -> sqlx::Result<&Pool<DB>> {
-        self.door.knock().await?;
-        Ok(&self.pool)
-    }
-
     pub(super) async fn begin(&self) -> sqlx::Result<Tx<DB>> {
         let mut tx = Tx { session: Some(self.acquire().await?), begun: false };
         DB::TransactionManager::begin(&mut tx, None).await?;

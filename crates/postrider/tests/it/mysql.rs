@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use postrider::prelude::*;
 use postrider::store::mysql::{MySqlStore, migrations_script};
 use postrider::store::{Claim, Completed, Completion, DeadHead, Failed, History, Lease, Prunable, Prune, Receipt};
-use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Via};
+use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
@@ -157,42 +158,52 @@ async fn mysql_goes_by_index_without_a_sort() {
     let all_seqs = "9223372036854775807";
     let filter = r#"'{"topic":"order.paid"}'"#;
     let statements: &[(&str, &[&str], &str, &str)] = &[
-        (sql!("claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "c", "postrider_delivery_due"),
-        (sql!("claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "d", "PRIMARY"),
-        (sql!("claim_fetch"), &["'coupon'", "1", "500"], "d", "postrider_delivery_due"),
-        (sql!("claim_fetch"), &["'coupon'", "1", "500"], "e", "PRIMARY"),
-        (sql!("claim_keyed_window"), &["'coupon'", all, "2000"], "postrider_delivery", "postrider_delivery_due"),
-        (sql!("claim_keyed_runs"), &[keys, "'coupon'", "1"], "d", "postrider_delivery_key"),
-        (sql!("claim_keyed_lock"), &[&ids], "d", "PRIMARY"),
-        (sql!("claim_keyed"), &[&ids, "1", "'me'", "30000"], "d", "PRIMARY"),
-        (sql!("claim_keyed_fetch"), &[&ids, "1"], "d", "PRIMARY"),
-        (sql!("settle"), &[&ids, "1"], "d", "PRIMARY"),
-        (sql!("held_by"), &[&ids, "1"], "d", "PRIMARY"),
-        (sql!("earlier"), &[keys], "d", "postrider_delivery_key"),
-        (sql!("followers"), &[keys, "1"], "d", "postrider_delivery_key"),
-        (sql!("route_lock"), &["100"], "postrider_event", "postrider_event_waits"),
-        (sql!("route_lock_heard"), &[r#"'["order.paid"]'"#, "100"], "e", "postrider_event_waits"),
-        (sql!("route_lock_all"), &["100"], "postrider_event", "postrider_event_waits"),
-        (sql!("prune_stretch"), &["1000", "0", "1000"], "postrider_event", "PRIMARY"),
-        (sql!("prune_inbox"), &["1000", "1000"], "postrider_inbox", "postrider_inbox_received"),
-        (sql!("prune_inbox"), &["1000", "1000"], "i", "PRIMARY"),
-        (sql!("next_due"), &["'coupon'", "'coupon'"], "postrider_delivery", "postrider_delivery_due"),
-        (sql!("oldest_pending"), &["'coupon'", "'coupon'"], "postrider_delivery", "postrider_delivery_due"),
-        (sql!("sight"), &[r#"'["e1","e2"]'"#], "e", "postrider_event_id"),
-        (sql!("list_lookup"), &["0", all_seqs, "7", "200"], "postrider_lookup", "PRIMARY"),
-        (sql!("list_status"), &["0", all_seqs, "'CONSUMED'", "200"], "postrider_status", "postrider_status_status"),
-        (sql!("list_events"), &["0", all_seqs, "200"], "postrider_event", "PRIMARY"),
-        (sql!("list_unfolded_after"), &["5000", "5000", "5000"], "e", "PRIMARY"),
-        (sql!("list_unfolded_after"), &["5000", "5000", "5000"], "s", "PRIMARY"),
-        (sql!("list_unfolded"), &["199000", all_seqs, "200"], "e", "PRIMARY"),
-        (sql!("list_among_lookup"), &[&ids, "7"], "l", "PRIMARY"),
-        (sql!("list_among_status"), &[&ids, "'CONSUMED'"], "s", "PRIMARY"),
-        (sql!("list_delivering"), &[&ids, "NULL", "NULL", "'DEAD'"], "d", "postrider_delivery_event"),
-        (sql!("list_match"), &[filter, &ids], "e", "PRIMARY"),
-        (sql!("records"), &[&ids], "e", "PRIMARY"),
-        (sql!("fold_marks"), &["500"], "postrider_mark", "PRIMARY"),
-        (sql!("fold_expiring"), &["500"], "postrider_status", "postrider_status_expires"),
-        (sql!("fold_new"), &["199000", "200000", "500"], "e", "PRIMARY"),
+        (sql!("deliveries/claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "c", "postrider_delivery_due"),
+        (sql!("deliveries/claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "d", "PRIMARY"),
+        (sql!("deliveries/claim_fetch"), &["'coupon'", "1", "500"], "d", "postrider_delivery_due"),
+        (sql!("deliveries/claim_fetch"), &["'coupon'", "1", "500"], "e", "PRIMARY"),
+        (
+            sql!("deliveries/claim_keyed_window"),
+            &["'coupon'", all, "2000"],
+            "postrider_delivery",
+            "postrider_delivery_due",
+        ),
+        (sql!("deliveries/claim_keyed_runs"), &[keys, "'coupon'", "1"], "d", "postrider_delivery_key"),
+        (sql!("deliveries/claim_keyed_lock"), &[&ids], "d", "PRIMARY"),
+        (sql!("deliveries/claim_keyed"), &[&ids, "1", "'me'", "30000"], "d", "PRIMARY"),
+        (sql!("deliveries/claim_keyed_fetch"), &[&ids, "1"], "d", "PRIMARY"),
+        (sql!("deliveries/settle"), &[&ids, "1"], "d", "PRIMARY"),
+        (sql!("deliveries/held_by"), &[&ids, "1"], "d", "PRIMARY"),
+        (sql!("deliveries/earlier_of_keys"), &[keys], "d", "postrider_delivery_key"),
+        (sql!("deliveries/followers"), &[keys, "1"], "d", "postrider_delivery_key"),
+        (sql!("events/route_lock"), &["100"], "postrider_event", "postrider_event_waits"),
+        (sql!("events/route_lock_subscribed"), &[r#"'["order.paid"]'"#, "100"], "e", "postrider_event_waits"),
+        (sql!("events/route_lock_all"), &["100"], "postrider_event", "postrider_event_waits"),
+        (sql!("upkeep/prune_stretch"), &["1000", "0", "1000"], "postrider_event", "PRIMARY"),
+        (sql!("upkeep/prune_inbox"), &["1000", "1000"], "postrider_inbox", "postrider_inbox_received"),
+        (sql!("upkeep/prune_inbox"), &["1000", "1000"], "i", "PRIMARY"),
+        (sql!("deliveries/next_due"), &["'coupon'", "'coupon'"], "postrider_delivery", "postrider_delivery_due"),
+        (sql!("figures/oldest_due"), &["'coupon'", "'coupon'"], "postrider_delivery", "postrider_delivery_due"),
+        (sql!("deliveries/sight"), &[r#"'["e1","e2"]'"#], "e", "postrider_event_id"),
+        (sql!("lists/list_lookup"), &["0", all_seqs, "7", "200"], "postrider_lookup", "PRIMARY"),
+        (
+            sql!("lists/list_status"),
+            &["0", all_seqs, "'CONSUMED'", "200"],
+            "postrider_status",
+            "postrider_status_status",
+        ),
+        (sql!("lists/list_events"), &["0", all_seqs, "200"], "postrider_event", "PRIMARY"),
+        (sql!("lists/list_unfolded_after"), &["5000"], "e", "PRIMARY"),
+        (sql!("lists/list_unfolded_after"), &["5000"], "s", "PRIMARY"),
+        (sql!("lists/list_unfolded"), &["199000", all_seqs, "200"], "e", "PRIMARY"),
+        (sql!("lists/list_among_lookup"), &[&ids, "7"], "l", "PRIMARY"),
+        (sql!("lists/list_among_status"), &[&ids, "'CONSUMED'"], "s", "PRIMARY"),
+        (sql!("lists/list_delivering"), &[&ids, "NULL", "'DEAD'"], "d", "postrider_delivery_event"),
+        (sql!("lists/list_match"), &[&ids, filter], "e", "PRIMARY"),
+        (sql!("events/records"), &[&ids], "e", "PRIMARY"),
+        (sql!("upkeep/fold_marks"), &["500"], "postrider_mark", "PRIMARY"),
+        (sql!("upkeep/fold_expiring"), &["500"], "postrider_status", "postrider_status_expires"),
+        (sql!("upkeep/fold_new"), &["199000", "200000", "500"], "e", "PRIMARY"),
     ];
     for analysed in [false, true] {
         if analysed {
@@ -209,7 +220,7 @@ async fn mysql_goes_by_index_without_a_sort() {
             assert!(!steps.iter().any(|step| step.extra.contains("filesort")), "{sql}\n{steps:#?}");
         }
     }
-    let lanes = plan(&mut conn, sql!("next_lane"), &["''"]).await;
+    let lanes = plan(&mut conn, sql!("deliveries/next_lane"), &["''"]).await;
     assert!(lanes[0].extra.contains("optimized away"), "{lanes:#?}");
     // And it touches little more than it takes: the thousand that are leased, then its own, twice.
     let mut tx = conn.begin().await.expect("begins");
@@ -218,7 +229,7 @@ async fn mysql_goes_by_index_without_a_sort() {
     let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut *tx).await.expect("a version");
     let read = if version.contains("MariaDB") { read } else { read_mysql };
     let before: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.expect("figures");
-    let claim = with_values(sql!("claim"), &["'coupon'", all, "500", "42", "'me'", "30000"]);
+    let claim = with_values(sql!("deliveries/claim"), &["'coupon'", all, "500", "42", "'me'", "30000"]);
     let claimed = sqlx::raw_sql(AssertSqlSafe(claim)).execute(&mut *tx).await.expect("claims").rows_affected();
     let after: i64 = sqlx::query_scalar(read).fetch_one(&mut *tx).await.expect("figures");
     tx.rollback().await.expect("rolls back");
@@ -246,7 +257,8 @@ async fn mysql_lives_with_an_event_without_a_topic() {
 async fn mysql_sessions_are_at_read_committed() {
     let (database, store) = Database::migrated().await;
     let mut tx = store.begin().await.expect("begins");
-    let level: Vec<(String, String)> = sqlx::query_as(sql!("isolation")).fetch_all(&mut *tx).await.expect("a level");
+    let level: Vec<(String, String)> =
+        sqlx::query_as(sql!("schema/isolation")).fetch_all(&mut *tx).await.expect("a level");
     assert!(!level.is_empty() && level.iter().all(|(_, level)| level == "READ-COMMITTED"), "{level:?}");
     let commits: i64 = sqlx::query_scalar("SELECT @@autocommit").fetch_one(&mut *tx).await.expect("a setting");
     assert_eq!(commits, 0);

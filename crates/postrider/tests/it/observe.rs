@@ -5,10 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use postrider::prelude::*;
 use postrider::store::memory::{Conn, MemoryStore};
-use postrider::{
-    Consumer, Draft, Enlist, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Store, Subscription, Via,
-};
+use postrider::{Consumer, Draft, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Subscription, Via};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]

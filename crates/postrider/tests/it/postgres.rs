@@ -3,20 +3,21 @@
 use std::ops::RangeInclusive;
 use std::process::Command;
 
+use postrider::prelude::*;
 use postrider::store::postgres::{PostgresStore, migrations_script};
 use postrider::store::{Claim, DeadHead, History};
-use postrider::{Draft, Enlist, Enqueued, Error, Outbox, Store, Subscription, Via};
+use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use sqlx::postgres::PgListener;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
-const CLAIM: &str = include_str!("../../queries/postgres/claim.sql");
-const CLAIM_KEYED: &str = include_str!("../../queries/postgres/claim_keyed.sql");
-const ROUTE_LOCK: &str = include_str!("../../queries/postgres/route_lock.sql");
-const SESSION: &str = include_str!("../../queries/postgres/session.sql");
-const SETTLE: &str = include_str!("../../queries/postgres/settle.sql");
-const SETTLE_KEEP: &str = include_str!("../../queries/postgres/settle_keep.sql");
+const CLAIM: &str = include_str!("../../queries/postgres/deliveries/claim.sql");
+const CLAIM_KEYED: &str = include_str!("../../queries/postgres/deliveries/claim_keyed.sql");
+const ROUTE_LOCK: &str = include_str!("../../queries/postgres/events/route_lock.sql");
+const SESSION: &str = include_str!("../../queries/postgres/schema/session.sql");
+const SETTLE: &str = include_str!("../../queries/postgres/deliveries/settle.sql");
+const SETTLE_KEEP: &str = include_str!("../../queries/postgres/deliveries/settle_keep.sql");
 
-/// `sql!("claim")` is the statement in `queries/postgres/claim.sql`.
+/// `sql!("deliveries/claim")` is the statement in `queries/postgres/deliveries/claim.sql`.
 macro_rules! sql {
     ($verb:literal) => {
         include_str!(concat!("../../queries/postgres/", $verb, ".sql"))
@@ -193,24 +194,34 @@ async fn postgres_lists_by_index_without_a_sort() {
     let seqs = format!("'{{{}}}'", (150_001..=150_500).map(|seq| seq.to_string()).collect::<Vec<_>>().join(","));
     let filter = r#"'{"topic":"order.paid","consumer":"c"}'"#;
     let statements = [
-        (sql!("list_lookup"), "bigint, bigint, bigint, bigint", format!("0, {last}, 200, 7"), "postrider_lookup_pkey"),
         (
-            sql!("list_status"),
-            "bigint, bigint, bigint, text",
-            format!("0, {last}, 200, 'CONSUMED'"),
+            sql!("lists/list_lookup"),
+            "bigint, bigint, bigint, bigint",
+            format!("0, {last}, 7, 200"),
+            "postrider_lookup_pkey",
+        ),
+        (
+            sql!("lists/list_status"),
+            "bigint, bigint, text, bigint",
+            format!("0, {last}, 'CONSUMED', 200"),
             "postrider_status_status",
         ),
-        (sql!("list_events"), "bigint, bigint, bigint", format!("0, {last}, 200"), "postrider_event_pkey"),
-        (sql!("list_unfolded_after"), "bigint", "1000".into(), "postrider_status_pkey"),
-        (sql!("list_unfolded"), "bigint, bigint, bigint", format!("199000, {last}, 200"), "postrider_event_pkey"),
-        (sql!("list_among_lookup"), "bigint[], bigint", format!("{seqs}, 7"), "postrider_lookup_pkey"),
-        (sql!("list_among_status"), "bigint[], text", format!("{seqs}, 'CONSUMED'"), "postrider_status_pkey"),
-        (sql!("list_delivering"), "bigint[], text, text", format!("{seqs}, 'DEAD', NULL"), "postrider_delivery_pkey"),
-        (sql!("list_match"), "bigint[], text", format!("{seqs}, {filter}"), "postrider_event_pkey"),
-        (sql!("records"), "bigint[]", seqs.clone(), "postrider_event_pkey"),
-        (sql!("fold_take"), "bigint", "500".into(), "postrider_mark_pkey"),
-        (sql!("fold_expiring"), "bigint", "500".into(), "postrider_status_expires"),
-        (sql!("fold_new"), "bigint, bigint, bigint", "199000, 200000, 500".into(), "postrider_event_pkey"),
+        (sql!("lists/list_events"), "bigint, bigint, bigint", format!("0, {last}, 200"), "postrider_event_pkey"),
+        (sql!("lists/list_unfolded_after"), "bigint", "1000".into(), "postrider_status_pkey"),
+        (sql!("lists/list_unfolded"), "bigint, bigint, bigint", format!("199000, {last}, 200"), "postrider_event_pkey"),
+        (sql!("lists/list_among_lookup"), "bigint[], bigint", format!("{seqs}, 7"), "postrider_lookup_pkey"),
+        (sql!("lists/list_among_status"), "bigint[], text", format!("{seqs}, 'CONSUMED'"), "postrider_status_pkey"),
+        (
+            sql!("lists/list_delivering"),
+            "bigint[], text, text",
+            format!("{seqs}, NULL, 'DEAD'"),
+            "postrider_delivery_pkey",
+        ),
+        (sql!("lists/list_match"), "bigint[], text", format!("{seqs}, {filter}"), "postrider_event_pkey"),
+        (sql!("events/records"), "bigint[]", seqs.clone(), "postrider_event_pkey"),
+        (sql!("upkeep/fold_take"), "bigint", "500".into(), "postrider_mark_pkey"),
+        (sql!("upkeep/fold_expiring"), "bigint", "500".into(), "postrider_status_expires"),
+        (sql!("upkeep/fold_new"), "bigint, bigint, bigint", "199000, 200000, 500".into(), "postrider_event_pkey"),
     ];
     let holds = |plan: Vec<String>, index: &str| {
         let text = plan.join("\n");
@@ -270,12 +281,17 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
             (
                 "claim_known_keys",
                 known_keys,
-                sql!("claim_known_keys"),
+                sql!("deliveries/claim_known_keys"),
                 "'coupon', '{key-1,key-2}', 500, 44, 'me', 30000, true".into(),
             ),
-            ("claim_fetch", "bigint[], bigint[]", sql!("claim_fetch"), "'{100001}', '{100500}'".into()),
-            ("claim_fetch_scattered", "bigint[], bigint[]", sql!("claim_fetch"), format!("{first}, {first}")),
-            ("claim_more", "bigint[]", sql!("claim_more"), first.clone()),
+            ("claim_fetch", "bigint[], bigint[]", sql!("deliveries/claim_fetch"), "'{100001}', '{100500}'".into()),
+            (
+                "claim_fetch_scattered",
+                "bigint[], bigint[]",
+                sql!("deliveries/claim_fetch"),
+                format!("{first}, {first}"),
+            ),
+            ("claim_more", "bigint[]", sql!("deliveries/claim_more"), first.clone()),
             ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
             ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
             ("route_lock", "bigint", ROUTE_LOCK, "100".into()),
@@ -320,11 +336,11 @@ async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
         (
             "complete",
             "text, text, bigint, bigint, bigint, boolean",
-            sql!("complete"),
+            sql!("inbox/complete"),
             "'coupon', 'e100500', 100500, 100500, 1, true".into(),
         ),
-        ("keep_results", "text, text[], text[]", sql!("keep_results"), format!("'coupon', {ids}, {ids}")),
-        ("count_received", "text, text[]", sql!("count_received"), format!("'coupon', {ids}")),
+        ("keep_results", "text, text[], text[]", sql!("inbox/keep_results"), format!("'coupon', {ids}, {ids}")),
+        ("count_received", "text, text[]", sql!("inbox/count_received"), format!("'coupon', {ids}")),
         ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
         ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
     ];
@@ -356,8 +372,8 @@ async fn postgres_completes_with_one_plan() {
         SELECT n % 10, 'lane-' || n / 10, 0, 0, now() FROM generate_series(0, 9999) n;
         ANALYZE postrider_delivery";
     sqlx::raw_sql(unlucky).execute(&mut conn).await.expect("fills");
-    prepare(&mut conn, "complete", "text, text, bigint, bigint, bigint, boolean", sql!("complete")).await;
-    prepare(&mut conn, "keep_result", "text, text, text", sql!("keep_result")).await;
+    prepare(&mut conn, "complete", "text, text, bigint, bigint, bigint, boolean", sql!("inbox/complete")).await;
+    prepare(&mut conn, "keep_result", "text, text, text", sql!("inbox/keep_result")).await;
     for event in 100..120 {
         explain(&mut conn, "keep_result", &format!("'coupon', 'e{event}', 'done'")).await;
         explain(&mut conn, "complete", &format!("'coupon', 'e{event}', {event}, {event}, 1, true")).await;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use postrider::prelude::*;
 use postrider::store::memory::MemoryStore;
-use postrider::{Enlist, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Store, Subscription, Via};
+use postrider::{Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Subscription, Via};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 

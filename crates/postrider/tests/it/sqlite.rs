@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::idempotency::{Idempotency, IdempotencyError};
+use postrider::prelude::*;
 use postrider::status::EventStatus;
 use postrider::store::sqlite::SqliteStore;
 use postrider::store::{
     Appended, Buried, Claim, Completed, Completion, DeadHead, Failed, Filter, History, Key, KeyState, List, Prunable,
     Prune, Receipt, Redriven, Report, Routing,
 };
-use postrider::{Draft, Enlist, Enqueued, Error, Jobs, Outbox, Schedule, Store, Subscription, Unheard, Via};
+use postrider::{Draft, Enqueued, Error, Jobs, Outbox, Schedule, Subscription, Unheard, Via};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
@@ -516,12 +517,20 @@ async fn sqlite_claims_by_index_without_a_sort() {
             run(&mut conn, "ANALYZE").await;
         }
         for (verb, sql, index) in [
-            ("claim", include_str!("../../queries/sqlite/claim.sql"), "postrider_delivery_due ("),
-            ("claim_fetch", include_str!("../../queries/sqlite/claim_fetch.sql"), "postrider_delivery_due ("),
-            ("claim_keyed", include_str!("../../queries/sqlite/claim_keyed.sql"), "postrider_delivery_due_keyed ("),
-            ("park", include_str!("../../queries/sqlite/park.sql"), "postrider_delivery_due_keyed ("),
-            ("route_lock", include_str!("../../queries/sqlite/route_lock.sql"), "postrider_event_waits ("),
-            ("next_due", include_str!("../../queries/sqlite/next_due.sql"), "postrider_delivery_due ("),
+            ("claim", include_str!("../../queries/sqlite/deliveries/claim.sql"), "postrider_delivery_due ("),
+            (
+                "claim_fetch",
+                include_str!("../../queries/sqlite/deliveries/claim_fetch.sql"),
+                "postrider_delivery_due (",
+            ),
+            (
+                "claim_keyed",
+                include_str!("../../queries/sqlite/deliveries/claim_keyed.sql"),
+                "postrider_delivery_due_keyed (",
+            ),
+            ("park", include_str!("../../queries/sqlite/deliveries/park.sql"), "postrider_delivery_due_keyed ("),
+            ("route_lock", include_str!("../../queries/sqlite/events/route_lock.sql"), "postrider_event_waits ("),
+            ("next_due", include_str!("../../queries/sqlite/deliveries/next_due.sql"), "postrider_delivery_due ("),
         ] {
             let plan = plan(&mut conn, sql).await;
             assert!(plan.contains(&format!("INDEX {index}")), "{verb}: {plan}");
@@ -557,38 +566,58 @@ async fn sqlite_lists_by_index_without_a_sort() {
             run(&mut conn, "ANALYZE").await;
         }
         for (verb, sql, index) in [
-            ("list_lookup", include_str!("../../queries/sqlite/list_lookup.sql"), "postrider_lookup USING PRIMARY KEY"),
-            ("list_status", include_str!("../../queries/sqlite/list_status.sql"), "INDEX postrider_status_status"),
-            ("list_events", include_str!("../../queries/sqlite/list_events.sql"), "INTEGER PRIMARY KEY"),
+            (
+                "list_lookup",
+                include_str!("../../queries/sqlite/lists/list_lookup.sql"),
+                "postrider_lookup USING PRIMARY KEY",
+            ),
+            (
+                "list_status",
+                include_str!("../../queries/sqlite/lists/list_status.sql"),
+                "INDEX postrider_status_status",
+            ),
+            ("list_events", include_str!("../../queries/sqlite/lists/list_events.sql"), "INTEGER PRIMARY KEY"),
             (
                 "list_unfolded",
-                include_str!("../../queries/sqlite/list_unfolded.sql"),
+                include_str!("../../queries/sqlite/lists/list_unfolded.sql"),
                 "SEARCH e USING INTEGER PRIMARY KEY",
             ),
             (
                 "list_unfolded_after",
-                include_str!("../../queries/sqlite/list_unfolded_after.sql"),
+                include_str!("../../queries/sqlite/lists/list_unfolded_after.sql"),
                 "SEARCH s USING INTEGER PRIMARY KEY",
             ),
             (
                 "list_among_lookup",
-                include_str!("../../queries/sqlite/list_among_lookup.sql"),
+                include_str!("../../queries/sqlite/lists/list_among_lookup.sql"),
                 "SEARCH l USING PRIMARY KEY (hash=? AND event_seq=?)",
             ),
             (
                 "list_among_status",
-                include_str!("../../queries/sqlite/list_among_status.sql"),
+                include_str!("../../queries/sqlite/lists/list_among_status.sql"),
                 "INDEX postrider_status_status (status=? AND rowid=?)",
             ),
             (
                 "list_delivering",
-                include_str!("../../queries/sqlite/list_delivering.sql"),
+                include_str!("../../queries/sqlite/lists/list_delivering.sql"),
                 "SEARCH d USING INDEX sqlite_autoindex_postrider_delivery_1 (event_seq=?)",
             ),
-            ("list_match", include_str!("../../queries/sqlite/list_match.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
-            ("records", include_str!("../../queries/sqlite/records.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
-            ("fold_expiring", include_str!("../../queries/sqlite/fold_expiring.sql"), "INDEX postrider_status_expires"),
-            ("fold_new", include_str!("../../queries/sqlite/fold_new.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
+            (
+                "list_match",
+                include_str!("../../queries/sqlite/lists/list_match.sql"),
+                "SEARCH e USING INTEGER PRIMARY KEY",
+            ),
+            ("records", include_str!("../../queries/sqlite/events/records.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
+            (
+                "fold_expiring",
+                include_str!("../../queries/sqlite/upkeep/fold_expiring.sql"),
+                "INDEX postrider_status_expires",
+            ),
+            (
+                "fold_new",
+                include_str!("../../queries/sqlite/upkeep/fold_new.sql"),
+                "SEARCH e USING INTEGER PRIMARY KEY",
+            ),
         ] {
             let plan = plan(&mut conn, sql).await;
             assert!(plan.contains(index), "{verb}: {plan}");

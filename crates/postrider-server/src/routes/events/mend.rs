@@ -4,10 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use postrider::EventId;
 use postrider::limits::INITIATOR_BYTES;
 use postrider::redrive::Refusal;
 use postrider::store::Found;
+use postrider::{Error, EventId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -53,7 +53,7 @@ async fn redrive(
     }
     let why = reason(wanted.reason.as_deref())?;
     let id = EventId::new(&*id).map_err(|_| unknown())?;
-    let redriven = app.store.redrive_event(id.as_str(), consumer, &app.options.redrive).await?;
+    let redriven = app.store.redrive_event(id.as_str(), consumer, &app.options.redrive).await;
     let response = answer(redriven, &[consumer.map(|consumer| format!("consumer={consumer}")), why])?;
     app.waiting.look();
     Ok(response)
@@ -81,7 +81,7 @@ async fn expire(
 ) -> Result<Response, Problem> {
     let why = reason(wanted.reason.as_deref())?;
     let id = EventId::new(&*id).map_err(|_| unknown())?;
-    answer(app.store.expire(id.as_str()).await?, &[why])
+    answer(app.store.expire(id.as_str()).await, &[why])
 }
 
 /// A reason as the audit keeps it.
@@ -92,8 +92,11 @@ fn reason(reason: Option<&str>) -> Result<Option<String>, Problem> {
     Ok(reason.map(|reason| format!("reason={reason}")))
 }
 
-fn answer(done: Result<Found, Refusal>, details: &[Option<String>]) -> Result<Response, Problem> {
-    let found = done.map_err(refused)?;
+fn answer(done: postrider::Result<Found>, details: &[Option<String>]) -> Result<Response, Problem> {
+    let found = done.map_err(|error| match error {
+        Error::Refused(refusal) => refused(refusal),
+        error => error.into(),
+    })?;
     let mut response = (StatusCode::ACCEPTED, Json(EventSummary::from(&found))).into_response();
     let details: Vec<_> = details.iter().flatten().map(String::as_str).collect();
     if !details.is_empty() {

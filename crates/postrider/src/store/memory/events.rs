@@ -1,22 +1,106 @@
 //! Events and who hears them: enqueue, route, subscriptions, find, prune.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::state::{ConsumptionRow, DeliveryRow, EventRow, KeyStatus, State, span};
+use super::MemoryStore;
+use super::state::{ConsumptionRow, DeliveryRow, EventRow, State, span};
 use crate::entry::DeliveryStatus;
-use crate::envelope::Envelope;
+use crate::envelope::{Envelope, trim};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::store::figure;
+use crate::store::enlist;
 use crate::store::{
-    Consumption, Delivery, DeliveryId, Enqueued, Finished, Found, LaneCounts, NewEvent, Prunable, Prune, Pruned,
-    Routed, Routing, Unheard,
+    Appended, Consumption, Cursor, Delivery, DeliveryId, Enqueued, Events, Found, List, NewEvent, Page, Report, Routed,
+    Routing, Unheard,
 };
-use crate::subscription::{StoredSubscription, Subscription};
+use crate::subscription::Subscription;
+
+#[async_trait]
+impl Events for MemoryStore {
+    async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        enlist::publish(self, batch, unheard).await
+    }
+
+    async fn route(&self, limit: u32) -> Result<Routed> {
+        Ok(self
+            .write(|state, now| {
+                let waits = |event: &EventRow| match event.routing {
+                    Routing::New => true,
+                    Routing::Unheard => state.subscribed(&event.envelope.topic).next().is_some(),
+                    Routing::Routed => false,
+                };
+                let waiting = state.events.iter().filter(|(_, event)| waits(event));
+                let taken: Vec<i64> = waiting.map(|(seq, _)| *seq).take(limit as usize).collect();
+                let mut routed = Routed::default();
+                for seq in taken {
+                    match state.route_one(seq, now) {
+                        true => routed.routed += 1,
+                        false => routed.unheard += 1,
+                    }
+                }
+                routed
+            })
+            .await)
+    }
+
+    async fn find(&self, event_id: &str) -> Result<Option<Found>> {
+        Ok(self.read(|state, now| state.record(*state.sequences.get(event_id)?, now)))
+    }
+
+    async fn list(&self, list: &List) -> Result<Page> {
+        list.check()?;
+        Ok(self.read(|state, now| {
+            let below = list.after.map_or(i64::MAX, |cursor| cursor.0);
+            let newest_first = state.events.range(..below).rev();
+            let records = newest_first.filter_map(|(seq, _)| state.record(*seq, now));
+            let mut matching = records.filter(|record| list.filter.matches(record));
+            let mut events: Vec<_> = matching.by_ref().take(list.limit as usize).collect();
+            for record in &mut events {
+                record.envelope.payload = String::new();
+                record.envelope.metadata = None;
+            }
+            let next = events.last().filter(|_| events.len() == list.limit as usize);
+            Page { next: next.map(|record| Cursor(record.sequence)), events }
+        }))
+    }
+
+    async fn append_consumption(&self, report: &Report) -> Result<Appended> {
+        Ok(self
+            .write(|state, now| {
+                let Some(&seq) = state.sequences.get(&report.event_id) else {
+                    return Appended::NotExpected;
+                };
+                let of_consumer = (seq, report.consumer.clone(), 0)..=(seq, report.consumer.clone(), u32::MAX);
+                let attempts = || state.consumptions.range(of_consumer.clone());
+                if attempts().next().is_none_or(|((_, _, first), _)| *first != 0) {
+                    return Appended::NotExpected;
+                }
+                if let Some(callback_id) = &report.callback_id
+                    && let Some(((_, _, attempt), _)) =
+                        attempts().find(|(_, row)| row.callback_id.as_ref() == Some(callback_id))
+                {
+                    return Appended::Repeated(*attempt);
+                }
+                let consumption = Consumption {
+                    consumer: report.consumer.clone(),
+                    attempt: 0,
+                    success: Some(report.success),
+                    will_retry: report.will_retry,
+                    consumed_at: Some(report.consumed_at.map_or(now, trim)),
+                    error: report.error.as_deref().map(limits::error_text),
+                    code: report.code.as_deref().map(limits::error_text),
+                    created_at: now,
+                };
+                Appended::Attempt(state.append(seq, consumption, report.callback_id.clone()))
+            })
+            .await)
+    }
+}
 
 impl State {
     pub(super) fn enqueue(&mut self, new: &NewEvent, unheard: Unheard, now: OffsetDateTime) -> Result<Enqueued> {
@@ -27,7 +111,7 @@ impl State {
                 false => Err(Error::IdConflict { event_id: id.to_string() }),
             };
         }
-        let heard = self.heard(&new.envelope.topic).next().is_some();
+        let heard = self.subscribed(&new.envelope.topic).next().is_some();
         match unheard {
             Unheard::Skip if !heard => return Ok(Enqueued::Skipped(id)),
             Unheard::Refuse if !heard => {
@@ -64,28 +148,10 @@ impl State {
         seq
     }
 
-    pub(super) fn route(&mut self, limit: u32, now: OffsetDateTime) -> Routed {
-        let waits = |event: &EventRow| match event.routing {
-            Routing::New => true,
-            Routing::Unheard => self.heard(&event.envelope.topic).next().is_some(),
-            Routing::Routed => false,
-        };
-        let waiting = self.events.iter().filter(|(_, event)| waits(event));
-        let taken: Vec<i64> = waiting.map(|(seq, _)| *seq).take(limit as usize).collect();
-        let mut routed = Routed::default();
-        for seq in taken {
-            match self.route_one(seq, now) {
-                true => routed.routed += 1,
-                false => routed.unheard += 1,
-            }
-        }
-        routed
-    }
-
     /// Gives an event its deliveries and expected consumers, by the subscriptions as they are. False: nobody hears it.
     fn route_one(&mut self, seq: i64, now: OffsetDateTime) -> bool {
         let envelope = Arc::clone(&self.events[&seq].envelope);
-        let subscriptions: Vec<Subscription> = self.heard(&envelope.topic).cloned().collect();
+        let subscriptions: Vec<Subscription> = self.subscribed(&envelope.topic).cloned().collect();
         // Sets: a consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
         let lanes: BTreeSet<&str> = subscriptions.iter().filter_map(Subscription::lane).collect();
         let remote = subscriptions.iter().filter(|s| s.is_expected_remotely());
@@ -150,50 +216,6 @@ impl State {
         self.delivery_ids.get(&place).copied()
     }
 
-    fn heard<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a Subscription> {
-        let present = self.subscriptions.values().filter(|stored| !stored.removed);
-        let subscriptions = present.map(|stored| &stored.subscription);
-        subscriptions.filter(move |subscription| subscription.hears(topic))
-    }
-
-    pub(super) fn register(&mut self, subscription: &Subscription, now: OffsetDateTime) {
-        let id = (subscription.topic.clone(), subscription.consumer.clone());
-        self.subscriptions.entry(id).or_insert_with(|| stored(subscription, now, now));
-    }
-
-    pub(super) fn set_subscription(&mut self, subscription: &Subscription, now: OffsetDateTime) {
-        let id = (subscription.topic.clone(), subscription.consumer.clone());
-        let created_at = self.subscriptions.get(&id).map_or(now, |known| known.created_at);
-        self.subscriptions.insert(id, stored(subscription, created_at, now));
-    }
-
-    pub(super) fn remove_subscription(&mut self, topic: &str, consumer: &str, now: OffsetDateTime) -> bool {
-        match self.subscriptions.get_mut(&(topic.into(), consumer.into())) {
-            Some(known) if !known.removed => {
-                known.removed = true;
-                known.subscription.enabled = false;
-                known.updated_at = now;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    pub(super) fn subscriptions(&self, topic: Option<&str>) -> Vec<StoredSubscription> {
-        let wanted = |s: &&StoredSubscription| !s.removed && topic.is_none_or(|topic| s.subscription.topic == topic);
-        let mut found: Vec<_> = self.subscriptions.values().filter(wanted).cloned().collect();
-        found.sort_by(|a, b| {
-            let order = |s: &StoredSubscription| (s.subscription.topic.clone(), s.subscription.sort_order);
-            // By consumer they are already, and the sort is stable.
-            order(a).cmp(&order(b))
-        });
-        found
-    }
-
-    pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Found> {
-        self.record(*self.sequences.get(event_id)?, now)
-    }
-
     /// An event with its rows, as they are.
     pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Found> {
         let event = self.events.get(&seq)?;
@@ -216,104 +238,6 @@ impl State {
             consumptions: attempts.map(|(_, row)| row.consumption.clone()).collect(),
         })
     }
-
-    pub(super) fn counts(&self) -> BTreeMap<String, LaneCounts> {
-        let mut lanes: BTreeMap<String, LaneCounts> = BTreeMap::new();
-        for row in self.deliveries.values() {
-            let counts = lanes.entry(row.lane.clone()).or_default();
-            match row.status {
-                DeliveryStatus::New => counts.new += 1,
-                DeliveryStatus::Processing => counts.processing += 1,
-                DeliveryStatus::Failed => counts.failed += 1,
-                DeliveryStatus::Dead => counts.dead += 1,
-            }
-            counts.held += u64::from(row.held);
-        }
-        lanes
-    }
-
-    pub(super) fn prune(&mut self, prune: &Prune, now: OffsetDateTime) -> Pruned {
-        let limit = prune.limit.clamp(1, limits::PASS_ROWS) as usize;
-        let before = now - span(prune.older_than);
-        let (looked_at, removed, last) = match prune.what {
-            Prunable::Events => self.prune_events(before, prune.after, limit),
-            Prunable::Inbox => {
-                let old = self.inbox.iter().filter(|(_, row)| row.received_at < before);
-                let old: Vec<_> = old.map(|(id, _)| id.clone()).take(limit).collect();
-                old.iter().for_each(|id| drop(self.inbox.remove(id)));
-                (old.len(), old.len(), 0)
-            }
-            Prunable::Operations => {
-                let (all, is_old) = (self.operations.len(), |at: OffsetDateTime| at < before);
-                let mut left = limit;
-                self.operations.retain(|row| {
-                    let goes = left > 0 && row.operation.finished_at.is_some_and(is_old);
-                    left -= usize::from(goes);
-                    !goes
-                });
-                let gone = all - self.operations.len();
-                (gone, gone, 0)
-            }
-            Prunable::Figures => {
-                let old: Vec<i64> =
-                    self.figures.range(..figure::minute_of(before)).map(|(at, _)| *at).take(limit).collect();
-                for minute in &old {
-                    self.figures.remove(minute);
-                }
-                (old.len(), old.len(), 0)
-            }
-            Prunable::Keys => {
-                let old = self.keys.iter().filter(|(_, row)| {
-                    row.updated_at < before && (row.status != KeyStatus::Processing || row.until <= now)
-                });
-                let old: Vec<_> = old.map(|(id, _)| id.clone()).take(limit).collect();
-                old.iter().for_each(|id| drop(self.keys.remove(id)));
-                (old.len(), old.len(), 0)
-            }
-        };
-        Pruned { removed: removed as u64, next: (looked_at == limit).then_some(last) }
-    }
-
-    fn prune_events(&mut self, before: OffsetDateTime, after: i64, limit: usize) -> (usize, usize, i64) {
-        let old = self.events.range(after + 1..).filter(|(_, event)| event.created_at < before);
-        let looked_at: Vec<i64> = old.map(|(seq, _)| *seq).take(limit).collect();
-        let removed = self.remove_events(&looked_at);
-        (looked_at.len(), removed as usize, looked_at.last().copied().unwrap_or(after))
-    }
-
-    pub(super) fn finished(&self, prune: &Prune, now: OffsetDateTime) -> Finished {
-        let limit = prune.limit.clamp(1, limits::PASS_ROWS) as usize;
-        let before = now - span(prune.older_than);
-        let old = self.events.range(prune.after + 1..).filter(|(_, event)| event.created_at < before);
-        let looked_at: Vec<i64> = old.map(|(seq, _)| *seq).take(limit).collect();
-        let finished = self.are_finished(&looked_at);
-        let next = looked_at.last().copied().filter(|_| looked_at.len() == limit);
-        Finished { events: finished.iter().filter_map(|seq| self.record(*seq, now)).collect(), next }
-    }
-
-    /// Those that have their deliveries behind them.
-    fn are_finished(&self, seqs: &[i64]) -> BTreeSet<i64> {
-        let waiting: BTreeSet<i64> = self.deliveries.values().map(|row| row.event_seq).collect();
-        let routed = |seq: &i64| self.events.get(seq).is_some_and(|event| event.routing == Routing::Routed);
-        seqs.iter().copied().filter(|seq| routed(seq) && !waiting.contains(seq)).collect()
-    }
-
-    /// Removes those of the events that are finished, and all that is known of them.
-    pub(super) fn remove_events(&mut self, seqs: &[i64]) -> u64 {
-        let finished = self.are_finished(seqs);
-        for seq in &finished {
-            if let Some(event) = self.events.remove(seq) {
-                self.sequences.remove(event.envelope.event_id.as_str());
-            }
-        }
-        self.consumptions.retain(|(seq, _, _), _| !finished.contains(seq));
-        self.statuses.retain(|seq, _| !finished.contains(seq));
-        finished.len() as u64
-    }
-}
-
-fn stored(subscription: &Subscription, created_at: OffsetDateTime, updated_at: OffsetDateTime) -> StoredSubscription {
-    StoredSubscription { subscription: subscription.clone(), removed: false, created_at, updated_at }
 }
 
 fn shown(id: DeliveryId, row: &DeliveryRow) -> Delivery {

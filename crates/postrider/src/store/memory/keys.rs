@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use time::OffsetDateTime;
 
-use super::state::{InboxRow, KeyRow, KeyStatus, LeaseRow, State, span};
-use crate::envelope::trim;
+use super::state::{InboxRow, KeyRow, KeyStatus, State, span};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::store::{Appended, Completion, Consumption, Handled, Key, KeyState, Receipt, Report, Token};
+use crate::store::{Completion, Handled, Key, KeyState, Receipt, Token};
 
 impl State {
     pub(super) fn receive(&mut self, receipt: &Receipt<'_>, now: OffsetDateTime) -> bool {
@@ -46,34 +45,6 @@ impl State {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn append_consumption(&mut self, report: &Report, now: OffsetDateTime) -> Appended {
-        let Some(&seq) = self.sequences.get(&report.event_id) else {
-            return Appended::NotExpected;
-        };
-        let of_consumer = (seq, report.consumer.clone(), 0)..=(seq, report.consumer.clone(), u32::MAX);
-        let attempts = || self.consumptions.range(of_consumer.clone());
-        if attempts().next().is_none_or(|((_, _, first), _)| *first != 0) {
-            return Appended::NotExpected;
-        }
-        if let Some(callback_id) = &report.callback_id
-            && let Some(((_, _, attempt), _)) =
-                attempts().find(|(_, row)| row.callback_id.as_ref() == Some(callback_id))
-        {
-            return Appended::Repeated(*attempt);
-        }
-        let consumption = Consumption {
-            consumer: report.consumer.clone(),
-            attempt: 0,
-            success: Some(report.success),
-            will_retry: report.will_retry,
-            consumed_at: Some(report.consumed_at.map_or(now, trim)),
-            error: report.error.as_deref().map(limits::error_text),
-            code: report.code.as_deref().map(limits::error_text),
-            created_at: now,
-        };
-        Appended::Attempt(self.append(seq, consumption, report.callback_id.clone()))
     }
 
     pub(super) fn begin_key(
@@ -156,39 +127,5 @@ impl State {
     fn held_key(&mut self, key: &Key<'_>, token: Token) -> Option<&mut KeyRow> {
         let row = self.keys.get_mut(&(key.scope.into(), key.key.into()))?;
         (row.token == token && row.status == KeyStatus::Processing).then_some(row)
-    }
-
-    pub(super) fn acquire_lease(
-        &mut self,
-        name: &str,
-        owner: &str,
-        lease: Duration,
-        now: OffsetDateTime,
-    ) -> Option<Token> {
-        if self.leases.get(name).is_some_and(|held| held.until > now) {
-            return None;
-        }
-        let token = Token::fresh();
-        let row = LeaseRow { owner: owner.into(), token, until: now + span(lease) };
-        self.leases.insert(name.into(), row);
-        Some(token)
-    }
-
-    pub(super) fn extend_lease(&mut self, name: &str, token: Token, lease: Duration, now: OffsetDateTime) -> bool {
-        match self.leases.get_mut(name) {
-            Some(held) if held.token == token => {
-                held.until = now + span(lease);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    pub(super) fn release_lease(&mut self, name: &str, token: Token) -> bool {
-        let mine = self.leases.get(name).is_some_and(|held| held.token == token);
-        if mine {
-            self.leases.remove(name);
-        }
-        mine
     }
 }

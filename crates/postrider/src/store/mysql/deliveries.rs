@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::mysql::MySqlConnection;
 
-use super::error::{is_known, meaning};
-use super::{MySqlStore, json, rows};
+use super::roles::redrives;
+use super::{MySqlStore, rows};
 use crate::error::Result;
-use crate::shard::{self, SHARDS, Shards};
+use crate::shard::{SHARDS, Shards};
 use crate::store::batch::{self, millis};
-use crate::store::{Buried, Claim, DeadHead, DeliveryId, Failed, History, Lease, Redriven, Token};
+use crate::store::sql::{json, retrying};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
 /// How many shards a keyed claim looks at first: a quarter, so that four claimers find work side by side.
 const FIRST_SHARDS: usize = SHARDS as usize / 4;
@@ -23,40 +25,91 @@ const WINDOW_FLOOR: u32 = 256;
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
 const PARKED_WINDOWS: u32 = 16;
 
-/// Leases what `claim.sql` finds free. Answers with how many.
-pub(super) async fn claim(store: &MySqlStore, claim: &Claim, token: Token) -> Result<u64> {
-    let query = sqlx::query(sql!("claim"))
-        .bind(&claim.lane)
-        .bind(shards(claim.shards))
-        .bind(claim.limit)
-        .bind(token.0)
-        .bind(&claim.owner)
-        .bind(millis(claim.lease));
-    Ok(query.execute(&store.work).await.map_err(meaning)?.rows_affected())
+#[async_trait]
+impl Deliveries for MySqlStore {
+    async fn claim(&self, claim: &Claim) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let leased = retrying!(async {
+            let query = sqlx::query(sql!("deliveries/claim"))
+                .bind(&claim.lane)
+                .bind(shards(claim.shards))
+                .bind(claim.limit)
+                .bind(token.0)
+                .bind(&claim.owner)
+                .bind(millis(claim.lease));
+            Ok(query.execute(&self.work).await?.rows_affected())
+        })?;
+        if leased == 0 {
+            return rows::lease(token, &[]);
+        }
+        let query = sqlx::query(sql!("deliveries/claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased);
+        rows::lease(token, &query.fetch_all(&self.work).await?)
+    }
+
+    async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+        claim.check()?;
+        retrying!(claim_runs(self, claim, dead_head))
+    }
+
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
+        let (numbers, expected) = numbers(deliveries)?;
+        retrying!(async {
+            let query = sqlx::query(sql!("deliveries/extend")).bind(&numbers).bind(millis(lease)).bind(token.0);
+            if query.execute(&self.work).await?.rows_affected() == expected {
+                return Ok(deliveries.to_vec());
+            }
+            let mut session = self.work.acquire().await?;
+            Ok(held_by(&mut session, token, &numbers).await?.iter().map(Held::id).collect())
+        })
+    }
+
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        retrying!(settle(self, token, deliveries, history))
+    }
+
+    async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
+        let failed = distinct(failed, |failed| failed.id);
+        let ids: Vec<_> = failed.iter().map(|failed| failed.id).collect();
+        let failures = batch::failures(&failed)?;
+        retrying!(fail(self, sql!("deliveries/retry"), token, &ids, &failures, (true, history)))
+    }
+
+    async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
+        let buried = distinct(buried, |buried| buried.id);
+        let ids: Vec<_> = buried.iter().map(|buried| buried.id).collect();
+        let failures = batch::burials(&buried)?;
+        retrying!(fail(self, sql!("deliveries/bury"), token, &ids, &failures, (false, history)))
+    }
+
+    async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
+        let (numbers, _) = numbers(deliveries)?;
+        retrying!(async {
+            let mut tx = self.work.begin().await?;
+            let held = held_by(&mut tx, token, &numbers).await?;
+            sqlx::query(sql!("deliveries/release")).bind(&numbers).bind(token.0).execute(&mut *tx).await?;
+            tx.commit().await?;
+            Ok(held.iter().map(Held::id).collect())
+        })
+    }
 }
 
-/// What a claim has leased.
-pub(super) async fn fetch(store: &MySqlStore, claim: &Claim, token: Token, leased: u64) -> Result<Lease> {
-    let query = sqlx::query(sql!("claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased);
-    rows::lease(token, &query.fetch_all(&store.work).await.map_err(meaning)?)
-}
-
-pub(super) async fn claim_keyed(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+async fn claim_runs(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
     let token = Token::fresh();
     let hold = dead_head == DeadHead::Hold;
     if !hold {
         let held: bool =
-            sqlx::query_scalar(sql!("is_any_held")).bind(&claim.lane).fetch_one(&store.work).await.map_err(meaning)?;
+            sqlx::query_scalar(sql!("deliveries/is_any_held")).bind(&claim.lane).fetch_one(&store.work).await?;
         if held {
-            sqlx::query(sql!("free_held")).bind(&claim.lane).execute(&store.work).await.map_err(meaning)?;
+            sqlx::query(sql!("deliveries/free_held")).bind(&claim.lane).execute(&store.work).await?;
         }
     }
     for _ in 0..PARKED_WINDOWS {
         let runs = Runs::seen(store, claim, hold).await?;
         let (leased, parked) = runs.take(store, claim, token).await?;
         if !leased.is_empty() {
-            let query = sqlx::query(sql!("claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
-            return rows::lease(token, &query.fetch_all(&store.work).await.map_err(meaning)?);
+            let query = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
+            return rows::lease(token, &query.fetch_all(&store.work).await?);
         }
         // What had to be parked was in front of what can be had: look again, now that it is out of the way.
         if parked == 0 {
@@ -98,13 +151,12 @@ struct Link {
 impl Runs {
     /// Steps 1 and 2 of decision 3.
     async fn seen(store: &MySqlStore, claim: &Claim, hold: bool) -> Result<Self> {
-        let window: Vec<(i64, String, i64, i8)> = sqlx::query_as(sql!("claim_keyed_window"))
+        let window: Vec<(i64, String, i64, i8)> = sqlx::query_as(sql!("deliveries/claim_keyed_window"))
             .bind(&claim.lane)
             .bind(shards(claim.shards))
             .bind((claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR))
             .fetch_all(&store.work)
-            .await
-            .map_err(meaning)?;
+            .await?;
         if window.is_empty() {
             return Ok(Self::default());
         }
@@ -122,13 +174,12 @@ impl Runs {
         wanted.sort_by_key(|(shard, _)| !first.contains(shard));
         let wanted: Vec<_> = wanted.into_iter().map(|(_, key)| key).collect();
 
-        let links: Vec<(i64, String, i64, bool, bool)> = sqlx::query_as(sql!("claim_keyed_runs"))
+        let links: Vec<(i64, String, i64, bool, bool)> = sqlx::query_as(sql!("deliveries/claim_keyed_runs"))
             .bind(json(&wanted)?)
             .bind(&claim.lane)
             .bind(hold)
             .fetch_all(&store.work)
-            .await
-            .map_err(meaning)?;
+            .await?;
         let mut chains: HashMap<&str, Vec<Link>> = HashMap::new();
         for (id, key, seq, free, stuck) in &links {
             let link = Link { seq: *seq, id: *id, free: *free, stuck: *stuck };
@@ -163,39 +214,41 @@ impl Runs {
         if self.stretches.is_empty() && self.stuck.is_empty() {
             return Ok((Vec::new(), 0));
         }
-        let mut tx = store.work.begin().await.map_err(meaning)?;
+        let mut tx = store.work.begin().await?;
         let mut leased = Vec::new();
         let locked =
-            lock(&mut tx, sql!("claim_keyed_lock"), self.stretches.iter().flatten().copied().collect()).await?;
+            lock(&mut tx, sql!("deliveries/claim_keyed_lock"), self.stretches.iter().flatten().copied().collect())
+                .await?;
         for stretch in &self.stretches {
             // Of each key only the stretch before the first that could not be locked.
             leased.extend(stretch.iter().take_while(|id| locked.contains(id)));
         }
         if !leased.is_empty() {
-            sqlx::query(sql!("claim_keyed"))
+            sqlx::query(sql!("deliveries/claim_keyed"))
                 .bind(json(&leased)?)
                 .bind(token.0)
                 .bind(&claim.owner)
                 .bind(millis(claim.lease))
                 .execute(&mut *tx)
-                .await
-                .map_err(meaning)?;
+                .await?;
         }
         let parked = match leased.len() < claim.limit as usize {
             true => self.park(&mut tx).await?,
             false => 0,
         };
-        tx.commit().await.map_err(meaning)?;
+        tx.commit().await?;
         Ok((leased, parked))
     }
 
     async fn park(&self, tx: &mut MySqlConnection) -> Result<usize> {
-        let fronts = lock(tx, sql!("park_lock"), self.stuck.iter().map(|stuck| stuck.front).collect()).await?;
+        let fronts =
+            lock(tx, sql!("deliveries/park_lock"), self.stuck.iter().map(|stuck| stuck.front).collect()).await?;
         let behind = self.stuck.iter().filter(|stuck| fronts.contains(&stuck.front));
-        let followers = lock(tx, sql!("park_followers_lock"), behind.map(|stuck| stuck.id).collect()).await?;
+        let followers =
+            lock(tx, sql!("deliveries/park_followers_lock"), behind.map(|stuck| stuck.id).collect()).await?;
         let parked: Vec<_> = self.stuck.iter().filter(|stuck| followers.contains(&stuck.id)).copied().collect();
         if !parked.is_empty() {
-            sqlx::query(sql!("park")).bind(json(&parked)?).execute(tx).await.map_err(meaning)?;
+            sqlx::query(sql!("deliveries/park")).bind(json(&parked)?).execute(tx).await?;
         }
         Ok(parked.len())
     }
@@ -208,7 +261,7 @@ async fn lock(tx: &mut MySqlConnection, sql: &'static str, mut ids: Vec<i64>) ->
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
-    let locked: Vec<i64> = sqlx::query_scalar(sql).bind(json(&ids)?).fetch_all(tx).await.map_err(meaning)?;
+    let locked: Vec<i64> = sqlx::query_scalar(sql).bind(json(&ids)?).fetch_all(tx).await?;
     Ok(locked.into_iter().collect())
 }
 
@@ -218,41 +271,26 @@ fn some_shards() -> HashSet<i8> {
     (0..FIRST_SHARDS).filter_map(|n| i8::try_from((start + n) % SHARDS as usize).ok()).collect()
 }
 
-pub(super) async fn extend(
-    store: &MySqlStore,
-    token: Token,
-    deliveries: &[DeliveryId],
-    lease: Duration,
-) -> Result<Vec<DeliveryId>> {
-    let (numbers, expected) = numbers(deliveries)?;
-    let query = sqlx::query(sql!("extend")).bind(&numbers).bind(millis(lease)).bind(token.0);
-    if query.execute(&store.work).await.map_err(meaning)?.rows_affected() == expected {
-        return Ok(deliveries.to_vec());
-    }
-    let mut session = store.work.acquire().await.map_err(meaning)?;
-    Ok(held_by(&mut session, token, &numbers).await?.iter().map(Held::id).collect())
-}
-
-pub(super) async fn settle(
+async fn settle(
     store: &MySqlStore,
     token: Token,
     deliveries: &[DeliveryId],
     history: History,
 ) -> Result<Vec<DeliveryId>> {
-    let mut tx = store.work.begin().await.map_err(meaning)?;
+    let mut tx = store.work.begin().await?;
     if history == History::Omit {
         // What nearly always is the case needs one statement: all of them are the caller's, and none has a key.
         let (numbers, expected) = numbers(deliveries)?;
-        let query = sqlx::query(sql!("settle")).bind(numbers).bind(token.0);
-        if query.execute(&mut *tx).await.map_err(meaning)?.rows_affected() == expected {
-            tx.commit().await.map_err(meaning)?;
+        let query = sqlx::query(sql!("deliveries/settle")).bind(numbers).bind(token.0);
+        if query.execute(&mut *tx).await?.rows_affected() == expected {
+            tx.commit().await?;
             return Ok(deliveries.to_vec());
         }
-        tx.rollback().await.map_err(meaning)?;
-        tx = store.work.begin().await.map_err(meaning)?;
+        tx.rollback().await?;
+        tx = store.work.begin().await?;
     }
     let settled = settle_held(&mut tx, token, deliveries, history).await?;
-    tx.commit().await.map_err(meaning)?;
+    tx.commit().await?;
     Ok(settled)
 }
 
@@ -269,10 +307,10 @@ pub(super) async fn settle_held(
         return Ok(Vec::new());
     }
     let ids: Vec<_> = held.iter().map(|held| held.number).collect();
-    sqlx::query(sql!("settle_held")).bind(json(&ids)?).execute(&mut *conn).await.map_err(meaning)?;
+    sqlx::query(sql!("deliveries/settle_held")).bind(json(&ids)?).execute(&mut *conn).await?;
     if history == History::Keep {
         let successes: Vec<_> = held.iter().map(Held::success).collect();
-        sqlx::query(sql!("append_successes")).bind(json(&successes)?).execute(&mut *conn).await.map_err(meaning)?;
+        sqlx::query(sql!("events/append_successes")).bind(json(&successes)?).execute(&mut *conn).await?;
         mark(conn, &held).await?;
     }
     Ok(held.iter().map(Held::id).collect())
@@ -312,12 +350,11 @@ impl Held {
 /// Something of their events has changed.
 async fn mark(conn: &mut MySqlConnection, held: &[Held]) -> Result<()> {
     let seqs: Vec<_> = held.iter().map(|held| held.event_seq).collect();
-    sqlx::query(sql!("mark")).bind(json(&seqs)?).execute(conn).await.map_err(meaning)?;
-    Ok(())
+    redrives::mark(conn, &seqs).await
 }
 
 async fn held_by(conn: &mut MySqlConnection, token: Token, numbers: &str) -> Result<Vec<Held>> {
-    sqlx::query_as(sql!("held_by")).bind(numbers).bind(token.0).fetch_all(conn).await.map_err(meaning)
+    Ok(sqlx::query_as(sql!("deliveries/held_by")).bind(numbers).bind(token.0).fetch_all(conn).await?)
 }
 
 #[derive(Serialize)]
@@ -342,7 +379,7 @@ async fn refuse_out_of_order(conn: &mut MySqlConnection, held: &mut Vec<Held>) -
     }
     let keys: Vec<_> = upto.iter().map(|(&(lane, key), &upto)| SettledKey { lane, key, upto }).collect();
     let links: Vec<(String, String, i64, i64)> =
-        sqlx::query_as(sql!("earlier")).bind(json(&keys)?).fetch_all(conn).await.map_err(meaning)?;
+        sqlx::query_as(sql!("deliveries/earlier_of_keys")).bind(json(&keys)?).fetch_all(conn).await?;
     let mine: HashSet<i64> = held.iter().map(|held| held.number).collect();
     let mut in_front: HashMap<(String, String), i64> = HashMap::new();
     for (lane, key, seq, id) in links {
@@ -357,28 +394,6 @@ async fn refuse_out_of_order(conn: &mut MySqlConnection, held: &mut Vec<Held>) -
         key.and_then(|key| in_front.get(&key)).is_none_or(|first| *first >= one.event_seq)
     });
     Ok(())
-}
-
-pub(super) async fn retry(
-    store: &MySqlStore,
-    token: Token,
-    failed: &[Failed],
-    history: History,
-) -> Result<Vec<DeliveryId>> {
-    let failed = distinct(failed, |failed| failed.id);
-    let ids: Vec<_> = failed.iter().map(|failed| failed.id).collect();
-    fail(store, sql!("retry"), token, &ids, batch::failures(&failed)?, (true, history)).await
-}
-
-pub(super) async fn bury(
-    store: &MySqlStore,
-    token: Token,
-    buried: &[Buried],
-    history: History,
-) -> Result<Vec<DeliveryId>> {
-    let buried = distinct(buried, |buried| buried.id);
-    let ids: Vec<_> = buried.iter().map(|buried| buried.id).collect();
-    fail(store, sql!("bury"), token, &ids, batch::burials(&buried)?, (false, history)).await
 }
 
 /// An id that is named twice counts once.
@@ -400,17 +415,17 @@ async fn fail(
     sql: &'static str,
     token: Token,
     ids: &[DeliveryId],
-    failures: String,
+    failures: &str,
     (will_retry, history): (bool, History),
 ) -> Result<Vec<DeliveryId>> {
-    let mut tx = store.work.begin().await.map_err(meaning)?;
+    let mut tx = store.work.begin().await?;
     let held = held_by(&mut tx, token, &numbers(ids)?.0).await?;
     if held.is_empty() {
         return Ok(Vec::new());
     }
     if history == History::Keep {
-        let query = sqlx::query(sql!("append_failures")).bind(will_retry).bind(&failures).bind(token.0);
-        query.execute(&mut *tx).await.map_err(meaning)?;
+        let query = sqlx::query(sql!("events/append_failures")).bind(will_retry).bind(failures).bind(token.0);
+        query.execute(&mut *tx).await?;
         mark(&mut tx, &held).await?;
     }
     let mut first: BTreeMap<(&str, &str), i64> = BTreeMap::new();
@@ -420,72 +435,18 @@ async fn fail(
     }
     if !first.is_empty() {
         let keys: Vec<_> = first.iter().map(|(&(lane, key), &seq)| FailedKey { lane, key, seq }).collect();
-        let query = sqlx::query_scalar(sql!("followers")).bind(json(&keys)?).bind(token.0);
-        let mut followers: Vec<i64> = query.fetch_all(&mut *tx).await.map_err(meaning)?;
+        let query = sqlx::query_scalar(sql!("deliveries/followers")).bind(json(&keys)?).bind(token.0);
+        let mut followers: Vec<i64> = query.fetch_all(&mut *tx).await?;
         followers.retain(|follower| ids.iter().all(|id| id.number != *follower));
         followers.sort_unstable();
         if !followers.is_empty() {
-            let query = sqlx::query(sql!("release")).bind(json(&followers)?).bind(token.0);
-            query.execute(&mut *tx).await.map_err(meaning)?;
+            let query = sqlx::query(sql!("deliveries/release")).bind(json(&followers)?).bind(token.0);
+            query.execute(&mut *tx).await?;
         }
     }
-    sqlx::query(sql).bind(&failures).bind(token.0).execute(&mut *tx).await.map_err(meaning)?;
-    tx.commit().await.map_err(meaning)?;
+    sqlx::query(sql).bind(failures).bind(token.0).execute(&mut *tx).await?;
+    tx.commit().await?;
     Ok(held.iter().map(Held::id).collect())
-}
-
-pub(super) async fn release(store: &MySqlStore, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
-    let (numbers, _) = numbers(deliveries)?;
-    let mut tx = store.work.begin().await.map_err(meaning)?;
-    let held = held_by(&mut tx, token, &numbers).await?;
-    sqlx::query(sql!("release")).bind(numbers).bind(token.0).execute(&mut *tx).await.map_err(meaning)?;
-    tx.commit().await.map_err(meaning)?;
-    Ok(held.iter().map(Held::id).collect())
-}
-
-pub(super) async fn redrive(store: &MySqlStore, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
-    let mut tx = store.work.begin().await.map_err(meaning)?;
-    let event: Option<(i64, Option<String>, bool)> =
-        sqlx::query_as(sql!("redrive_lock")).bind(event_id).fetch_optional(&mut *tx).await.map_err(meaning)?;
-    let Some((seq, key, expired)) = event else {
-        return Ok(Redriven::UnknownEvent);
-    };
-    if expired {
-        return Ok(Redriven::Expired);
-    }
-    sqlx::query(sql!("note_redrives")).bind(json(&[seq])?).execute(&mut *tx).await.map_err(meaning)?;
-    let redriven = loop {
-        let query = sqlx::query_as(sql!("redrive_delivery")).bind(seq).bind(lane).bind(target);
-        let known: Option<(i64, bool)> = query.fetch_optional(&mut *tx).await.map_err(meaning)?;
-        if let Some((_, true)) = known {
-            tx.rollback().await.map_err(meaning)?;
-            return Ok(Redriven::InProgress);
-        }
-        if let Some((id, false)) = known {
-            sqlx::query(sql!("redrive")).bind(id).execute(&mut *tx).await.map_err(meaning)?;
-            break Redriven::Due;
-        }
-        let made = sqlx::query(sql!("redrive_make"))
-            .bind(lane)
-            .bind(target)
-            .bind(shard::shard_of(key.as_deref(), event_id))
-            .bind(seq)
-            .execute(&mut *tx)
-            .await;
-        match made {
-            Ok(_) => break Redriven::Made,
-            // Somebody else has made it since we looked.
-            Err(error) if is_known(&error) => {}
-            Err(error) => return Err(meaning(error)),
-        }
-    };
-    if let Some(key) = key {
-        let query = sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq);
-        query.execute(&mut *tx).await.map_err(meaning)?;
-    }
-    sqlx::query(sql!("mark_one")).bind(seq).execute(&mut *tx).await.map_err(meaning)?;
-    tx.commit().await.map_err(meaning)?;
-    Ok(redriven)
 }
 
 /// A set of shards as the 64 bits of an integer.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use sqlx::PgConnection;
 
-use super::enlisted;
 use crate::error::Result;
 
 /// Topics remembered; beyond that all are forgotten, and asked for again.
@@ -40,7 +39,7 @@ impl Audiences {
         {
             return Ok(Some(audience));
         }
-        let row = sqlx::query_as(sql!("audience")).bind(topic).fetch_optional(conn).await.map_err(enlisted)?;
+        let row = sqlx::query_as(sql!("events/audience")).bind(topic).fetch_optional(conn).await?;
         let Some((version, lanes, remote)) = row else { return Ok(None) };
         let audience = Arc::new(Audience { version, lanes, remote, asked_at: Instant::now() });
         let mut topics = self.0.write().unwrap_or_else(PoisonError::into_inner);

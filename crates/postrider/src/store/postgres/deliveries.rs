@@ -3,18 +3,20 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 
 use super::address::Addresses;
 use super::front::Place;
-use super::keys::Keys;
+use super::known_keys::KnownKeys;
 use super::rows::Leased;
-use super::{PostgresStore, own, rows};
+use super::{PostgresStore, rows};
 use crate::error::Result;
-use crate::shard::{self, SHARDS, Shards};
+use crate::shard::{SHARDS, Shards};
 use crate::store::batch::{self, millis};
-use crate::store::{Buried, Claim, DeadHead, DeliveryId, Failed, History, Lease, Redriven, Token};
+use crate::store::sql::retrying;
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
 /// How many shards a look of a keyed claim takes in, so that four claimers find work side by side; and how many rows, in
 /// limits: what waits behind others does not count.
@@ -27,21 +29,81 @@ const LOOK_FLOOR: u32 = 256;
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
 const PARKED_WINDOWS: u32 = 32;
 
-pub(super) async fn claim(store: &PostgresStore, claim: &Claim) -> Result<Lease> {
-    claim.check()?;
-    let token = Token::fresh();
-    let front = store.fronts.of(claim);
-    let mut leased = claim_behind(store, front, claim, token).await?;
-    if leased.is_empty() && front.is_some() {
-        leased = claim_behind(store, None, claim, token).await?;
+#[async_trait]
+impl Deliveries for PostgresStore {
+    async fn claim(&self, claim: &Claim) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let front = self.fronts.of(claim);
+        let mut leased = retrying!(claim_behind(self, front, claim, token))?;
+        if leased.is_empty() && front.is_some() {
+            leased = retrying!(claim_behind(self, None, claim, token))?;
+        }
+        lease(self, token, leased).await
     }
-    lease(store, token, leased).await
+
+    async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
+        claim.check()?;
+        let token = Token::fresh();
+        let keys = self.known_keys.take(claim);
+        if !keys.is_empty() {
+            let leased = retrying!(claim_known_keys(self, &keys, claim, dead_head, token))?;
+            let lease = lease(self, token, leased).await?;
+            self.known_keys.give_back(claim, keys, &lease);
+            if !lease.deliveries.is_empty() {
+                return Ok(lease);
+            }
+        }
+        for _ in 0..PARKED_WINDOWS {
+            let (leased, looked) = retrying!(look_for_keys(self, claim, dead_head, token))?;
+            let only_parked = leased.is_empty() && looked.is_some();
+            self.known_keys.seen(claim, looked.unwrap_or_default());
+            // Parked deliveries hid what can be claimed: look again, now that they are out of the way.
+            if !only_parked {
+                return lease(self, token, leased).await;
+            }
+        }
+        Ok(Lease { token, deliveries: Vec::new() })
+    }
+
+    async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
+        retrying!(async {
+            let query = sqlx::query(sql!("deliveries/extend")).bind(sequences(deliveries)).bind(numbers(deliveries));
+            ids(query.bind(token.0).bind(millis(lease)).fetch_all(&self.work).await)
+        })
+    }
+
+    async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
+        retrying!(async {
+            let mut session = self.work.acquire().await?;
+            let settled = settle_on(&mut session, token, deliveries, history).await;
+            self.work.end(session, &settled);
+            Ok(settled?)
+        })
+    }
+
+    async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
+        let failed = batch::failures(failed)?;
+        retrying!(fail(self, sql!("deliveries/retry"), token, &failed, history))
+    }
+
+    async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
+        let buried = batch::burials(buried)?;
+        retrying!(fail(self, sql!("deliveries/bury"), token, &buried, history))
+    }
+
+    async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
+        retrying!(async {
+            let query = sqlx::query(sql!("deliveries/release")).bind(sequences(deliveries)).bind(numbers(deliveries));
+            ids(query.bind(token.0).fetch_all(&self.work).await)
+        })
+    }
 }
 
 /// Leases what is due behind a place; None: from the oldest on.
 async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim, token: Token) -> Result<Vec<Leased>> {
     let began = Instant::now();
-    let row = sqlx::query(sql!("claim"))
+    let row = sqlx::query(sql!("deliveries/claim"))
         .bind(&claim.lane)
         .bind(shards(claim.shards))
         .bind(i64::from(claim.limit))
@@ -51,35 +113,10 @@ async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim
         .bind(front.map(|front| front.due_at))
         .bind(front.map_or(0, |front| front.number))
         .fetch_one(&store.work)
-        .await
-        .map_err(own)?;
+        .await?;
     let leased = rows::leased(&row)?;
     store.fronts.reached(claim, front, leased.len(), rows::last_due(&row)?, began.elapsed());
     Ok(leased)
-}
-
-pub(super) async fn claim_keyed(store: &PostgresStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
-    claim.check()?;
-    let token = Token::fresh();
-    let keys = store.keys.take(claim);
-    if !keys.is_empty() {
-        let leased = claim_known_keys(store, &keys, claim, dead_head, token).await?;
-        let lease = lease(store, token, leased).await?;
-        store.keys.give_back(claim, keys, &lease);
-        if !lease.deliveries.is_empty() {
-            return Ok(lease);
-        }
-    }
-    for _ in 0..PARKED_WINDOWS {
-        let (leased, looked) = look_for_keys(store, claim, dead_head, token).await?;
-        let only_parked = leased.is_empty() && looked.is_some();
-        store.keys.seen(claim, looked.unwrap_or_default());
-        // What had to be parked was in front of what can be had: look again, now that it is out of the way.
-        if !only_parked {
-            return lease(store, token, leased).await;
-        }
-    }
-    Ok(Lease { token, deliveries: Vec::new() })
 }
 
 /// Leases runs of these keys.
@@ -90,7 +127,7 @@ async fn claim_known_keys(
     dead_head: DeadHead,
     token: Token,
 ) -> Result<Vec<Leased>> {
-    let query = sqlx::query(sql!("claim_known_keys"))
+    let query = sqlx::query(sql!("deliveries/claim_known_keys"))
         .bind(&claim.lane)
         .bind(keys)
         .bind(i64::from(claim.limit))
@@ -98,7 +135,7 @@ async fn claim_known_keys(
         .bind(&claim.owner)
         .bind(millis(claim.lease))
         .bind(dead_head == DeadHead::Hold);
-    rows::leased(&query.fetch_one(&store.work).await.map_err(own)?)
+    rows::leased(&query.fetch_one(&store.work).await?)
 }
 
 /// Leases runs of the keys that have waited longest. Also tells which other keys wait, if there is a backlog, or if nothing was
@@ -109,7 +146,7 @@ async fn look_for_keys(
     dead_head: DeadHead,
     token: Token,
 ) -> Result<(Vec<Leased>, Option<Vec<String>>)> {
-    let row = sqlx::query(sql!("claim_keyed"))
+    let row = sqlx::query(sql!("deliveries/claim_keyed"))
         .bind(&claim.lane)
         .bind(shards(claim.shards))
         .bind(i64::from(claim.limit))
@@ -120,10 +157,9 @@ async fn look_for_keys(
         .bind(i64::from((claim.limit * LOOK_LIMITS).max(LOOK_FLOOR)))
         .bind(lane_number(&claim.lane))
         .bind(LOOK_SHARDS)
-        .bind(i64::from(Keys::backlog(claim)))
+        .bind(i64::from(KnownKeys::backlog(claim)))
         .fetch_one(&store.work)
-        .await
-        .map_err(own)?;
+        .await?;
     Ok((rows::leased(&row)?, rows::looked(&row)?))
 }
 
@@ -133,46 +169,18 @@ async fn lease(store: &PostgresStore, token: Token, leased: Vec<Leased>) -> Resu
         return Ok(Lease { token, deliveries: Vec::new() });
     }
     let (first, last) = stretches(&leased);
-    let events = sqlx::query(sql!("claim_fetch")).bind(first).bind(last).fetch_all(&store.work).await.map_err(own)?;
+    let events = sqlx::query(sql!("deliveries/claim_fetch")).bind(first).bind(last).fetch_all(&store.work).await?;
     let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
     let mut lease = Lease { token, deliveries };
     if !orphans.is_empty() {
-        let query = sqlx::query(sql!("drop_orphans")).bind(orphans).bind(token.0);
-        query.execute(&store.work).await.map_err(own)?;
+        let query = sqlx::query(sql!("deliveries/drop_orphans")).bind(orphans).bind(token.0);
+        query.execute(&store.work).await?;
     }
     if !say_more.is_empty() {
-        let query = sqlx::query(sql!("claim_more")).bind(say_more);
-        rows::more(&mut lease, &query.fetch_all(&store.work).await.map_err(own)?)?;
+        let query = sqlx::query(sql!("deliveries/claim_more")).bind(say_more);
+        rows::more(&mut lease, &query.fetch_all(&store.work).await?)?;
     }
     Ok(lease)
-}
-
-pub(super) async fn extend(
-    store: &PostgresStore,
-    token: Token,
-    deliveries: &[DeliveryId],
-    lease: Duration,
-) -> Result<Vec<DeliveryId>> {
-    let query = sqlx::query(sql!("extend"));
-    ids(query
-        .bind(sequences(deliveries))
-        .bind(numbers(deliveries))
-        .bind(token.0)
-        .bind(millis(lease))
-        .fetch_all(&store.work)
-        .await)
-}
-
-pub(super) async fn settle(
-    store: &PostgresStore,
-    token: Token,
-    deliveries: &[DeliveryId],
-    history: History,
-) -> Result<Vec<DeliveryId>> {
-    let mut session = store.work.acquire().await.map_err(own)?;
-    let settled = settle_on(&mut session, token, deliveries, history).await;
-    store.work.end(session, &settled);
-    settled.map_err(own)
 }
 
 /// On a session of ours, or as the end of a consumer's transaction.
@@ -187,7 +195,7 @@ pub(super) async fn settle_on(
         return Ok(deliveries.to_vec());
     }
     let mut settled: HashSet<i64> = settled.into_iter().collect();
-    if deliveries.iter().any(|delivery| delivery.address.is_some()) {
+    if deliveries.iter().any(|delivery| delivery.hint().is_some()) {
         // A row whose lease was lengthened lies elsewhere now: neither it was settled, nor what comes behind it.
         let left = deliveries.iter().filter(|delivery| !settled.contains(&delivery.number));
         let left: Vec<_> = left.map(|delivery| DeliveryId::new(delivery.sequence, delivery.number)).collect();
@@ -203,11 +211,11 @@ async fn settle_known(
     deliveries: &[DeliveryId],
     history: History,
 ) -> sqlx::Result<Vec<i64>> {
-    let addresses = deliveries.iter().filter_map(|delivery| delivery.address).collect();
-    let elsewhere = deliveries.iter().filter(|delivery| delivery.address.is_none());
+    let addresses = deliveries.iter().filter_map(DeliveryId::hint).collect();
+    let elsewhere = deliveries.iter().filter(|delivery| delivery.hint().is_none());
     let settled: Option<Vec<i64>> = sqlx::query_scalar(match history {
-        History::Keep => sql!("settle_keep"),
-        History::Omit => sql!("settle"),
+        History::Keep => sql!("deliveries/settle_keep"),
+        History::Omit => sql!("deliveries/settle"),
     })
     .bind(Addresses(addresses))
     .bind(numbers(deliveries))
@@ -218,60 +226,14 @@ async fn settle_known(
     Ok(settled.unwrap_or_default())
 }
 
-pub(super) async fn retry(
+async fn fail(
     store: &PostgresStore,
+    sql: &'static str,
     token: Token,
-    failed: &[Failed],
+    failures: &str,
     history: History,
 ) -> Result<Vec<DeliveryId>> {
-    let query = sqlx::query(sql!("retry"));
-    ids(query.bind(batch::failures(failed)?).bind(token.0).bind(history == History::Keep).fetch_all(&store.work).await)
-}
-
-pub(super) async fn bury(
-    store: &PostgresStore,
-    token: Token,
-    buried: &[Buried],
-    history: History,
-) -> Result<Vec<DeliveryId>> {
-    let query = sqlx::query(sql!("bury"));
-    ids(query.bind(batch::burials(buried)?).bind(token.0).bind(history == History::Keep).fetch_all(&store.work).await)
-}
-
-pub(super) async fn release(store: &PostgresStore, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
-    let query = sqlx::query(sql!("release"));
-    ids(query.bind(sequences(deliveries)).bind(numbers(deliveries)).bind(token.0).fetch_all(&store.work).await)
-}
-
-pub(super) async fn redrive(store: &PostgresStore, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
-    let mut tx = store.work.begin().await.map_err(own)?;
-    let event: Option<(i64, Option<String>, bool)> =
-        sqlx::query_as(sql!("redrive_lock")).bind(event_id).fetch_optional(&mut *tx).await.map_err(own)?;
-    let Some((seq, key, expired)) = event else {
-        return Ok(Redriven::UnknownEvent);
-    };
-    if expired {
-        return Ok(Redriven::Expired);
-    }
-    sqlx::query(sql!("note_redrives")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
-    let made: Option<bool> = sqlx::query_scalar(sql!("redrive"))
-        .bind(seq)
-        .bind(lane)
-        .bind(target)
-        .bind(i16::from(shard::shard_of(key.as_deref(), event_id)))
-        .fetch_optional(&mut *tx)
-        .await
-        .map_err(own)?;
-    let Some(made) = made else {
-        tx.rollback().await.map_err(own)?;
-        return Ok(Redriven::InProgress);
-    };
-    if let Some(key) = key {
-        sqlx::query(sql!("free_followers")).bind(lane).bind(key).bind(seq).execute(&mut *tx).await.map_err(own)?;
-    }
-    sqlx::query(sql!("mark")).bind(&[seq][..]).execute(&mut *tx).await.map_err(own)?;
-    tx.commit().await.map_err(own)?;
-    Ok(if made { Redriven::Made } else { Redriven::Due })
+    ids(sqlx::query(sql).bind(failures).bind(token.0).bind(history == History::Keep).fetch_all(&store.work).await)
 }
 
 /// The first and the last seq of each stretch of events that follow each other.
@@ -300,5 +262,5 @@ fn numbers(deliveries: &[DeliveryId]) -> Vec<i64> {
 }
 
 fn ids(rows: sqlx::Result<Vec<PgRow>>) -> Result<Vec<DeliveryId>> {
-    rows.map_err(own)?.iter().map(rows::delivery_id).collect()
+    rows?.iter().map(rows::delivery_id).collect()
 }

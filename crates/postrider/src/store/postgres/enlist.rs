@@ -1,31 +1,30 @@
 //! What happens on the caller's connection, inside the caller's transaction.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
 use sqlx::{Arguments, Postgres};
 
 use super::audience::Audience;
-use super::{PostgresStore, enlisted, own, rows};
+use super::roles::records::by_id;
+use super::{PostgresStore, rows};
 use crate::envelope::{Encoding, JSON};
 use crate::error::{Error, Result};
-use crate::limits;
 use crate::store::batch::{self, millis};
 use crate::store::sessions::Tx;
-use crate::store::{Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
+use crate::store::{Completion, Enlist, Enqueued, Handled, History, NewEvent, Receipt, Unheard};
 
 impl Enlist for PostgresStore {
     type Conn = PgConnection;
     type Tx = Tx<Postgres>;
 
     async fn begin(&self) -> Result<Self::Tx> {
-        self.pool.begin().await.map_err(own)
+        Ok(self.pool.begin().await?)
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {
-        tx.commit().await.map_err(enlisted)
+        Ok(tx.commit().await?)
     }
 
     async fn enqueue(&self, conn: &mut PgConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
@@ -39,10 +38,14 @@ impl Enlist for PostgresStore {
         let rows = match distinct[..] {
             [one] => enqueue_one(one, keep).fetch_all(&mut *conn).await,
             _ => {
-                sqlx::query(sql!("enqueue_many")).bind(batch::events(&distinct)?).bind(keep).fetch_all(&mut *conn).await
+                sqlx::query(sql!("events/enqueue_many"))
+                    .bind(batch::events(&distinct)?)
+                    .bind(keep)
+                    .fetch_all(&mut *conn)
+                    .await
             }
         };
-        let (stored, expecting) = rows::stored(&rows.map_err(enlisted)?)?;
+        let (stored, expecting) = rows::stored(&rows?)?;
         if !expecting.is_empty() {
             expect(&mut *conn, expecting).await?;
         }
@@ -50,34 +53,33 @@ impl Enlist for PostgresStore {
         let known = match missing.is_empty() {
             true => HashMap::new(),
             false => {
-                let found = sqlx::query(sql!("find_many")).bind(missing).fetch_all(conn).await.map_err(enlisted)?;
-                found.iter().map(rows::known).collect::<Result<_>>()?
+                let found = sqlx::query(sql!("events/find_many")).bind(missing).fetch_all(conn).await?;
+                found.iter().map(by_id).collect::<Result<_>>()?
             }
         };
         batch::answers(new, stored, &known, unheard)
     }
 
     async fn receive(&self, conn: &mut PgConnection, receipt: &Receipt<'_>) -> Result<bool> {
-        let query = sqlx::query(sql!("receive"))
+        let query = sqlx::query(sql!("inbox/receive"))
             .bind(receipt.consumer)
             .bind(receipt.event_id)
             .bind(receipt.topic)
             .bind(receipt.tenant_id)
             .bind(receipt.idempotency_key);
-        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+        Ok(query.execute(conn).await?.rows_affected() == 1)
     }
 
     async fn receive_many(&self, conn: &mut PgConnection, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
         let of = |text: fn(&Receipt<'_>) -> Option<String>| receipts.iter().map(text).collect::<Vec<_>>();
-        let received: HashSet<(String, String)> = sqlx::query_as(sql!("receive_many"))
+        let received: HashSet<(String, String)> = sqlx::query_as(sql!("inbox/receive_many"))
             .bind(of(|receipt| Some(receipt.consumer.into())))
             .bind(of(|receipt| Some(receipt.event_id.into())))
             .bind(of(|receipt| Some(receipt.topic.into())))
             .bind(of(|receipt| receipt.tenant_id.map(Into::into)))
             .bind(of(|receipt| receipt.idempotency_key.map(Into::into)))
             .fetch_all(conn)
-            .await
-            .map_err(enlisted)?
+            .await?
             .into_iter()
             .collect();
         let mut received = received;
@@ -88,17 +90,18 @@ impl Enlist for PostgresStore {
     async fn complete(&self, conn: &mut PgConnection, completion: &Completion<'_>) -> Result<()> {
         if let [one] = completion.completed {
             if let Some(result) = one.result {
-                let query = sqlx::query(sql!("keep_result")).bind(completion.consumer).bind(one.event_id).bind(result);
-                query.execute(&mut *conn).await.map_err(enlisted)?;
+                let query =
+                    sqlx::query(sql!("inbox/keep_result")).bind(completion.consumer).bind(one.event_id).bind(result);
+                query.execute(&mut *conn).await?;
             }
-            let query = sqlx::query(sql!("complete"))
+            let query = sqlx::query(sql!("inbox/complete"))
                 .bind(completion.consumer)
                 .bind(one.event_id)
                 .bind(one.delivery.sequence)
                 .bind(one.delivery.number)
                 .bind(completion.token.0)
                 .bind(completion.history == History::Keep);
-            let done = query.fetch_optional(conn).await.map_err(enlisted)?;
+            let done = query.fetch_optional(conn).await?;
             return done.map(|_| ()).ok_or(Error::LeaseLost);
         }
         let completed = completion.completed.iter();
@@ -107,9 +110,7 @@ impl Enlist for PostgresStore {
             return Err(Error::LeaseLost);
         }
         let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
-        let settled = super::deliveries::settle_on(conn, completion.token, &deliveries, completion.history)
-            .await
-            .map_err(enlisted)?;
+        let settled = super::deliveries::settle_on(conn, completion.token, &deliveries, completion.history).await?;
         match settled.len() == deliveries.len() {
             true => Ok(()),
             false => Err(Error::LeaseLost),
@@ -121,60 +122,6 @@ impl Enlist for PostgresStore {
             true => Ok(()),
             false => Err(Error::not_received()),
         }
-    }
-
-    async fn begin_key(
-        &self,
-        conn: &mut PgConnection,
-        key: &Key<'_>,
-        fingerprint: &[u8],
-        lease: Duration,
-    ) -> Result<KeyState> {
-        let token = Token::fresh();
-        loop {
-            for (sql, state) in
-                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
-            {
-                let query =
-                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
-                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
-                    return Ok(state);
-                }
-            }
-            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
-            // None: the key was pruned in between, and is free again.
-            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
-                return rows::key_state(&row, fingerprint);
-            }
-        }
-    }
-
-    async fn complete_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, result: &str) -> Result<bool> {
-        let query = sqlx::query(sql!("complete_key")).bind(key.scope).bind(key.key).bind(token.0);
-        Ok(query.bind(result).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-
-    async fn fail_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
-        let query = sqlx::query(sql!("fail_key")).bind(key.scope).bind(key.key).bind(token.0);
-        Ok(query.bind(limits::error_text(error)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-
-    async fn join_key(
-        &self,
-        conn: &mut PgConnection,
-        key: &Key<'_>,
-        token: Token,
-        lease: Duration,
-    ) -> Result<Option<Token>> {
-        let joined = Token::fresh();
-        let query = sqlx::query(sql!("join_key")).bind(key.scope).bind(key.key).bind(token.0).bind(joined.0);
-        let rows = query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected();
-        Ok((rows == 1).then_some(joined))
-    }
-
-    async fn extend_key(&self, conn: &mut PgConnection, key: &Key<'_>, token: Token, lease: Duration) -> Result<bool> {
-        let query = sqlx::query(sql!("extend_key")).bind(key.scope).bind(key.key).bind(token.0);
-        Ok(query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
     }
 }
 
@@ -189,12 +136,12 @@ impl PostgresStore {
         let stored = match &audience.lanes[..] {
             [] => return Ok(None),
             [lane] if new.fresh_id && !audience.remote => {
-                let query = brief(sql!("enqueue_fresh"), new, &audience).bind(lane);
-                query.execute(conn).await.map_err(enlisted)?.rows_affected() > 0
+                let query = brief(sql!("events/enqueue_fresh"), new, &audience).bind(lane);
+                query.execute(conn).await?.rows_affected() > 0
             }
             lanes => {
-                let query = brief(sql!("enqueue_known"), new, &audience).bind(lanes);
-                let rows = query.fetch_all(&mut *conn).await.map_err(enlisted)?;
+                let query = brief(sql!("events/enqueue_known"), new, &audience).bind(lanes);
+                let rows = query.fetch_all(&mut *conn).await?;
                 if let Some(row) = rows.first()
                     && audience.remote
                 {
@@ -215,8 +162,8 @@ async fn keep_results(conn: &mut PgConnection, consumer: &str, handled: &[Handle
     let (with_result, results): (Vec<_>, Vec<_>) =
         handled.iter().filter_map(|one| Some((one.event_id, one.result?))).unzip();
     if !with_result.is_empty() {
-        let query = sqlx::query(sql!("keep_results")).bind(consumer).bind(with_result).bind(results);
-        query.execute(conn).await.map_err(enlisted)?;
+        let query = sqlx::query(sql!("inbox/keep_results")).bind(consumer).bind(with_result).bind(results);
+        query.execute(conn).await?;
     }
     Ok(())
 }
@@ -225,14 +172,14 @@ async fn keep_results(conn: &mut PgConnection, consumer: &str, handled: &[Handle
 async fn all_received(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
     keep_results(conn, consumer, handled).await?;
     let event_ids: Vec<_> = handled.iter().map(|one| one.event_id).collect();
-    let query = sqlx::query_scalar(sql!("count_received")).bind(consumer).bind(&event_ids);
-    let received: i64 = query.fetch_one(conn).await.map_err(enlisted)?;
+    let query = sqlx::query_scalar(sql!("inbox/count_received")).bind(consumer).bind(&event_ids);
+    let received: i64 = query.fetch_one(conn).await?;
     Ok(received.unsigned_abs() == event_ids.len() as u64)
 }
 
 /// Writes down which remote consumers of these events will report.
 async fn expect(conn: &mut PgConnection, seqs: Vec<i64>) -> Result<()> {
-    sqlx::query(sql!("expect")).bind(seqs).execute(conn).await.map_err(enlisted)?;
+    sqlx::query(sql!("events/expect_subscribers")).bind(seqs).execute(conn).await?;
     Ok(())
 }
 
@@ -278,7 +225,7 @@ fn brief<'a>(sql: &'static str, new: &'a NewEvent, audience: &'a Audience) -> Qu
 
 fn enqueue_one(new: &NewEvent, keep: bool) -> Query<'_, Postgres, PgArguments> {
     let event = &new.envelope;
-    sqlx::query(sql!("enqueue"))
+    sqlx::query(sql!("events/enqueue"))
         .bind(event.event_id.as_str())
         .bind(&event.topic)
         .bind(&event.key)

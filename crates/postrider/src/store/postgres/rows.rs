@@ -1,6 +1,6 @@
 //! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::postgres::PgRow;
@@ -9,43 +9,62 @@ use time::OffsetDateTime;
 
 use super::address::Addresses;
 use super::front::Place;
-use crate::entry::DeliveryStatus;
 use crate::envelope::{Encoding, Envelope, Initiator, trim};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::{Aggregate, EventId};
-use crate::status::Kept;
-use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Routing};
-use crate::subscription::{StoredSubscription, Subscription};
+use crate::store::{Claimed, DeliveryId, Lease};
 
-fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
+pub(super) fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
     // Unchecked: the statements are ours, and so the type of each column is known.
-    row.try_get_unchecked(column).map_err(super::own)
+    Ok(row.try_get_unchecked(column)?)
 }
 
-/// The event whose columns, from its seq on, begin at `at`.
-fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
+pub(super) fn text(row: &PgRow, column: usize) -> Result<Option<String>> {
+    get(row, column)
+}
+
+pub(super) fn time_at(row: &PgRow, column: usize) -> Result<OffsetDateTime> {
+    get(row, column)
+}
+
+pub(super) fn maybe_time(row: &PgRow, column: usize) -> Result<Option<OffsetDateTime>> {
+    get(row, column)
+}
+
+/// A `smallint` that is never negative.
+pub(super) fn small(row: &PgRow, column: usize) -> Result<u32> {
+    Ok(u32::from(get::<i16>(row, column)?.unsigned_abs()))
+}
+
+/// An `integer` that is never negative.
+pub(super) fn int(row: &PgRow, column: usize) -> Result<u32> {
+    Ok(get::<i32>(row, column)?.unsigned_abs())
+}
+
+/// The event whose columns begin at `at`.
+pub(super) fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
     let text = |column: usize| get::<Option<String>>(row, at + column);
     Ok(Envelope {
-        event_id: EventId::stored(get(row, at + 1)?),
-        topic: get(row, at + 2)?,
-        key: text(3)?,
-        payload: get(row, at + 4)?,
-        payload_type: get::<String>(row, at + 5)?.into(),
-        payload_encoding: encoding(row, at + 6)?,
-        trace_id: text(7)?,
-        span_id: text(8)?,
-        parent_event_id: text(9)?.map(EventId::stored),
-        aggregate: aggregate(row, at + 10)?,
-        tenant_id: text(12)?,
-        store_id: text(13)?,
-        initiator: initiator(get(row, at + 14)?),
-        metadata: text(15)?.map(Into::into),
-        occurred_at: trim(get(row, at + 16)?),
-        expire_at: time(row, at + 17)?,
-        deliver_at: time(row, at + 18)?,
-        max_attempts: max_attempts(row, at + 19)?,
-        exchange: text(20)?,
-        routing_key: text(21)?,
+        event_id: EventId::stored(get(row, at)?),
+        topic: get(row, at + 1)?,
+        key: text(2)?,
+        payload: get(row, at + 3)?,
+        payload_type: get::<String>(row, at + 4)?.into(),
+        payload_encoding: encoding(row, at + 5)?,
+        trace_id: text(6)?,
+        span_id: text(7)?,
+        parent_event_id: text(8)?.map(EventId::stored),
+        aggregate: aggregate(row, at + 9)?,
+        tenant_id: text(11)?,
+        store_id: text(12)?,
+        initiator: initiator(get(row, at + 13)?),
+        metadata: text(14)?.map(Into::into),
+        occurred_at: trim(get(row, at + 15)?),
+        expire_at: time(row, at + 16)?,
+        deliver_at: time(row, at + 17)?,
+        max_attempts: max_attempts(row, at + 18)?,
+        exchange: text(19)?,
+        routing_key: text(20)?,
     })
 }
 
@@ -58,7 +77,7 @@ pub(super) struct Leased {
 
 /// What a claim has leased, in the order of the events.
 pub(super) fn leased(row: &PgRow) -> Result<Vec<Leased>> {
-    let column = |column| Ok(get::<Option<Vec<i64>>>(row, column)?.unwrap_or_default().into_iter());
+    let column = |column| get::<Option<Vec<i64>>>(row, column).map(|list| list.unwrap_or_default().into_iter());
     let ids = column(0)?.zip(column(1)?).map(|(sequence, number)| DeliveryId::new(sequence, number));
     let attempts = get::<Option<Vec<i16>>>(row, 2)?.unwrap_or_default();
     let Addresses(addresses) = get::<Option<_>>(row, 3)?.unwrap_or_default();
@@ -67,7 +86,7 @@ pub(super) fn leased(row: &PgRow) -> Result<Vec<Leased>> {
     let rows = ids.zip(addresses).zip(attempts);
     let mut leased: Vec<_> = rows
         .map(|((id, address), attempt)| Leased {
-            id: DeliveryId { address: Some(address), ..id },
+            id: id.with_hint(address),
             attempt: u32::from(attempt.unsigned_abs()),
             target: targets.next().unwrap_or_default(),
         })
@@ -193,119 +212,4 @@ pub(super) fn stored(rows: &[PgRow]) -> Result<(HashMap<String, bool>, Vec<i64>)
 /// A row of `enqueue_known.sql`.
 pub(super) fn event_seq(row: &PgRow) -> Result<i64> {
     get(row, 0)
-}
-
-pub(super) fn known(row: &PgRow) -> Result<(String, Envelope)> {
-    let envelope = envelope(row, 0)?;
-    Ok((envelope.event_id.to_string(), envelope))
-}
-
-pub(super) fn subscription(row: &PgRow) -> Result<StoredSubscription> {
-    Ok(StoredSubscription {
-        subscription: Subscription {
-            topic: get(row, 0)?,
-            consumer: get(row, 1)?,
-            enabled: get(row, 2)?,
-            sort_order: get(row, 3)?,
-            description: get(row, 4)?,
-            via: get::<&str>(row, 5)?.parse()?,
-            endpoint: get(row, 6)?,
-            exchange: get(row, 7)?,
-            routing_key: get(row, 8)?,
-        },
-        removed: get(row, 9)?,
-        created_at: get(row, 10)?,
-        updated_at: get(row, 11)?,
-    })
-}
-
-/// The seq of a row of `find.sql`.
-pub(super) fn seq(row: &PgRow) -> Result<i64> {
-    get(row, 2)
-}
-
-/// Rows of `find.sql` or `records.sql` with those of `find_deliveries.sql` and `find_consumptions.sql`.
-pub(super) fn records(events: &[PgRow], deliveries: &[PgRow], consumptions: &[PgRow]) -> Result<Vec<Found>> {
-    let mut records: BTreeMap<i64, Found> = BTreeMap::new();
-    for row in events {
-        let record = Found {
-            sequence: seq(row)?,
-            routing: Routing::of(get(row, 0)?),
-            created_at: get(row, 1)?,
-            envelope: envelope(row, 2)?,
-            expired: get(row, 24)?,
-            listed: get::<Option<&str>>(row, 25)?.map(str::parse).transpose()?,
-            listed_at: get(row, 29)?,
-            kept: Kept {
-                redrives: get::<Option<i32>>(row, 26)?.unwrap_or_default().unsigned_abs(),
-                redriven_at: get(row, 27)?,
-                expired_at: get(row, 28)?,
-            },
-            deliveries: Vec::new(),
-            consumptions: Vec::new(),
-        };
-        records.insert(record.sequence, record);
-    }
-    for row in deliveries {
-        if let Some(record) = records.get_mut(&get(row, 0)?) {
-            record.deliveries.push(delivery(row)?);
-        }
-    }
-    for row in consumptions {
-        if let Some(record) = records.get_mut(&get(row, 0)?) {
-            record.consumptions.push(consumption(row)?);
-        }
-    }
-    Ok(records.into_values().collect())
-}
-
-fn delivery(row: &PgRow) -> Result<Delivery> {
-    let (dead, leased, attempts): (bool, bool, i16) = (get(row, 5)?, get(row, 7)?, get(row, 8)?);
-    Ok(Delivery {
-        id: delivery_id(row)?,
-        lane: get(row, 2)?,
-        target: get(row, 3)?,
-        shard: u8::try_from(get::<i16>(row, 4)?)
-            .map_err(|_| Error::corrupt("shard", "a number past the last shard"))?,
-        status: DeliveryStatus::of(dead, leased, u32::from(attempts.unsigned_abs())),
-        held: get(row, 6)?,
-        attempts: u32::from(attempts.unsigned_abs()),
-        due_at: get(row, 9)?,
-        lock_owner: get(row, 10)?,
-        lock_time: get(row, 11)?,
-        lock_until: get(row, 12)?,
-        last_error: get(row, 13)?,
-    })
-}
-
-fn consumption(row: &PgRow) -> Result<Consumption> {
-    Ok(Consumption {
-        consumer: get(row, 1)?,
-        attempt: get::<i32>(row, 2)?.unsigned_abs(),
-        success: get(row, 3)?,
-        will_retry: get(row, 4)?,
-        consumed_at: get(row, 5)?,
-        error: get(row, 6)?,
-        code: get(row, 7)?,
-        created_at: get(row, 8)?,
-    })
-}
-
-pub(super) fn lane_counts(row: &PgRow) -> Result<(String, LaneCounts)> {
-    let count = |column| get::<i64>(row, column).map(i64::unsigned_abs);
-    Ok((
-        get(row, 0)?,
-        LaneCounts { new: count(1)?, processing: count(2)?, failed: count(3)?, dead: count(4)?, held: count(5)? },
-    ))
-}
-
-pub(super) fn key_state(row: &PgRow, fingerprint: &[u8]) -> Result<KeyState> {
-    // The mismatch comes first: a wrong request must never hear "in progress" and come again.
-    if get::<&[u8]>(row, 0)? != fingerprint {
-        return Ok(KeyState::Mismatch);
-    }
-    match get::<&str>(row, 1)? {
-        "SUCCESS" => Ok(KeyState::Done(get::<Option<String>>(row, 2)?.unwrap_or_default())),
-        _ => Ok(KeyState::InProgress),
-    }
 }

@@ -1,17 +1,17 @@
 //! What happens on the caller's connection, inside the caller's transaction.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Sqlite, Transaction};
 
-use super::error::enlisted;
-use super::{SqliteStore, append_successes, json, rows, write_routes};
+use super::own::{append_successes, write_routes};
+use super::roles::records::by_id;
+use super::{SqliteStore, rows};
 use crate::error::{Error, Result};
-use crate::limits;
-use crate::store::batch::{self, millis};
-use crate::store::{Completion, Enlist, Enqueued, Handled, History, Key, KeyState, NewEvent, Receipt, Token, Unheard};
+use crate::store::batch;
+use crate::store::sql::json;
+use crate::store::{Completion, Enlist, Enqueued, Handled, History, NewEvent, Receipt, Unheard};
 
 /// Bytes of payload in one statement: SQLite takes a gigabyte at most, and a batch may be larger.
 const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
@@ -25,19 +25,18 @@ impl Enlist for SqliteStore {
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {
-        tx.commit().await.map_err(enlisted)
+        Ok(tx.commit().await?)
     }
 
     async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
         let distinct = batch::distinct(new)?;
         let mut stored = HashMap::with_capacity(distinct.len());
         for part in parts(&distinct) {
-            let rows = sqlx::query(sql!("enqueue"))
+            let rows = sqlx::query(sql!("events/enqueue"))
                 .bind(batch::events(part)?)
                 .bind(unheard == Unheard::Keep)
                 .fetch_all(&mut *conn)
-                .await
-                .map_err(enlisted)?;
+                .await?;
             let shards: HashMap<_, _> =
                 part.iter().map(|new| (new.envelope.event_id.as_str(), new.envelope.shard())).collect();
             let mut routes = BTreeMap::new();
@@ -47,29 +46,29 @@ impl Enlist for SqliteStore {
                 stored.insert(id, heard);
             }
             if !routes.is_empty() {
-                write_routes(conn, &batch::routes(routes)?).await.map_err(enlisted)?;
+                write_routes(conn, &batch::routes(routes)?).await?;
             }
         }
         let missing = batch::missing(&distinct, &stored);
         let known = match missing.is_empty() {
             true => HashMap::new(),
             false => {
-                let query = sqlx::query(sql!("find_many")).bind(json(&missing)?);
-                let found = query.fetch_all(conn).await.map_err(enlisted)?;
-                found.iter().map(rows::known).collect::<Result<_>>()?
+                let query = sqlx::query(sql!("events/find_many")).bind(json(&missing)?);
+                let found = query.fetch_all(conn).await?;
+                found.iter().map(by_id).collect::<Result<_>>()?
             }
         };
         batch::answers(new, stored, &known, unheard)
     }
 
     async fn receive(&self, conn: &mut SqliteConnection, receipt: &Receipt<'_>) -> Result<bool> {
-        let query = sqlx::query(sql!("receive"))
+        let query = sqlx::query(sql!("inbox/receive"))
             .bind(receipt.consumer)
             .bind(receipt.event_id)
             .bind(receipt.topic)
             .bind(receipt.tenant_id)
             .bind(receipt.idempotency_key);
-        Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
+        Ok(query.execute(conn).await?.rows_affected() == 1)
     }
 
     async fn receive_many(&self, conn: &mut SqliteConnection, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
@@ -86,28 +85,26 @@ impl Enlist for SqliteStore {
         for completed in completion.completed {
             // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
             // nothing else is sent.
-            sqlx::query(sql!("complete"))
+            sqlx::query(sql!("inbox/complete"))
                 .bind(completion.consumer)
                 .bind(completed.event_id)
                 .bind(completed.delivery.number)
                 .bind(completion.token.0)
                 .bind(completed.result)
                 .fetch_optional(&mut *conn)
-                .await
-                .map_err(enlisted)?
+                .await?
                 .ok_or(Error::LeaseLost)?;
-            let seq: i64 = sqlx::query_scalar(sql!("complete_delivery"))
+            let seq: i64 = sqlx::query_scalar(sql!("inbox/complete_delivery"))
                 .bind(completed.delivery.number)
                 .bind(completion.token.0)
                 .fetch_optional(&mut *conn)
-                .await
-                .map_err(enlisted)?
+                .await?
                 .ok_or(Error::LeaseLost)?;
             successes.push((seq, completion.consumer.into()));
         }
         match completion.history {
             History::Omit => Ok(()),
-            History::Keep => append_successes(conn, &successes).await?.map_err(enlisted),
+            History::Keep => append_successes(conn, &successes).await,
         }
     }
 
@@ -118,86 +115,11 @@ impl Enlist for SqliteStore {
         handled: &[Handled<'_>],
     ) -> Result<()> {
         for Handled { event_id, result } in handled {
-            let query = sqlx::query(sql!("confirm_received")).bind(consumer).bind(event_id).bind(result);
-            query.fetch_optional(&mut *conn).await.map_err(enlisted)?.ok_or_else(Error::not_received)?;
+            let query = sqlx::query(sql!("inbox/confirm_received")).bind(consumer).bind(event_id).bind(result);
+            query.fetch_optional(&mut *conn).await?.ok_or_else(Error::not_received)?;
         }
         Ok(())
     }
-
-    async fn begin_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        fingerprint: &[u8],
-        lease: Duration,
-    ) -> Result<KeyState> {
-        let token = Token::fresh();
-        loop {
-            for (sql, state) in
-                [(sql!("begin_key"), KeyState::Begun(token)), (sql!("take_over_key"), KeyState::TakenOver(token))]
-            {
-                let query =
-                    sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(millis(lease));
-                if query.fetch_optional(&mut *conn).await.map_err(enlisted)?.is_some() {
-                    return Ok(state);
-                }
-            }
-            let query = sqlx::query(sql!("find_key")).bind(key.scope).bind(key.key);
-            // None: outside a transaction, the key may have been pruned in between, and is free again.
-            if let Some(row) = query.fetch_optional(&mut *conn).await.map_err(enlisted)? {
-                return rows::key_state(&row, fingerprint);
-            }
-        }
-    }
-
-    async fn complete_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        token: Token,
-        result: &str,
-    ) -> Result<bool> {
-        end_key(conn, sql!("complete_key"), key, token, result).await
-    }
-
-    async fn fail_key(&self, conn: &mut SqliteConnection, key: &Key<'_>, token: Token, error: &str) -> Result<bool> {
-        end_key(conn, sql!("fail_key"), key, token, &limits::error_text(error)).await
-    }
-
-    async fn join_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        token: Token,
-        lease: Duration,
-    ) -> Result<Option<Token>> {
-        let joined = Token::fresh();
-        let query = sqlx::query(sql!("join_key")).bind(key.scope).bind(key.key).bind(token.0).bind(joined.0);
-        let rows = query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected();
-        Ok((rows == 1).then_some(joined))
-    }
-
-    async fn extend_key(
-        &self,
-        conn: &mut SqliteConnection,
-        key: &Key<'_>,
-        token: Token,
-        lease: Duration,
-    ) -> Result<bool> {
-        let query = sqlx::query(sql!("extend_key")).bind(key.scope).bind(key.key).bind(token.0);
-        Ok(query.bind(millis(lease)).execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
-    }
-}
-
-async fn end_key(
-    conn: &mut SqliteConnection,
-    sql: &'static str,
-    key: &Key<'_>,
-    token: Token,
-    text: &str,
-) -> Result<bool> {
-    let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(token.0).bind(text);
-    Ok(query.execute(conn).await.map_err(enlisted)?.rows_affected() == 1)
 }
 
 /// Cuts a batch into parts of [`STATEMENT_BYTES`] of payload; nearly always there is one.

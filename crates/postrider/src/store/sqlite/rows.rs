@@ -2,7 +2,6 @@
 //! always comes as two columns, its payload and the rest of it as a JSON array.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -11,28 +10,24 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Decode, Row, Sqlite, Type};
 use time::OffsetDateTime;
 
-use super::error::own;
-use crate::entry::DeliveryStatus;
 use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::shard;
-use crate::status::Kept;
-use crate::store::{Claimed, Consumption, Delivery, DeliveryId, Found, KeyState, LaneCounts, Lease, Routing, Token};
-use crate::subscription::{StoredSubscription, Subscription};
+use crate::store::{Claimed, DeliveryId, Lease, Token};
 
-fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(row: &'r SqliteRow, column: usize) -> Result<T> {
-    row.try_get(column).map_err(own)
+pub(super) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(row: &'r SqliteRow, column: usize) -> Result<T> {
+    Ok(row.try_get(column)?)
 }
 
 /// Text that plain SQL may have written. SQLite lets bytes that are no UTF-8 into any column, and one such row must not
 /// keep the others of its claim from being delivered: what cannot be read becomes U+FFFD.
-fn text(row: &SqliteRow, column: usize) -> Result<Option<String>> {
+pub(super) fn text(row: &SqliteRow, column: usize) -> Result<Option<String>> {
     Ok(bytes(row, column)?.map(|bytes| readable(bytes).into_owned()))
 }
 
 fn bytes(row: &SqliteRow, column: usize) -> Result<Option<&[u8]>> {
-    row.try_get_unchecked(column).map_err(own)
+    Ok(row.try_get_unchecked(column)?)
 }
 
 fn readable(bytes: &[u8]) -> Cow<'_, str> {
@@ -58,7 +53,19 @@ pub(super) fn time(ms: i64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
-fn maybe_time(row: &SqliteRow, column: usize) -> Result<Option<OffsetDateTime>> {
+pub(super) fn time_at(row: &SqliteRow, column: usize) -> Result<OffsetDateTime> {
+    Ok(time(get(row, column)?))
+}
+
+pub(super) fn small(row: &SqliteRow, column: usize) -> Result<u32> {
+    get(row, column)
+}
+
+pub(super) fn int(row: &SqliteRow, column: usize) -> Result<u32> {
+    get(row, column)
+}
+
+pub(super) fn maybe_time(row: &SqliteRow, column: usize) -> Result<Option<OffsetDateTime>> {
     Ok(get::<Option<i64>>(row, column)?.map(time))
 }
 
@@ -121,8 +128,9 @@ impl Packed {
     }
 }
 
-fn envelope(row: &SqliteRow) -> Result<Envelope> {
-    Ok(unpack::<Packed>(row, 1)?.envelope(required(row, 0)?))
+/// The event whose two columns begin at `at`.
+pub(super) fn envelope(row: &SqliteRow, at: usize) -> Result<Envelope> {
+    Ok(unpack::<Packed>(row, at + 1)?.envelope(required(row, at)?))
 }
 
 /// The event's seq, in every row that begins with it.
@@ -183,123 +191,4 @@ pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<Lease> {
 /// A row of `claim_keyed.sql`: the delivery, and whether it was held.
 pub(super) fn claimed(row: &SqliteRow) -> Result<(i64, bool)> {
     Ok((get(row, 0)?, get(row, 1)?))
-}
-
-pub(super) fn known(row: &SqliteRow) -> Result<(String, Envelope)> {
-    let envelope = envelope(row)?;
-    Ok((envelope.event_id.to_string(), envelope))
-}
-
-pub(super) fn subscription(row: &SqliteRow) -> Result<StoredSubscription> {
-    Ok(StoredSubscription {
-        subscription: Subscription {
-            topic: get(row, 0)?,
-            consumer: get(row, 1)?,
-            enabled: get(row, 2)?,
-            sort_order: get(row, 3)?,
-            description: text(row, 4)?,
-            via: get::<&str>(row, 5)?.parse()?,
-            endpoint: text(row, 6)?,
-            exchange: text(row, 7)?,
-            routing_key: text(row, 8)?,
-        },
-        removed: get(row, 9)?,
-        created_at: time(get(row, 10)?),
-        updated_at: time(get(row, 11)?),
-    })
-}
-
-/// The seq of a row of `find.sql`.
-pub(super) fn found_seq(event: &SqliteRow) -> Result<i64> {
-    get(event, 2)
-}
-
-/// Rows of `find.sql` or `records.sql` with those of `find_deliveries.sql` and `find_consumptions.sql`.
-pub(super) fn records(
-    events: &[SqliteRow],
-    deliveries: &[SqliteRow],
-    consumptions: &[SqliteRow],
-) -> Result<Vec<Found>> {
-    let mut records: BTreeMap<i64, Found> = BTreeMap::new();
-    for row in events {
-        let record = Found {
-            sequence: found_seq(row)?,
-            envelope: envelope(row)?,
-            routing: Routing::of(get(row, 3)?),
-            created_at: time(get(row, 4)?),
-            expired: get(row, 5)?,
-            listed: get::<Option<&str>>(row, 6)?.map(str::parse).transpose()?,
-            listed_at: maybe_time(row, 10)?,
-            kept: Kept {
-                redrives: get::<Option<u32>>(row, 7)?.unwrap_or_default(),
-                redriven_at: maybe_time(row, 8)?,
-                expired_at: maybe_time(row, 9)?,
-            },
-            deliveries: Vec::new(),
-            consumptions: Vec::new(),
-        };
-        records.insert(record.sequence, record);
-    }
-    for row in deliveries {
-        if let Some(record) = records.get_mut(&seq(row)?) {
-            record.deliveries.push(delivery(row)?);
-        }
-    }
-    for row in consumptions {
-        if let Some(record) = records.get_mut(&seq(row)?) {
-            record.consumptions.push(consumption(row)?);
-        }
-    }
-    Ok(records.into_values().collect())
-}
-
-fn delivery(row: &SqliteRow) -> Result<Delivery> {
-    let (dead, leased, attempts) = (get(row, 5)?, get(row, 7)?, get(row, 8)?);
-    Ok(Delivery {
-        id: id(row)?,
-        lane: get(row, 2)?,
-        target: get(row, 3)?,
-        shard: u8::try_from(get::<i64>(row, 4)?)
-            .map_err(|_| Error::corrupt("shard", "a number past the last shard"))?,
-        status: DeliveryStatus::of(dead, leased, attempts),
-        held: get(row, 6)?,
-        attempts,
-        due_at: time(get(row, 9)?),
-        lock_owner: text(row, 10)?,
-        lock_time: maybe_time(row, 11)?,
-        lock_until: maybe_time(row, 12)?,
-        last_error: text(row, 13)?,
-    })
-}
-
-fn consumption(row: &SqliteRow) -> Result<Consumption> {
-    Ok(Consumption {
-        consumer: get(row, 1)?,
-        attempt: get(row, 2)?,
-        success: get(row, 3)?,
-        will_retry: get(row, 4)?,
-        consumed_at: maybe_time(row, 5)?,
-        error: text(row, 6)?,
-        code: text(row, 7)?,
-        created_at: time(get(row, 8)?),
-    })
-}
-
-pub(super) fn lane_counts(row: &SqliteRow) -> Result<(String, LaneCounts)> {
-    let count = |column| get::<i64>(row, column).map(i64::unsigned_abs);
-    Ok((
-        get(row, 0)?,
-        LaneCounts { new: count(1)?, processing: count(2)?, failed: count(3)?, dead: count(4)?, held: count(5)? },
-    ))
-}
-
-pub(super) fn key_state(row: &SqliteRow, fingerprint: &[u8]) -> Result<KeyState> {
-    // The mismatch comes first: a wrong request must never hear "in progress" and come again.
-    if get::<&[u8]>(row, 0)? != fingerprint {
-        return Ok(KeyState::Mismatch);
-    }
-    match get::<&str>(row, 1)? {
-        "SUCCESS" => Ok(KeyState::Done(text(row, 2)?.unwrap_or_default())),
-        _ => Ok(KeyState::InProgress),
-    }
 }

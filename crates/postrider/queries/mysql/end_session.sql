@@ -1,2 +1,0 @@
--- ? hash.
-DELETE FROM postrider_session WHERE hash = ?

@@ -1,9 +1,0 @@
--- ? event id.
-SELECT e.waits_for, e.created_at,
-    e.seq, e.event_id, e.topic, e.event_key, e.payload, e.payload_type, e.payload_encoding, e.trace_id, e.span_id,
-    e.parent_event_id, e.aggregate_type, e.aggregate_id, e.tenant_id, e.store_id, e.initiator, e.metadata,
-    e.occurred_at, e.expire_at, e.deliver_at, e.max_attempts, e.exchange, e.routing_key,
-    e.expire_at IS NOT NULL AND e.expire_at <= UTC_TIMESTAMP(6), s.status, s.redrives, s.redriven_at, s.expired_at, s.status_at
-FROM postrider_event e
-LEFT JOIN postrider_status s ON s.event_seq = e.seq
-WHERE e.event_id = ?

@@ -1,2 +1,0 @@
--- ? event id.
-SELECT seq FROM postrider_event WHERE event_id = ?

@@ -1,7 +1,0 @@
--- Which events have a delivery that stands so. ? event seqs as JSON, ? whose (twice); NULL: anybody's, ? how.
-SELECT d.event_seq
-FROM JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$')) i
-STRAIGHT_JOIN postrider_delivery d FORCE INDEX (postrider_delivery_event) ON d.event_seq = i.seq
-WHERE (? IS NULL OR ? IN (d.lane, d.target))
-  AND ? = CASE WHEN d.place = 3 THEN 'DEAD' WHEN d.token IS NOT NULL THEN 'PROCESSING'
-               WHEN d.attempts > 0 THEN 'FAILED' ELSE 'NEW' END

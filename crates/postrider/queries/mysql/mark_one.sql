@@ -1,2 +1,0 @@
--- ? event seq, of which something has changed.
-INSERT INTO postrider_mark (event_seq) VALUES (?)

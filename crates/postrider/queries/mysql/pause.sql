@@ -1,1 +1,0 @@
-INSERT INTO postrider_pause (lane) VALUES (?) ON DUPLICATE KEY UPDATE lane = postrider_pause.lane

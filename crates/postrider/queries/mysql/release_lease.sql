@@ -1,2 +1,0 @@
--- ? name, ? token.
-DELETE FROM postrider_lease WHERE name = ? AND token = ?

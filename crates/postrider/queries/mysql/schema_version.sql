@@ -1,1 +1,0 @@
-SELECT version, checksum FROM postrider_migrations WHERE success

@@ -1,2 +1,0 @@
--- ? hash.
-UPDATE postrider_session SET seen_at = UTC_TIMESTAMP(6) WHERE hash = ?

@@ -1,2 +1,0 @@
--- $1 hash.
-DELETE FROM postrider_session WHERE hash = $1

@@ -1,4 +1,0 @@
--- $1 hash, $2 how long it may lie idle in ms, $3 after how many ms a use is noted again.
-SELECT t.token_id, t.name, t.role, t.created_at, t.last_used_at, t.revoked_at, s.seen_at <= now() - $3 * interval '1 ms'
-FROM postrider_session s JOIN postrider_token t USING (token_id)
-WHERE s.hash = $1 AND s.expires_at > now() AND s.seen_at > now() - $2 * interval '1 ms' AND t.revoked_at IS NULL

@@ -1,8 +1,0 @@
--- Which events have a delivery that stands so. $1 event seqs, $2 how, $3 whose; NULL: anybody's. One by one, as in
--- list_among_lookup.sql.
-SELECT d.event_seq
-FROM unnest($1::bigint[]) AS i (seq)
-CROSS JOIN LATERAL (SELECT * FROM postrider_delivery WHERE event_seq = i.seq OFFSET 0) d
-WHERE ($3::text IS NULL OR $3 IN (d.lane, d.target))
-  AND $2 = CASE WHEN d.place = 3 THEN 'DEAD' WHEN d.token IS NOT NULL THEN 'PROCESSING'
-                WHEN d.attempts > 0 THEN 'FAILED' ELSE 'NEW' END

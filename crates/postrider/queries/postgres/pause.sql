@@ -1,1 +1,0 @@
-INSERT INTO postrider_pause (lane) VALUES ($1) ON CONFLICT (lane) DO NOTHING

@@ -1,6 +1,0 @@
--- A consumer in code says what it hears; whatever is there already stays. $1 … $9 as the columns.
-INSERT INTO postrider_subscription (topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9
--- Reads first: an upsert would write, and lock, on every start of every instance.
-WHERE NOT EXISTS (SELECT 1 FROM postrider_subscription WHERE topic = $1 AND consumer = $2)
-ON CONFLICT (topic, consumer) DO NOTHING

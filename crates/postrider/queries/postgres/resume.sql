@@ -1,1 +1,0 @@
-DELETE FROM postrider_pause WHERE lane = $1

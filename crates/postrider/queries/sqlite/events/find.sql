@@ -1,0 +1,12 @@
+-- ?1 event id.
+SELECT e.seq, e.waits_for, e.created_at, e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock),
+    s.status, s.status_at, s.redrives, s.redriven_at, s.expired_at,
+    e.payload,
+    json_array(e.event_id, e.topic, e.event_key, CAST(e.payload_type AS TEXT), e.payload_encoding,
+        CAST(e.trace_id AS TEXT), CAST(e.span_id AS TEXT), CAST(e.parent_event_id AS TEXT),
+        CAST(e.aggregate_type AS TEXT), CAST(e.aggregate_id AS TEXT), CAST(e.tenant_id AS TEXT),
+        CAST(e.store_id AS TEXT), CAST(e.initiator AS TEXT), CAST(e.metadata AS TEXT), e.occurred_at, e.expire_at,
+        e.deliver_at, e.max_attempts, CAST(e.exchange AS TEXT), CAST(e.routing_key AS TEXT))
+FROM postrider_event e
+LEFT JOIN postrider_status s ON s.event_seq = e.seq
+WHERE e.event_id = ?1

@@ -1,2 +1,0 @@
--- Nothing of it is delivered any more, and whoever has a lease has lost it. ?1 event seq.
-DELETE FROM postrider_delivery WHERE event_seq = ?1

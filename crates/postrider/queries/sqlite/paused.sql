@@ -1,1 +1,0 @@
-SELECT lane FROM postrider_pause

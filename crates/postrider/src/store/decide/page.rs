@@ -1,0 +1,291 @@
+//! How a page of a list is found. One index leads; the others are checked on what it returns, of no more than a bounded
+//! number of events per page.
+
+use std::future::Future;
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use super::fold::Lookup;
+use crate::entry::DeliveryStatus;
+use crate::error::Result;
+use crate::limits;
+use crate::status::{EventStatus, Record};
+use crate::store::batch::option_ms;
+use crate::store::{Cursor, Filter, List, Page};
+
+/// How far the order of numbers and that of times may differ: an event's number is drawn when it is written, its time is
+/// that of the beginning of its transaction.
+const SLACK: time::Duration = time::Duration::minutes(5);
+/// The smallest number of events in the first look. The same number of each index tells which of them is the most selective.
+const FIRST_LOOK: i64 = 200;
+
+/// An index that events are found by.
+#[derive(Debug, Clone, Copy)]
+pub enum Lead {
+    /// Events with this hash.
+    Lookup(i64),
+    /// Events that are listed as this.
+    Status(EventStatus),
+    /// Every event.
+    Events,
+    /// Events that the roll-up has not seen.
+    Unfolded,
+}
+
+/// What a store has to answer for [`list`].
+pub trait Scan: Sync {
+    /// The next events of an index, newest first, between two numbers.
+    fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+    /// Which of them are in that index too.
+    fn among(&self, lead: Lead, seqs: &[i64]) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+    /// Which of them have a delivery that stands so; of this consumer, if one is named.
+    fn delivering(
+        &self,
+        seqs: &[i64],
+        status: DeliveryStatus,
+        consumer: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+    /// Which of them match by their own rows.
+    fn matching(&self, seqs: &[i64], filter: &RowFilter<'_>) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+    /// Events with their rows.
+    fn records(&self, seqs: &[i64]) -> impl Future<Output = Result<Vec<Record>>> + Send;
+
+    /// The first event from this number on, and when it was stored.
+    fn first_from(&self, seq: i64) -> impl Future<Output = Result<Option<(i64, OffsetDateTime)>>> + Send;
+
+    /// The last event's number, 0 if there is none.
+    fn last(&self) -> impl Future<Output = Result<i64>> + Send;
+
+    /// After which number there may be events that the roll-up has not seen.
+    fn unfolded_after(&self) -> impl Future<Output = Result<i64>> + Send;
+}
+
+/// What an event's own row must contain. A field that is `None` matches everything. The service is in no column.
+#[derive(Debug, Serialize)]
+pub struct RowFilter<'a> {
+    /// The topic.
+    pub topic: Option<&'a str>,
+    /// The trace.
+    pub trace_id: Option<&'a str>,
+    /// The event that caused it.
+    pub parent_event_id: Option<&'a str>,
+    /// The type of its aggregate.
+    pub aggregate_type: Option<&'a str>,
+    /// The id of its aggregate.
+    pub aggregate_id: Option<&'a str>,
+    /// Its key.
+    pub event_key: Option<&'a str>,
+    /// An expected consumer.
+    pub consumer: Option<&'a str>,
+    /// Its tenant.
+    pub tenant_id: Option<&'a str>,
+    /// Stored at this time or later.
+    #[serde(rename = "from_ms", serialize_with = "option_ms")]
+    pub from: Option<OffsetDateTime>,
+    /// Stored before this time.
+    #[serde(rename = "to_ms", serialize_with = "option_ms")]
+    pub to: Option<OffsetDateTime>,
+}
+
+impl Filter {
+    /// Every index that has what is asked for.
+    fn leads(&self) -> Vec<Lead> {
+        let aggregate = self.aggregate_type.as_deref().map(|kind| match self.aggregate_id.as_deref() {
+            Some(id) => Lookup::Aggregate(kind, id),
+            None => Lookup::AggregateType(kind),
+        });
+        let lookups = [
+            self.parent_event_id.as_deref().map(Lookup::Parent),
+            self.trace_id.as_deref().map(Lookup::Trace),
+            aggregate,
+            self.key.as_deref().map(Lookup::Key),
+            self.tenant_id.as_deref().map(Lookup::Tenant),
+            self.consumer.as_deref().map(Lookup::Consumer),
+            self.topic.as_deref().map(Lookup::Topic),
+            self.service.as_deref().map(Lookup::Service),
+        ];
+        let lookups = lookups.into_iter().flatten().map(|lookup| Lead::Lookup(lookup.hash()));
+        lookups.chain(self.status.map(Lead::Status)).collect()
+    }
+
+    fn delivery(&self) -> Option<(DeliveryStatus, Option<&str>)> {
+        self.delivery_status.map(|status| (status, self.consumer.as_deref()))
+    }
+
+    fn row(&self) -> RowFilter<'_> {
+        RowFilter {
+            topic: self.topic.as_deref(),
+            trace_id: self.trace_id.as_deref(),
+            parent_event_id: self.parent_event_id.as_deref(),
+            aggregate_type: self.aggregate_type.as_deref(),
+            aggregate_id: self.aggregate_id.as_deref(),
+            event_key: self.key.as_deref(),
+            consumer: self.consumer.as_deref(),
+            tenant_id: self.tenant_id.as_deref(),
+            from: self.from,
+            to: self.to,
+        }
+    }
+
+    /// Only the times: the lookups have checked everything else.
+    fn times(&self) -> Option<RowFilter<'_>> {
+        let nothing = RowFilter {
+            topic: None,
+            trace_id: None,
+            parent_event_id: None,
+            aggregate_type: None,
+            aggregate_id: None,
+            event_key: None,
+            consumer: None,
+            tenant_id: None,
+            from: self.from,
+            to: self.to,
+        };
+        (self.from.is_some() || self.to.is_some()).then_some(nothing)
+    }
+}
+
+/// Where to look for what matches, and what is left to ask of what is there.
+struct Source<'a> {
+    lead: Lead,
+    /// The other indexes that have to have it.
+    others: Vec<Lead>,
+    row: Option<RowFilter<'a>>,
+    /// How a delivery has to stand, and whose.
+    delivery: Option<(DeliveryStatus, Option<&'a str>)>,
+    above: i64,
+}
+
+impl<'a> Source<'a> {
+    /// What the roll-up has seen, or, where nothing leads, every event.
+    async fn seen(store: &impl Scan, filter: &'a Filter, above: i64, below: i64) -> Result<Self> {
+        let mut others = filter.leads();
+        let lead = match others.len() {
+            0 => Lead::Events,
+            1 => others.remove(0),
+            _ => others.remove(rarest(store, &others, above, below).await?),
+        };
+        Ok(Self { lead, others, row: filter.times(), delivery: filter.delivery(), above })
+    }
+
+    /// What it has not seen: in no index yet, and PENDING.
+    async fn unseen(store: &impl Scan, filter: &'a Filter, above: i64) -> Result<Self> {
+        let above = above.max(store.unfolded_after().await?);
+        let (others, row) = (Vec::new(), Some(filter.row()));
+        Ok(Self { lead: Lead::Unfolded, others, row, delivery: filter.delivery(), above })
+    }
+
+    /// Which of them match.
+    async fn narrow(&self, store: &impl Scan, mut seqs: Vec<i64>) -> Result<Vec<i64>> {
+        for lead in &self.others {
+            if !seqs.is_empty() {
+                seqs = store.among(*lead, &seqs).await?;
+            }
+        }
+        if let (Some((status, consumer)), false) = (self.delivery, seqs.is_empty()) {
+            seqs = store.delivering(&seqs, status, consumer).await?;
+        }
+        if let (Some(row), false) = (&self.row, seqs.is_empty()) {
+            seqs = store.matching(&seqs, row).await?;
+        }
+        seqs.sort_unstable_by(|a, b| b.cmp(a));
+        seqs.dedup();
+        Ok(seqs)
+    }
+
+    /// Matching events, newest first, and down to where it was looked at if that was not the end.
+    async fn gather(&self, store: &impl Scan, mut below: i64, limit: u32) -> Result<(Vec<i64>, Option<i64>)> {
+        let limit = limit as usize;
+        let (mut found, mut scanned) = (Vec::new(), 0);
+        let mut look = FIRST_LOOK.max(limit as i64 + 1);
+        while scanned < limits::SCAN_EVENTS {
+            look = look.min(limits::SCAN_EVENTS - scanned);
+            let seqs = store.scan(self.lead, self.above, below, look).await?;
+            let Some(last) = seqs.last().copied() else { return Ok((found, None)) };
+            let looked = seqs.len() as i64;
+            found.extend(self.narrow(store, seqs).await?);
+            if found.len() >= limit {
+                found.truncate(limit);
+                let end = found.last().copied();
+                return Ok((found, end));
+            }
+            if looked < look {
+                return Ok((found, None));
+            }
+            scanned += looked;
+            below = last;
+            look *= 4;
+        }
+        Ok((found, Some(below)))
+    }
+}
+
+/// Which index brings the fewest: it has few, or its first look reaches down the furthest.
+async fn rarest(store: &impl Scan, leads: &[Lead], above: i64, below: i64) -> Result<usize> {
+    let mut rarest = (i64::MAX, 0);
+    for (at, lead) in leads.iter().enumerate() {
+        let seqs = store.scan(*lead, above, below, FIRST_LOOK).await?;
+        let reach = match seqs.last() {
+            Some(last) if seqs.len() as i64 == FIRST_LOOK => *last,
+            _ => seqs.len() as i64 - FIRST_LOOK,
+        };
+        rarest = rarest.min((reach, at));
+        if seqs.is_empty() {
+            break;
+        }
+    }
+    Ok(rarest.1)
+}
+
+/// Finds a page.
+pub async fn list(store: &impl Scan, list: &List) -> Result<Page> {
+    list.check()?;
+    let filter = &list.filter;
+    let mut below = list.after.map_or(i64::MAX, |cursor| cursor.0);
+    let mut above = 0;
+    if let Some(to) = filter.to {
+        below = below.min(seek(store, to.saturating_add(SLACK)).await?);
+    }
+    if let Some(from) = filter.from {
+        above = seek(store, from.saturating_sub(SLACK)).await? - 1;
+    }
+    let (mut found, mut end) = (Vec::new(), None);
+    // First what the roll-up has not seen: what it sees meanwhile is in the indexes by the time they are walked.
+    if !filter.leads().is_empty() && filter.status.is_none_or(|status| status == EventStatus::Pending) {
+        (found, end) = Source::unseen(store, filter, above).await?.gather(store, below, list.limit).await?;
+    }
+    let (seen, more) = Source::seen(store, filter, above, below).await?.gather(store, below, list.limit).await?;
+    found.extend(seen);
+    end = end.max(more);
+    // Up to where both have been looked at.
+    found.retain(|seq| end.is_none_or(|end| *seq >= end));
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.dedup();
+    if found.len() > list.limit as usize {
+        found.truncate(list.limit as usize);
+        end = found.last().copied();
+    }
+    let mut events = store.records(&found).await?;
+    // A statement asks what is listed, and hashes may be shared: the rows have the last word.
+    events.retain(|record| filter.matches(record));
+    events.sort_unstable_by_key(|record| std::cmp::Reverse(record.sequence));
+    Ok(Page { events, next: end.map(Cursor) })
+}
+
+/// The first event that was stored at this time or later, by halving: numbers and times grow together.
+async fn seek(store: &impl Scan, at: OffsetDateTime) -> Result<i64> {
+    let (mut low, mut high) = (1, store.last().await? + 1);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match store.first_from(middle).await? {
+            Some((seq, created_at)) if created_at < at => low = seq + 1,
+            _ => high = middle,
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,100 @@
+//! What a redrive writes.
+
+use serde::Serialize;
+use time::OffsetDateTime;
+
+use crate::redrive::{RedriveRules, Refusal, decide};
+use crate::status::Record;
+use crate::store::Redriven;
+use crate::subscription::StoredSubscription;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// One consumer only; `None` stands for all that are not done.
+    pub consumer: Option<&'a str>,
+    /// The rules that each event must meet.
+    pub rules: &'a RedriveRules,
+    /// All subscriptions, as they are now.
+    pub subscriptions: &'a [StoredSubscription],
+}
+
+/// A delivery to make due now, or to insert if it is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DueDelivery {
+    /// The event.
+    pub seq: i64,
+    /// The lane.
+    pub lane: String,
+    /// One consumer of a broker lane, or empty.
+    pub target: String,
+    /// The event's shard.
+    pub shard: u8,
+}
+
+/// A consumer that is expected to report from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ExpectedConsumer {
+    /// The event.
+    pub seq: i64,
+    /// The consumer.
+    pub consumer: String,
+}
+
+/// What to write for the events that may be redriven, all in one transaction.
+#[derive(Debug, Default)]
+pub struct Plan {
+    /// The events to redrive, in order. Each counts one more redrive and is marked for the roll-up.
+    pub seqs: Vec<i64>,
+    /// Deliveries to make due.
+    pub deliveries: Vec<DueDelivery>,
+    /// Consumers that were not expected before.
+    pub expected: Vec<ExpectedConsumer>,
+    /// Lane, key and event: later deliveries of the key, parked behind this event, are to be released.
+    pub keys: Vec<(String, String, i64)>,
+    /// The answer for each event that was asked about and still exists.
+    pub answers: Vec<(i64, std::result::Result<(), Refusal>)>,
+}
+
+impl Plan {
+    /// Decides on the rows of locked events.
+    pub fn of(records: &[Record], request: &Request<'_>, now: OffsetDateTime) -> Self {
+        let mut plan = Self::default();
+        for record in records {
+            let decided = decide(record, request.consumer, request.subscriptions, request.rules, now);
+            if let Ok(targets) = &decided {
+                plan.seqs.push(record.sequence);
+                for target in targets {
+                    plan.add(record, &target.lane, &target.target);
+                    if target.newcomer {
+                        let consumer = target.target.clone();
+                        plan.expected.push(ExpectedConsumer { seq: record.sequence, consumer });
+                    }
+                }
+            }
+            plan.answers.push((record.sequence, decided.map(drop)));
+        }
+        plan
+    }
+
+    fn add(&mut self, record: &Record, lane: &str, target: &str) {
+        let (seq, shard) = (record.sequence, record.envelope.shard());
+        self.deliveries.push(DueDelivery { seq, lane: lane.into(), target: target.into(), shard });
+        self.keys.extend(record.envelope.key.clone().map(|key| (lane.into(), key, seq)));
+    }
+}
+
+/// Decides on a redrive of one lane, which meets no rule but the lease and the expiry. The plan is empty if it is refused.
+pub fn redrive_lane(record: &Record, lane: &str, target: &str, now: OffsetDateTime) -> (Redriven, Plan) {
+    let known = record.deliveries.iter().find(|one| one.lane == lane && one.target == target);
+    let is_leased = known.is_some_and(|one| one.lock_until.is_some_and(|until| until > now));
+    if record.expired {
+        return (Redriven::Expired, Plan::default());
+    }
+    if is_leased {
+        return (Redriven::InProgress, Plan::default());
+    }
+    let mut plan = Plan { seqs: vec![record.sequence], ..Plan::default() };
+    plan.add(record, lane, target);
+    (if known.is_some() { Redriven::Due } else { Redriven::Made }, plan)
+}

@@ -1,0 +1,142 @@
+//! Redrive and expiry.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use super::MemoryStore;
+use super::state::State;
+use crate::entry::{DeliveryStatus, Step};
+use crate::error::{Error, Result};
+use crate::redrive::{RedriveRules, Refusal};
+use crate::status::EventStatus;
+use crate::store::decide::{Plan, Request, redrive_lane};
+use crate::store::{Found, Redriven, Redrives, Routing};
+
+#[async_trait]
+impl Redrives for MemoryStore {
+    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+        self.write(|state, now| {
+            let Some(record) = state.find(event_id, now) else { return Ok(Redriven::UnknownEvent) };
+            let (redriven, plan) = redrive_lane(&record, lane, target, now);
+            state.carry_out(&plan, now)?;
+            Ok(redriven)
+        })
+        .await
+    }
+
+    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found> {
+        self.write(|state, now| {
+            let record = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
+            let subscriptions = state.subscriptions(None);
+            let plan = Plan::of(&[record], &Request { consumer, rules, subscriptions: &subscriptions }, now);
+            for (_, answer) in &plan.answers {
+                answer.clone().map_err(Error::Refused)?;
+            }
+            state.carry_out(&plan, now)?;
+            state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))
+        })
+        .await
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<Found> {
+        let refused = Error::Refused;
+        self.write(|state, now| {
+            let record = state.find(event_id, now).ok_or(refused(Refusal::UnknownEvent))?;
+            let seq = record.sequence;
+            match record.standing().status {
+                EventStatus::Consumed => return Err(refused(Refusal::Consumed)),
+                EventStatus::Expired => return Ok(record),
+                _ => {}
+            }
+            for delivery in &record.deliveries {
+                state.deliveries.remove(&delivery.id);
+                state.delivery_ids.remove(&(seq, delivery.lane.clone(), delivery.target.clone()));
+                if let Some(key) = &record.envelope.key {
+                    state.free_followers(&delivery.lane, key, seq, now);
+                }
+            }
+            if let Some(event) = state.events.get_mut(&seq) {
+                // The router leaves it alone from now on.
+                event.routing = Routing::Routed;
+            }
+            state.statuses.entry(seq).or_default().kept.expired_at = Some(now);
+            state.mark(seq);
+            state.record(seq, now).ok_or(refused(Refusal::UnknownEvent))
+        })
+        .await
+    }
+}
+
+impl State {
+    pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Found> {
+        self.record(*self.sequences.get(event_id)?, now)
+    }
+
+    /// Writes what was decided.
+    pub(super) fn carry_out(&mut self, plan: &Plan, now: OffsetDateTime) -> Result<()> {
+        for expected in &plan.expected {
+            self.expect(expected.seq, &expected.consumer, now);
+        }
+        for due in &plan.deliveries {
+            self.make_due(due.seq, &due.lane, &due.target, now)?;
+        }
+        for (lane, key, seq) in &plan.keys {
+            self.free_followers(lane, key, *seq, now);
+        }
+        for seq in &plan.seqs {
+            let kept = &mut self.statuses.entry(*seq).or_default().kept;
+            kept.redrives += 1;
+            kept.redriven_at = Some(now);
+            self.mark(*seq);
+        }
+        Ok(())
+    }
+
+    /// Makes a delivery due now, or makes it, and lets flow what waited behind it.
+    pub(super) fn make_due(&mut self, seq: i64, lane: &str, target: &str, now: OffsetDateTime) -> Result<Redriven> {
+        let redriven = match self.delivery(seq, lane, target) {
+            None => {
+                self.deliver(seq, lane, target, now);
+                Redriven::Made
+            }
+            Some(id) if !self.deliveries[&id].is_free(now) => return Ok(Redriven::InProgress),
+            Some(id) => {
+                let row = self.row_mut(id);
+                if row.lock.is_some() {
+                    // Its lease ran out: nobody's any more.
+                    row.step(Step::Release)?;
+                }
+                row.step(Step::Redrive)?;
+                row.held = false;
+                row.due_at = now;
+                Redriven::Due
+            }
+        };
+        let envelope = Arc::clone(&self.events[&seq].envelope);
+        if let Some(key) = &envelope.key {
+            self.free_followers(lane, key, seq, now);
+        }
+        Ok(redriven)
+    }
+
+    /// Lets flow what was parked behind a delivery that is due again.
+    pub(super) fn free_followers(&mut self, lane: &str, key: &str, seq: i64, now: OffsetDateTime) {
+        let events = &self.events;
+        for row in self.deliveries.values_mut() {
+            if row.lane != lane || row.key.as_deref() != Some(key) || row.event_seq <= seq {
+                continue;
+            }
+            if row.lock.is_some() || row.status == DeliveryStatus::Dead {
+                continue;
+            }
+            row.held = false;
+            // Only those that were made to wait: not tried, and not delayed by their own event.
+            let delayed = events[&row.event_seq].envelope.deliver_at;
+            if row.attempts == 0 && delayed.is_none_or(|at| at <= now) {
+                row.due_at = row.due_at.min(now);
+            }
+        }
+    }
+}

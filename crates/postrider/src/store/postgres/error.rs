@@ -1,0 +1,15 @@
+//! What PostgreSQL's errors mean to the caller.
+
+use sqlx::postgres::PgDatabaseError;
+
+use crate::store::sql::Meaning;
+
+pub(in crate::store) fn meaning(error: &PgDatabaseError) -> Meaning {
+    match error.code() {
+        // Serialization failure, deadlock, and a transaction that an earlier error has aborted already.
+        "40001" | "40P01" | "25P02" => Meaning::TransactionLost,
+        // The server is shutting down, crashed or starting, or has no connection left.
+        "57P01" | "57P02" | "57P03" | "53300" => Meaning::Unavailable,
+        _ => Meaning::Refused,
+    }
+}

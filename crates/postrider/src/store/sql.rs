@@ -1,0 +1,210 @@
+//! What the SQL stores share.
+//!
+//! The files in `sql/` are written once and compiled into each dialect: `postgres.rs`, `mysql.rs` and `sqlite.rs` include
+//! `sql/roles.rs` with `#[path]`. A shared file takes what differs from there: the types `SqlStore`, `Conn`, `Row` and
+//! `Time`, the functions `time`, `stored` and `numbers`, and these macros:
+//!
+//! - `sql!("leases/acquire_lease")` is the statement in `queries/<dialect>/leases/acquire_lease.sql`;
+//! - `text!("DELETE FROM postrider_lease WHERE name = $1")` is a short statement that all dialects run. Its parameters are
+//!   `$1`, `$2`, … in this order, because MySQL knows only `?`;
+//! - `now!()` is the database's clock in such a statement, `later!("$1")` and `earlier!("$1")` are so many milliseconds
+//!   after and before it.
+//!
+//! Why `#[path]` and not a macro or a generic function: `docs/decisions/0009-stores-by-role.md`.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use sha2::{Digest, Sha384};
+
+use super::SchemaVersion;
+use crate::error::{Error, Result};
+
+/// How often a transaction of ours is run again before the store counts as unavailable. Each of them takes milliseconds, so
+/// the transaction it collided with has ended by then.
+const TRIES: u32 = 10;
+
+/// Runs a transaction of ours until the database lets it through: a deadlock or a lock timeout has rolled it back, and
+/// nothing of it was written. Never used for a transaction of the caller's: only the caller knows what else is in it.
+macro_rules! retrying {
+    ($work:expr) => {{
+        let mut tries = 0;
+        loop {
+            let done = $work.await;
+            if !$crate::store::sql::is_worth_another(&done, &mut tries).await {
+                break $crate::store::sql::no_more_tries(done);
+            }
+        }
+    }};
+}
+pub(super) use retrying;
+
+/// Whether the database rolled the transaction back in favour of another, and it may be run once more. Waits a moment then.
+pub(super) async fn is_worth_another<T>(done: &Result<T>, tries: &mut u32) -> bool {
+    if !matches!(done, Err(Error::TransactionLost(_))) || *tries == TRIES {
+        return false;
+    }
+    // At random, so that two transactions that collided do not collide again.
+    let longest = 1_u64 << *tries;
+    tokio::time::sleep(Duration::from_micros(super::Token::fresh().0.unsigned_abs() % (longest * 1_000))).await;
+    *tries += 1;
+    true
+}
+
+/// Callers of our own transactions have nothing that they could run again.
+pub(super) fn no_more_tries<T>(done: Result<T>) -> Result<T> {
+    done.map_err(|error| match error {
+        Error::TransactionLost(source) => Error::Unavailable(source),
+        other => other,
+    })
+}
+
+/// What a database error means to the caller. Each dialect sorts its own codes: `postgres/error.rs` and its siblings.
+pub(super) enum Meaning {
+    /// The transaction is rolled back, or has to be: run it again.
+    TransactionLost,
+    /// The same, and the caller can avoid it: this is how.
+    AvoidablyLost(&'static str),
+    /// The server is shutting down, starting, or out of connections.
+    Unavailable,
+    /// The statement itself was refused.
+    Refused,
+}
+
+/// The only place where errors of the driver become ours.
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        let meaning = match &error {
+            sqlx::Error::Database(database) => meaning(&**database),
+            sqlx::Error::RowNotFound
+            | sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::Encode(_) => Meaning::Refused,
+            _ => Meaning::Unavailable,
+        };
+        match meaning {
+            Meaning::TransactionLost => Self::TransactionLost(error.into()),
+            Meaning::AvoidablyLost(advice) => Self::TransactionLost(Advised { advice, error }.into()),
+            Meaning::Unavailable => Self::Unavailable(error.into()),
+            Meaning::Refused => Self::Store(error.into()),
+        }
+    }
+}
+
+/// An error of the driver with advice that the driver does not give.
+#[derive(Debug, thiserror::Error)]
+#[error("{advice}")]
+struct Advised {
+    advice: &'static str,
+    #[source]
+    error: sqlx::Error,
+}
+
+fn meaning(error: &dyn sqlx::error::DatabaseError) -> Meaning {
+    #[cfg(feature = "postgres")]
+    if let Some(error) = error.try_downcast_ref() {
+        return super::postgres::error::meaning(error);
+    }
+    #[cfg(feature = "mysql")]
+    if let Some(error) = error.try_downcast_ref() {
+        return super::mysql::error::meaning(error);
+    }
+    #[cfg(feature = "sqlite")]
+    if let Some(error) = error.try_downcast_ref() {
+        return super::sqlite::error::meaning(error);
+    }
+    // A driver that is none of ours.
+    let _ = error;
+    Meaning::Refused
+}
+
+/// Whether an `INSERT` was refused because the row exists.
+pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
+    error.as_database_error().is_some_and(|error| error.is_unique_violation())
+}
+
+/// Whether an `INSERT` has written, or found its row there.
+pub(super) fn is_new<T>(written: sqlx::Result<T>) -> Result<bool> {
+    match written {
+        Ok(_) => Ok(true),
+        Err(error) if is_duplicate(&error) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A parameter that carries a list, as JSON.
+pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+    serde_json::to_string(value).map_err(Error::Encode)
+}
+
+/// Milliseconds from a statement; what lies in the past is zero.
+pub(super) fn duration(ms: i64) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or_default())
+}
+
+/// One step of the schema. A released one is never changed: `tests/it/migrations.rs` holds their checksums.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Migration {
+    /// The file's name: a number of four digits and what it is about.
+    pub(super) file: &'static str,
+    pub(super) sql: &'static str,
+}
+
+/// `migrations!["sqlite": "0001_foundation", …]` are files of `migrations/sqlite/`.
+macro_rules! migrations {
+    [$dialect:literal: $($file:literal),+] => {
+        &[$(Migration {
+            file: $file,
+            sql: include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $dialect, "/", $file, ".sql")),
+        }),+]
+    };
+}
+pub(super) use migrations;
+
+impl Migration {
+    pub(super) fn version(&self) -> i64 {
+        self.file[..4].parse().unwrap_or_default()
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.file[5..].replace('_', " ")
+    }
+
+    /// What the database remembers of it.
+    pub(super) fn checksum(&self) -> Vec<u8> {
+        Sha384::digest(self.sql).to_vec()
+    }
+}
+
+/// Compares what has been applied to `store`, versions with their checksums, with what this program would apply.
+pub(super) fn version(migrations: &[Migration], applied: &[(i64, Vec<u8>)], store: &str) -> Result<SchemaVersion> {
+    for (version, checksum) in applied {
+        let known = migrations.iter().find(|known| known.version() == *version);
+        if known.is_some_and(|known| known.checksum() != *checksum) {
+            return Err(Error::Unsupported(format!(
+                "the tables of {store} were made by another build, whose migration {version} was not the same: \
+                 use that build, or an empty database"
+            )));
+        }
+    }
+    let newest = |versions: &mut dyn Iterator<Item = i64>| versions.max().unwrap_or_default();
+    Ok(SchemaVersion {
+        found: newest(&mut applied.iter().map(|(version, _)| *version)),
+        needed: newest(&mut migrations.iter().map(Migration::version)),
+    })
+}
+
+/// The migrations of a dialect as one script: its statements, and what marks each as applied, so that this program accepts a
+/// schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
+pub(super) fn script(migrations: &[Migration], table: &str, blob: fn(&str) -> String) -> String {
+    let mut script = table.to_owned();
+    for migration in migrations {
+        let (version, name, sql) = (migration.version(), migration.name(), migration.sql);
+        let checksum = blob(&super::access::hex(&migration.checksum()));
+        script.push_str(&format!(
+            "\n-- Migration {version}: {name}\n\n{sql}\nINSERT INTO postrider_migrations (version, description, success, checksum, execution_time)\n\
+             VALUES ({version}, '{name}', true, {checksum}, 0);\n",
+        ));
+    }
+    script
+}

@@ -1,0 +1,73 @@
+//! What [`decide::list`](crate::store::decide::list) asks of a store.
+
+use time::OffsetDateTime;
+
+use super::records::records;
+use super::{SqlStore, Time, numbers, time};
+use crate::entry::DeliveryStatus;
+use crate::error::Result;
+use crate::store::Found;
+use crate::store::decide::fold::LOOK_BACK;
+use crate::store::decide::{Lead, RowFilter, Scan};
+use crate::store::sql::json;
+
+impl Scan for SqlStore {
+    async fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64) -> Result<Vec<i64>> {
+        let query = sqlx::query_scalar(match lead {
+            Lead::Lookup(_) => sql!("lists/list_lookup"),
+            Lead::Status(_) => sql!("lists/list_status"),
+            Lead::Events => sql!("lists/list_events"),
+            Lead::Unfolded => sql!("lists/list_unfolded"),
+        });
+        let query = query.bind(above).bind(below);
+        let query = match lead {
+            Lead::Lookup(hash) => query.bind(hash),
+            Lead::Status(status) => query.bind(status.as_str()),
+            Lead::Events | Lead::Unfolded => query,
+        };
+        Ok(query.bind(limit).fetch_all(self.reader()).await?)
+    }
+
+    async fn among(&self, lead: Lead, seqs: &[i64]) -> Result<Vec<i64>> {
+        let query = match lead {
+            Lead::Lookup(hash) => sqlx::query_scalar(sql!("lists/list_among_lookup")).bind(numbers(seqs)?).bind(hash),
+            Lead::Status(status) => {
+                sqlx::query_scalar(sql!("lists/list_among_status")).bind(numbers(seqs)?).bind(status.as_str())
+            }
+            // Every event that is searched for was found in one of them.
+            Lead::Events | Lead::Unfolded => return Ok(seqs.to_vec()),
+        };
+        Ok(query.fetch_all(self.reader()).await?)
+    }
+
+    async fn delivering(&self, seqs: &[i64], status: DeliveryStatus, consumer: Option<&str>) -> Result<Vec<i64>> {
+        let query = sqlx::query_scalar(sql!("lists/list_delivering")).bind(numbers(seqs)?);
+        Ok(query.bind(consumer).bind(status.as_str()).fetch_all(self.reader()).await?)
+    }
+
+    async fn matching(&self, seqs: &[i64], filter: &RowFilter<'_>) -> Result<Vec<i64>> {
+        let query = sqlx::query_scalar(sql!("lists/list_match")).bind(numbers(seqs)?).bind(json(filter)?);
+        Ok(query.fetch_all(self.reader()).await?)
+    }
+
+    async fn records(&self, seqs: &[i64]) -> Result<Vec<Found>> {
+        records(&mut *self.snapshot().await?, seqs).await
+    }
+
+    async fn first_from(&self, seq: i64) -> Result<Option<(i64, OffsetDateTime)>> {
+        let query =
+            sqlx::query_as(text!("SELECT seq, created_at FROM postrider_event WHERE seq >= $1 ORDER BY seq LIMIT 1"));
+        let first: Option<(i64, Time)> = query.bind(seq).fetch_optional(self.reader()).await?;
+        Ok(first.map(|(seq, created_at)| (seq, time(created_at))))
+    }
+
+    async fn last(&self) -> Result<i64> {
+        let query = sqlx::query_scalar(text!("SELECT coalesce(max(seq), 0) FROM postrider_event"));
+        Ok(query.fetch_one(self.reader()).await?)
+    }
+
+    async fn unfolded_after(&self) -> Result<i64> {
+        let query = sqlx::query_scalar(sql!("lists/list_unfolded_after")).bind(LOOK_BACK);
+        Ok(query.fetch_one(self.reader()).await?)
+    }
+}

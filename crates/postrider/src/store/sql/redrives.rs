@@ -1,0 +1,163 @@
+//! Redrive and expiry: the rows are locked and read, [`decide`](crate::store::decide) decides, and the decision is written in
+//! the same transaction.
+
+use async_trait::async_trait;
+
+use super::records::records;
+use super::{Conn, SqlStore, Time, numbers, time};
+use crate::error::{Error, Result};
+use crate::redrive::{RedriveRules, Refusal};
+use crate::status::EventStatus;
+use crate::store::decide::{Plan, Request, redrive_lane};
+use crate::store::sql::{json, retrying};
+use crate::store::{Found, Redriven, Redrives, Subscriptions};
+
+#[async_trait]
+impl Redrives for SqlStore {
+    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+        retrying!(self.redrive_one(event_id, lane, target))
+    }
+
+    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found> {
+        let subscriptions = self.subscriptions(None).await?;
+        let request = Request { consumer, rules, subscriptions: &subscriptions };
+        retrying!(self.redrive_by_rule(event_id, &request))
+    }
+
+    async fn expire(&self, event_id: &str) -> Result<Found> {
+        retrying!(self.expire_one(event_id))
+    }
+}
+
+impl SqlStore {
+    async fn redrive_one(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+        let mut tx = self.write().await?;
+        let Some(record) = lock_one(&mut tx, event_id).await? else {
+            tx.rollback().await?;
+            return Ok(Redriven::UnknownEvent);
+        };
+        let (redriven, plan) = redrive_lane(&record, lane, target, now(&mut tx).await?);
+        write(&mut tx, &plan).await?;
+        tx.commit().await?;
+        Ok(redriven)
+    }
+
+    async fn redrive_by_rule(&self, event_id: &str, request: &Request<'_>) -> Result<Found> {
+        let mut tx = self.write().await?;
+        let answer = match find_seq(&mut tx, event_id).await? {
+            Some(seq) => redrive_many(&mut tx, &[seq], request).await?.pop(),
+            None => None,
+        };
+        let seq = match answer {
+            Some((seq, Ok(()))) => seq,
+            Some((_, Err(refusal))) => return refuse(tx, refusal).await,
+            None => return refuse(tx, Refusal::UnknownEvent).await,
+        };
+        let record = records(&mut tx, &[seq]).await?.pop();
+        tx.commit().await?;
+        record.ok_or(Error::Refused(Refusal::UnknownEvent))
+    }
+
+    async fn expire_one(&self, event_id: &str) -> Result<Found> {
+        let mut tx = self.write().await?;
+        let Some(record) = lock_one(&mut tx, event_id).await? else {
+            return refuse(tx, Refusal::UnknownEvent).await;
+        };
+        match record.standing().status {
+            EventStatus::Consumed => return refuse(tx, Refusal::Consumed).await,
+            EventStatus::Expired => {
+                tx.rollback().await?;
+                return Ok(record);
+            }
+            _ => {}
+        }
+        let seq = record.sequence;
+        for sql in [
+            sql!("redrives/expire"),
+            text!("DELETE FROM postrider_delivery WHERE event_seq = $1"),
+            text!("UPDATE postrider_event SET waits_for = NULL WHERE seq = $1 AND waits_for IS NOT NULL"),
+        ] {
+            sqlx::query(sql).bind(seq).execute(&mut *tx).await?;
+        }
+        if let Some(key) = &record.envelope.key {
+            for delivery in &record.deliveries {
+                free_followers(&mut tx, &delivery.lane, key, seq).await?;
+            }
+        }
+        mark(&mut tx, &[seq]).await?;
+        let record = records(&mut tx, &[seq]).await?.pop();
+        tx.commit().await?;
+        record.ok_or(Error::Refused(Refusal::UnknownEvent))
+    }
+}
+
+/// Redrives events by rule. Returns an answer for each event that still exists.
+pub(super) async fn redrive_many(
+    conn: &mut Conn,
+    seqs: &[i64],
+    request: &Request<'_>,
+) -> Result<Vec<(i64, std::result::Result<(), Refusal>)>> {
+    let records = lock(conn, seqs).await?;
+    let plan = Plan::of(&records, request, now(conn).await?);
+    write(conn, &plan).await?;
+    Ok(plan.answers)
+}
+
+async fn write(conn: &mut Conn, plan: &Plan) -> Result<()> {
+    if plan.seqs.is_empty() {
+        return Ok(());
+    }
+    // Before the deliveries: they must be due no earlier than the time of the redrive.
+    sqlx::query(sql!("redrives/note_redrives")).bind(numbers(&plan.seqs)?).execute(&mut *conn).await?;
+    if !plan.expected.is_empty() {
+        sqlx::query(sql!("events/expect")).bind(json(&plan.expected)?).execute(&mut *conn).await?;
+    }
+    sqlx::query(sql!("redrives/redrive_many")).bind(json(&plan.deliveries)?).execute(&mut *conn).await?;
+    for (lane, key, seq) in &plan.keys {
+        free_followers(conn, lane, key, *seq).await?;
+    }
+    mark(conn, &plan.seqs).await
+}
+
+async fn free_followers(conn: &mut Conn, lane: &str, key: &str, seq: i64) -> Result<()> {
+    sqlx::query(sql!("redrives/free_followers")).bind(lane).bind(key).bind(seq).execute(conn).await?;
+    Ok(())
+}
+
+/// Marks events whose status may have changed, for the roll-up.
+pub(in super::super) async fn mark(conn: &mut Conn, seqs: &[i64]) -> Result<()> {
+    let query = sqlx::query(text!("INSERT INTO postrider_mark (event_seq) SELECT i.seq FROM ", seqs!("$1")));
+    query.bind(numbers(seqs)?).execute(conn).await?;
+    Ok(())
+}
+
+/// Ends the transaction now: a claim skips what is still locked.
+async fn refuse(tx: super::OwnTx, refusal: Refusal) -> Result<Found> {
+    tx.rollback().await?;
+    Err(Error::Refused(refusal))
+}
+
+async fn now(conn: &mut Conn) -> Result<time::OffsetDateTime> {
+    let now: Time = sqlx::query_scalar(text!("SELECT ", now!())).fetch_one(conn).await?;
+    Ok(time(now))
+}
+
+pub(in super::super) async fn find_seq(conn: &mut Conn, event_id: &str) -> Result<Option<i64>> {
+    let query = sqlx::query_scalar(text!("SELECT seq FROM postrider_event WHERE event_id = $1"));
+    Ok(query.bind(event_id).fetch_optional(conn).await?)
+}
+
+async fn lock_one(conn: &mut Conn, event_id: &str) -> Result<Option<Found>> {
+    match find_seq(conn, event_id).await? {
+        Some(seq) => Ok(lock(conn, &[seq]).await?.pop()),
+        None => Ok(None),
+    }
+}
+
+/// Reads events with everything that a decision depends on; the rows stay as they are until the transaction ends.
+async fn lock(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
+    for sql in super::REDRIVE_LOCKS {
+        sqlx::query(sql).bind(numbers(seqs)?).execute(&mut *conn).await?;
+    }
+    records(conn, seqs).await
+}

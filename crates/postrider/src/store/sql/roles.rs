@@ -1,0 +1,17 @@
+//! The roles that all SQL stores implement with the same code; see `../sql.rs`.
+
+use super::*;
+
+mod access;
+mod events;
+mod figures;
+mod jobs;
+mod keys;
+mod leases;
+mod lists;
+mod operations;
+pub(super) mod records;
+pub(super) mod redrives;
+mod schema;
+mod subscriptions;
+mod upkeep;

@@ -1,0 +1,87 @@
+//! Subscriptions and paused lanes.
+
+use std::collections::BTreeSet;
+
+use async_trait::async_trait;
+
+use super::SqlStore;
+use super::records::subscription;
+use crate::error::Result;
+use crate::store::Subscriptions;
+use crate::store::sql::{is_new, retrying};
+use crate::subscription::{StoredSubscription, Subscription};
+
+#[async_trait]
+impl Subscriptions for SqlStore {
+    async fn register(&self, subscription: &Subscription) -> Result<()> {
+        subscription.check()?;
+        // Reads first: an upsert would write, and lock, on every start of every instance.
+        let known = sqlx::query(text!("SELECT 1 FROM postrider_subscription WHERE topic = $1 AND consumer = $2"));
+        let known = known.bind(&subscription.topic).bind(&subscription.consumer).fetch_optional(self.reader()).await?;
+        if known.is_none() {
+            let insert = text!(
+                "INSERT INTO postrider_subscription \
+                 (topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            );
+            retrying!(async { is_new(self.write_subscription(insert, subscription).await) })?;
+        }
+        Ok(())
+    }
+
+    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
+        subscription.check()?;
+        let upsert = sql!("subscriptions/set_subscription");
+        retrying!(async { Ok(self.write_subscription(upsert, subscription).await?) })
+    }
+
+    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
+        let sql = text!(
+            "UPDATE postrider_subscription SET removed = true, enabled = false, updated_at = ",
+            now!(),
+            " WHERE topic = $1 AND consumer = $2 AND NOT removed"
+        );
+        retrying!(async {
+            Ok(sqlx::query(sql).bind(topic).bind(consumer).execute(self.writer()).await?.rows_affected() == 1)
+        })
+    }
+
+    async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
+        let query = sqlx::query(text!(
+            "SELECT topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key, removed, \
+             created_at, updated_at FROM postrider_subscription WHERE NOT removed AND topic = coalesce($1, topic) \
+             ORDER BY topic, sort_order, consumer"
+        ));
+        query.bind(topic).fetch_all(self.reader()).await?.iter().map(subscription).collect()
+    }
+
+    async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
+        let pause = text!("INSERT INTO postrider_pause (lane, paused_at) VALUES ($1, ", now!(), ")");
+        let resume = text!("DELETE FROM postrider_pause WHERE lane = $1");
+        let sql = if paused { pause } else { resume };
+        retrying!(async { is_new(sqlx::query(sql).bind(lane).execute(self.writer()).await) })?;
+        Ok(())
+    }
+
+    async fn paused(&self) -> Result<BTreeSet<String>> {
+        let lanes: Vec<String> =
+            sqlx::query_scalar(text!("SELECT lane FROM postrider_pause")).fetch_all(self.reader()).await?;
+        Ok(lanes.into_iter().collect())
+    }
+}
+
+impl SqlStore {
+    async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> sqlx::Result<()> {
+        let query = sqlx::query(sql)
+            .bind(&subscription.topic)
+            .bind(&subscription.consumer)
+            .bind(subscription.enabled)
+            .bind(subscription.sort_order)
+            .bind(&subscription.description)
+            .bind(subscription.via.as_str())
+            .bind(&subscription.endpoint)
+            .bind(&subscription.exchange)
+            .bind(&subscription.routing_key);
+        query.execute(self.writer()).await.map(drop)
+    }
+}

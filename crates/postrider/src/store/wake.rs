@@ -1,0 +1,32 @@
+//! What tells a relay that there is work: in this process, from other processes, and by the clock.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::wake::Wake;
+
+/// Wake-ups of relays. None is needed for correctness: a relay that polls finds everything.
+#[async_trait]
+pub trait Wakeups: Send + Sync {
+    /// Connects the enqueuers and relays of this process. All clones of a store share it.
+    fn wake(&self) -> &Wake;
+
+    /// Notifies the relays of other processes, under the name `from`, that there is something to claim. A store that
+    /// cannot do this relies on polling.
+    async fn announce(&self, _from: &str) -> Result<()> {
+        Ok(())
+    }
+
+    /// Calls `announced` with the sender of each announcement, until the connection fails.
+    async fn listen(&self, _announced: &(dyn for<'a> Fn(&'a str) + Send + Sync)) -> Result<()> {
+        std::future::pending().await
+    }
+
+    /// Returns those of the events whose transactions have committed.
+    async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>>;
+
+    /// For each lane, the time from now until its next delivery is due or the next lease ends; `None` if nothing waits.
+    async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>>;
+}
