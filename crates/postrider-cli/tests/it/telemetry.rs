@@ -33,10 +33,6 @@ async fn collect(listener: &TcpListener, spans: &mut Vec<Span>, enough: impl Fn(
     tokio::time::timeout(Duration::from_secs(60), collecting).await.expect("the spans arrive");
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn said(span: &Span, name: &str) -> Option<Said> {
     span.attributes.iter().find(|one| one.key == name).and_then(|one| one.value.clone()?.value)
 }
@@ -88,8 +84,8 @@ async fn the_trace_of_an_event_arrives_at_the_collector() {
     .await;
     let publish = &of(&spans, "publish")[0];
     for span in [&of(&spans, "deliver")[..], std::slice::from_ref(publish)].concat() {
-        assert_eq!(hex(&span.trace_id), shown["traceId"].as_str().unwrap(), "the trace is the event's own");
-        assert_eq!(hex(&span.parent_span_id), shown["spanId"].as_str().unwrap(), "caused by what wrote it");
+        assert_eq!(hex::encode(&span.trace_id), shown["traceId"].as_str().unwrap(), "the trace is the event's own");
+        assert_eq!(hex::encode(&span.parent_span_id), shown["spanId"].as_str().unwrap(), "caused by what wrote it");
         assert_eq!(said(&span, "messaging.message.id"), text("order:7"));
         assert_eq!(said(&span, "messaging.destination.name"), text("order.paid"));
         assert!(0 < span.start_time_unix_nano && span.start_time_unix_nano <= span.end_time_unix_nano);
@@ -116,13 +112,13 @@ async fn the_trace_of_an_event_arrives_at_the_collector() {
     let request = server.client.post(format!("{}/api/v1/events", server.url)).bearer_auth(server.token());
     let request = request.header("traceparent", traceparent).json(&json!({ "topic": "order.paid", "payload": 1 }));
     assert_eq!(request.send().await.unwrap().status().as_u16(), 202);
-    let theirs = |span: &Span| traceparent.contains(&hex(&span.trace_id));
+    let theirs = |span: &Span| traceparent.contains(&hex::encode(&span.trace_id));
     collect(&collector, &mut spans, |spans| {
         ["request", "publish"].iter().all(|name| of(spans, name).iter().any(theirs))
     })
     .await;
     let request = of(&spans, "request").into_iter().find(theirs).unwrap();
-    assert_eq!(hex(&request.parent_span_id), "00f067aa0ba902b7");
+    assert_eq!(hex::encode(&request.parent_span_id), "00f067aa0ba902b7");
     server.kill();
     database.drop().await;
 }
