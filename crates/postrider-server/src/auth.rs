@@ -1,6 +1,7 @@
 //! Who asks: a bearer token, or the session of a browser. Everything that the table does not grant is refused here, and
 //! every call that changes something is written to the audit.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
@@ -12,7 +13,6 @@ use postrider::store::access::{self as tokens, NewAudit, Role, StoredToken};
 
 use crate::access::{self, Entry};
 use crate::answer::RequestId;
-use crate::listen::Peer;
 use crate::problem::Problem;
 use crate::{App, limits};
 
@@ -193,8 +193,8 @@ fn same_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
 
 /// The address that a request came from.
 pub(crate) fn address(request: &Request) -> String {
-    let peer = request.extensions().get::<ConnectInfo<Peer>>();
-    peer.map_or_else(|| "unknown".into(), |peer| peer.0.0.ip().to_string())
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    peer.map_or_else(|| "unknown".into(), |peer| peer.0.ip().to_string())
 }
 
 fn unknown() -> Problem {

@@ -147,17 +147,14 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
         let app = self.app;
-        let router = routes::router(&app, self.more).into_make_service_with_connect_info::<listen::Peer>();
+        let router = routes::router(&app, self.more);
         let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
         let stop = app.stop.clone();
         let shutdown = async move {
             shutdown.await;
             stop.cancel();
         };
-        let served = match tls {
-            None => axum::serve(listener, router).with_graceful_shutdown(shutdown).await,
-            Some(tls) => axum::serve(tls.over(listener), router).with_graceful_shutdown(shutdown).await,
-        };
+        let served = listen::serve(listener, tls, router, shutdown).await;
         app.stop.cancel();
         watching.iter().for_each(tokio::task::JoinHandle::abort);
         served
