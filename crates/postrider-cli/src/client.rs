@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 
@@ -77,15 +78,10 @@ fn cause(error: &dyn std::error::Error) -> String {
     deepest.to_string()
 }
 
-/// A part of a path, so that what is in it stays in it.
-pub(crate) fn escaped(part: &str) -> String {
-    part.bytes().fold(String::new(), |mut path, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'~' => path.push(char::from(byte)),
-            other => path.push_str(&format!("%{other:02X}")),
-        }
-        path
-    })
+/// A part of a path or a query, percent-encoded but for what a URL never reserves.
+pub(crate) fn escaped(part: &str) -> PercentEncode<'_> {
+    const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(part, &RESERVED)
 }
 
 /// The rows of a list in an answer.

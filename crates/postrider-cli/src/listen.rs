@@ -78,9 +78,7 @@ impl Listen {
 
     /// Prints an event, and decides what becomes of it.
     fn handle(&self, context: &Context, delivery: &Value) -> Value {
-        // The fraction of a fresh random number.
-        let chance = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        let success = chance >= self.fail_rate;
+        let success = fastrand::f64() >= self.fail_rate;
         let event = &delivery["event"];
         match context.output {
             Format::Table => say(format!(

@@ -2,6 +2,7 @@
 
 use axum::http::HeaderMap;
 use base64::prelude::*;
+use percent_encoding::percent_decode;
 use postrider::envelope::cloudevents;
 use postrider::envelope::{Encoding, Envelope, JSON};
 use postrider::{Aggregate, Draft, Initiator};
@@ -170,8 +171,8 @@ impl EventIn {
         let mut event = serde_json::Map::new();
         for (name, value) in headers {
             if let Some(attribute) = name.as_str().strip_prefix("ce-") {
-                let value =
-                    percent_decoded(value.as_bytes()).ok_or_else(|| Problem::invalid(name.as_str(), "is not UTF-8"))?;
+                let value = percent_decode(value.as_bytes()).decode_utf8();
+                let value = value.map_err(|_| Problem::invalid(name.as_str(), "is not UTF-8"))?;
                 event.insert(attribute.into(), value.into());
             }
         }
@@ -256,24 +257,4 @@ fn is_json(media_type: &str) -> bool {
 
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// The value of a CloudEvents header. None: it is not UTF-8.
-fn percent_decoded(value: &[u8]) -> Option<String> {
-    let hex = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let [first, after @ ..] = rest {
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) if hex(high).is_some() && hex(low).is_some() => {
-                decoded.push(hex(high)? * 16 + hex(low)?);
-                rest = after;
-            }
-            _ => {
-                decoded.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(decoded).ok()
 }

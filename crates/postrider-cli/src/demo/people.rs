@@ -17,12 +17,12 @@ pub(super) const GOODS: [(&str, &str, u64); 4] =
 
 /// True for this share of calls.
 pub(super) fn chance(share: f64) -> bool {
-    f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX) < share
+    fastrand::f64() < share
 }
 
 /// One of so many.
 pub(super) fn pick(count: usize) -> usize {
-    usize::try_from(Uuid::new_v4().as_fields().0).unwrap_or_default() % count.max(1)
+    fastrand::usize(..count.max(1))
 }
 
 /// A text that nobody had before.

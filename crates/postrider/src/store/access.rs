@@ -48,12 +48,7 @@ pub trait Access: Send + Sync + 'static {
 
 /// What is kept of a secret. It must be one that nobody can guess: this hash is quick.
 pub fn hash(secret: &str) -> String {
-    Sha256::digest(secret).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        use std::fmt::Write as _;
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    hex::encode(Sha256::digest(secret))
 }
 
 /// The token of a caller who sends `Authorization: Bearer …`, from that header.

@@ -81,11 +81,7 @@ pub(super) fn script(migrator: &Migrator, table: &str, blob: fn(&str) -> String)
     use std::fmt::Write as _;
     let mut script = table.to_owned();
     for migration in migrator.iter() {
-        let checksum = migration.checksum.iter().fold(String::new(), |mut hex, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        });
+        let checksum = hex::encode(&migration.checksum);
         let _ = write!(
             script,
             "\n-- Migration {version}: {name}\n\n{sql}\nINSERT INTO {MIGRATIONS_TABLE} (version, description, success, checksum, execution_time)\n\
