@@ -24,7 +24,7 @@ use postrider_shop::{Settings, Shop, consumers};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::config::Config;
+use crate::config::{Assignment, Config, inventory, server, shop};
 use crate::demo::caller::Caller;
 use crate::process::{Door, Parts, Plan};
 use crate::telemetry::Telemetry;
@@ -45,15 +45,17 @@ const LAST_ORDERS: Duration = Duration::from_secs(5);
 /// The first wait after a failure in the shop: short, so that there is something to see.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What a demonstration chooses otherwise than a service: minutes where those have hours.
-const DEFAULTS: [(&str, &str); 6] = [
-    ("asset.order-timeout-minutes", "2"),
-    ("asset.lock-timeout-minutes", "3"),
-    ("scheduler.lock-timeout-reaper-cron", "0/10 * * * * ?"),
-    ("scheduler.consistency-check-cron", "0 * * * * ?"),
-    ("outbox.backoff-cap-seconds", "30"),
-    ("retention.finished-days", "1"),
-];
+/// Defaults of a demonstration: minutes where a service has hours.
+fn defaults() -> Vec<Assignment> {
+    vec![
+        shop::ASSET_ORDER_TIMEOUT.to("2"),
+        shop::ASSET_LOCK_TIMEOUT.to("3"),
+        shop::LOCK_TIMEOUT_REAPER_CRON.to("0/10 * * * * ?"),
+        shop::CONSISTENCY_CHECK_CRON.to("0 * * * * ?"),
+        server::OUTBOX_BACKOFF_CAP.to("30"),
+        server::RETENTION_FINISHED.to("1"),
+    ]
+}
 
 /// See it work: a shop and its inventory under traffic, with a little failure, on SQLite
 #[derive(Args)]
@@ -94,16 +96,16 @@ fn fail_rate(text: &str) -> Result<f64, String> {
 impl Demo {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let url = self.file("postrider.db");
-        let named = [
-            ("listen", self.listen.as_deref()),
-            ("store", Some(url.as_str())),
-            // What an environment says for `serve` is not meant for this.
-            ("broker", Some("")),
-            ("behind-proxy", Some("false")),
-            ("tls.cert", Some("")),
-            ("tls.key", Some("")),
+        let flags = vec![
+            server::LISTEN.to(self.listen.as_deref()),
+            server::STORE.to(url.as_str()),
+            // An environment made for `serve` is not meant for this.
+            server::BROKER.to(""),
+            server::BEHIND_PROXY.to("false"),
+            server::TLS_CERT.to(""),
+            server::TLS_KEY.to(""),
         ];
-        let config = Config::load_over(&DEFAULTS, &context.flags, &named)?;
+        let config = context.flags.load_all(defaults(), flags)?;
         let plan = Plan::of(&config, "demo", Shards::ALL)?;
         let _alone = self.lock()?;
         let telemetry = Telemetry::begin(&config, LOG)?;
@@ -169,28 +171,19 @@ impl Demo {
     }
 
     fn settings(&self, config: &Config, plan: &Plan, door: &Door) -> Settings {
-        let minutes = |key| Duration::from_secs(config.number(key) * 60);
-        let text = |key| config.text(key).unwrap_or_default().to_owned();
         Settings {
-            lock_timeout: minutes("asset.lock-timeout-minutes"),
-            order_timeout: minutes("asset.order-timeout-minutes"),
-            scan_window: Duration::from_secs(config.number("consistency.scan-window-hours") * 3_600),
-            reaper_cron: text("scheduler.lock-timeout-reaper-cron"),
-            consistency_cron: text("scheduler.consistency-check-cron"),
-            time_zone: text("scheduler.time-zone"),
-            points_per_cents: i64::try_from(config.number("points.per-cents")).unwrap_or(i64::MAX),
-            merchant_accept: config.flag("shop.merchant-accept"),
             inventory: Some(door.url.clone()),
             retry: RetryPolicy { base: RETRY, ..plan.retry.clone() },
             retention: plan.retention.clone(),
             fail_rate: self.fail_rate,
+            ..Settings::default().configured(config)
         }
     }
 
     /// The inventory's routes; its recovery is one of the parts.
     async fn open_inventory(&self, parts: &mut Parts, config: &Config) -> Result<Router, End> {
         let mut shards = Vec::new();
-        for shard in 0..config.number("inventory.shards") {
+        for shard in 0..config.get(&inventory::SHARDS) {
             shards.push(SqliteStore::connect(&self.file(&format!("inventory-{shard}.db"))).await?);
         }
         let inventory = Inventory::open(shards, DEDUCTION).await.map_err(wrong)?;

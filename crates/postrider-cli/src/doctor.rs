@@ -8,7 +8,7 @@ use postrider::store::{Store, connect};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::config::{Config, Origin, without_password};
+use crate::config::{Config, Origin, server, without_password};
 use crate::{Context, End, output};
 
 /// How far the clocks of this machine and the database may be apart before figures look odd.
@@ -51,13 +51,13 @@ impl Findings {
 impl Doctor {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let mut findings = Findings::default();
-        let named = [("store", self.store.as_deref()), ("broker", self.broker.as_deref())];
-        match Config::load(&context.flags, &named) {
+        let flags = vec![server::STORE.to(self.store.as_deref()), server::BROKER.to(self.broker.as_deref())];
+        match context.flags.load(flags) {
             Ok(config) => {
                 findings.well("configuration", "every value can be");
                 look_at_file(&config, &mut findings);
-                look_at_store(config.text("store").unwrap_or_default(), &mut findings).await;
-                look_at_broker(config.text("broker"), &mut findings).await;
+                look_at_store(&config.get(&server::STORE), &mut findings).await;
+                look_at_broker(config.get(&server::BROKER).as_deref(), &mut findings).await;
             }
             Err(error) => findings.wrong("configuration", error.to_string(), "correct the value"),
         }
@@ -72,11 +72,21 @@ impl Doctor {
 /// S22: a file with secrets is nobody else's to read.
 fn look_at_file(config: &Config, findings: &mut Findings) {
     use std::os::unix::fs::PermissionsExt as _;
-    for key in ["webhook.secret", "webhook.previous-secret", "store", "broker"] {
-        let Some(Origin::File(path)) = config.origin(key) else {
+    let has_password = |url: &str| without_password(url) != url;
+    let (secret, previous) = (server::WEBHOOK_SECRET, server::WEBHOOK_PREVIOUS_SECRET);
+    for (key, origin, is_secret) in [
+        (secret.name(), config.origin(&secret), true),
+        (previous.name(), config.origin(&previous), true),
+        (server::STORE.name(), config.origin(&server::STORE), has_password(&config.get(&server::STORE))),
+        (
+            server::BROKER.name(),
+            config.origin(&server::BROKER),
+            config.get(&server::BROKER).as_deref().is_some_and(has_password),
+        ),
+    ] {
+        let Origin::File(path) = origin else {
             continue;
         };
-        let is_secret = key.starts_with("webhook") || config.text(key).is_some_and(|url| without_password(url) != url);
         let mode = std::fs::metadata(path).map(|data| data.permissions().mode()).unwrap_or_default();
         if is_secret && mode & 0o077 != 0 {
             findings.wrong(

@@ -4,7 +4,7 @@
 use clap::{Args, Subcommand};
 use postrider::store;
 
-use crate::config::Config;
+use crate::config::server;
 use crate::{Context, End, say};
 
 /// Bring a database's schema up to date, or see how
@@ -35,8 +35,7 @@ enum Action {
 
 impl Migrate {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
-        let config = Config::load(&context.flags, &[("store", self.store.as_deref())])?;
-        let url = config.text("store").unwrap_or(store::DEFAULT_URL);
+        let url = &context.flags.load(vec![server::STORE.to(self.store.as_deref())])?.get(&server::STORE);
         match self.action {
             Action::Up => {
                 let store = store::connect(url).await?;

@@ -14,14 +14,14 @@ use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
 };
-use postrider_server::{Options, Server, Tls, check_listen};
+use postrider_server::{Options, Server, Setting, Tls, check_listen};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::End;
-use crate::config::Config;
+use crate::config::{Config, server};
 
 /// Where the histogram of delivery times has its steps, in seconds.
 const STEPS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
@@ -43,52 +43,53 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(config: &Config, owner: &str, shards: Shards) -> Result<Self, End> {
         let retry = RetryPolicy {
-            max_attempts: u32::try_from(config.number("outbox.max-retry-count")).unwrap_or(u32::MAX),
-            cap: config.seconds("outbox.backoff-cap-seconds"),
-            jitter: config.share("outbox.backoff-jitter"),
+            max_attempts: config.get(&server::OUTBOX_MAX_RETRY_COUNT),
+            cap: config.get(&server::OUTBOX_BACKOFF_CAP),
+            jitter: config.get(&server::OUTBOX_BACKOFF_JITTER),
             ..RetryPolicy::default()
         };
         let lanes = LaneOptions {
             retry: retry.clone(),
-            batch: u32::try_from(config.number("outbox.batch-size")).unwrap_or(u32::MAX),
+            batch: config.get(&server::OUTBOX_BATCH_SIZE),
             ..LaneOptions::default()
         };
-        let zone = config.text("scheduler.time-zone").unwrap_or("UTC");
-        let cron = config.text("outbox.publisher-cron").unwrap_or_default();
+        let cron = config.get(&server::OUTBOX_PUBLISHER_CRON);
+        let poll = Schedule::parse(&cron, &config.get(&server::SCHEDULER_TIME_ZONE));
         let relay = RelayOptions {
-            lease: config.seconds("outbox.lease-seconds"),
+            lease: config.get(&server::OUTBOX_LEASE),
             shards,
             dead_head: dead_head(config),
-            floor: Some(Schedule::parse(cron, zone).map_err(|e| config.refuse("outbox.publisher-cron", e))?),
+            floor: Some(poll.map_err(|e| config.refuse(&server::OUTBOX_PUBLISHER_CRON, e))?),
             owner: format!("{owner}-{}", std::process::id()),
             ..RelayOptions::default()
         };
         let redrive = RedriveRules {
-            max_count: u32::try_from(config.number("redrive.max-count")).unwrap_or(u32::MAX),
-            sent_older_than: config.seconds("redrive.sent-older-than-seconds"),
-            horizon: config.days("redrive.horizon-days"),
+            max_count: config.get(&server::REDRIVE_MAX_COUNT),
+            sent_older_than: config.get(&server::REDRIVE_SENT_OLDER_THAN),
+            horizon: config.get(&server::REDRIVE_HORIZON),
         };
         let retention = Retention {
-            finished: config.days("retention.finished-days"),
-            inbox: config.days("retention.inbox-days"),
+            finished: config.get(&server::RETENTION_FINISHED),
+            inbox: config.get(&server::RETENTION_INBOX),
             redrive_horizon: redrive.horizon,
-            archive: config.text("retention.archive-dir").map(Into::into),
+            archive: config.get(&server::RETENTION_ARCHIVE_DIR).map(Into::into),
             ..Retention::default()
         };
-        retention.check(&retry).map_err(|e| config.refuse("retention.inbox-days", e))?;
+        retention.check(&retry).map_err(|e| config.refuse(&server::RETENTION_INBOX, e))?;
         let mut secrets: Vec<WebhookSecret> = Vec::new();
-        for key in ["webhook.secret", "webhook.previous-secret"] {
-            if let Some(text) = config.text(key) {
-                secrets.push(text.parse().map_err(|e| config.refuse(key, e))?);
+        for key in [server::WEBHOOK_SECRET, server::WEBHOOK_PREVIOUS_SECRET] {
+            if let Some(text) = config.get(&key) {
+                secrets.push(text.parse().map_err(|e| config.refuse(&key, e))?);
             }
         }
         let webhooks = WebhookOptions {
             secrets,
-            timeout: config.seconds("webhook.timeout-seconds"),
-            allow_hosts: config.list("webhook.allow-hosts"),
+            timeout: config.get(&server::WEBHOOK_TIMEOUT),
+            allow_hosts: config.get(&server::WEBHOOK_ALLOW_HOSTS),
             lanes,
         };
-        let broker = config.text("broker").map(RabbitMq::new).transpose().map_err(|e| config.refuse("broker", e))?;
+        let broker = config.get(&server::BROKER).as_deref().map(RabbitMq::new).transpose();
+        let broker = broker.map_err(|e| config.refuse(&server::BROKER, e))?;
         Ok(Self { retry, redrive, relay, retention, webhooks, broker })
     }
 
@@ -99,23 +100,27 @@ impl Plan {
             lease: self.relay.lease,
             redrive: self.redrive,
             dead_head: dead_head(config),
-            payload_bytes: usize::try_from(config.number("limits.payload-bytes")).unwrap_or(usize::MAX),
-            requests_per_second: u32::try_from(config.number("limits.requests-per-second")).unwrap_or(u32::MAX),
-            longest_wait: config.seconds("limits.wait-seconds"),
+            payload_bytes: usize::try_from(config.get(&server::LIMITS_PAYLOAD_BYTES)).unwrap_or(usize::MAX),
+            requests_per_second: config.get(&server::LIMITS_REQUESTS_PER_SECOND),
+            longest_wait: config.get(&server::LIMITS_WAIT),
             broker: self.broker.is_some(),
             webhooks: !self.webhooks.secrets.is_empty(),
             secure: door.encrypted,
-            settings: config.settings(),
+            settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
         }
     }
 }
 
 fn dead_head(config: &Config) -> DeadHead {
-    match config.text("ordering.dead-head") {
-        Some("skip") => DeadHead::Skip,
+    match config.get(&server::ORDERING_DEAD_HEAD).as_str() {
+        "skip" => DeadHead::Skip,
         _ => DeadHead::Hold,
     }
+}
+
+fn setting(one: postrider_config::Setting) -> Setting {
+    Setting { key: one.key.into(), value: one.value, origin: one.origin.into() }
 }
 
 /// Where requests come in.
@@ -130,28 +135,25 @@ pub(crate) struct Door {
 impl Door {
     /// Listens where the configuration says, if it may.
     pub(crate) async fn open(config: &Config) -> Result<Self, End> {
-        let address = config.text("listen").unwrap_or_default();
-        let address: SocketAddr = address
-            .parse()
-            .map_err(|_| config.refuse("listen", format!("{address:?} is no address such as 127.0.0.1:7070")))?;
-        let tls = match (config.text("tls.cert"), config.text("tls.key")) {
+        let address = config.get(&server::LISTEN);
+        let refuse = |why: &dyn std::fmt::Display| config.refuse(&server::LISTEN, why);
+        let address: SocketAddr =
+            address.parse().map_err(|_| refuse(&format_args!("{address:?} is no address such as 127.0.0.1:7070")))?;
+        let tls = match (config.get(&server::TLS_CERT), config.get(&server::TLS_KEY)) {
             (None, None) => None,
             (Some(cert), Some(key)) => {
-                let tls = Tls::from_files(Path::new(cert), Path::new(key));
-                Some(tls.map_err(|e| config.refuse("tls.cert", e))?)
+                let tls = Tls::from_files(Path::new(&cert), Path::new(&key));
+                Some(tls.map_err(|e| config.refuse(&server::TLS_CERT, e))?)
             }
-            (None, Some(_)) => return Err(config.refuse("tls.cert", "is needed beside tls.key").into()),
-            (Some(_), None) => return Err(config.refuse("tls.key", "is needed beside tls.cert").into()),
+            (None, Some(_)) => return Err(config.refuse(&server::TLS_CERT, "is needed beside tls.key").into()),
+            (Some(_), None) => return Err(config.refuse(&server::TLS_KEY, "is needed beside tls.cert").into()),
         };
-        let encrypted = tls.is_some() || config.flag("behind-proxy");
-        check_listen(address, encrypted).map_err(|e| config.refuse("listen", e))?;
+        let encrypted = tls.is_some() || config.get(&server::BEHIND_PROXY);
+        check_listen(address, encrypted).map_err(|e| refuse(&e))?;
         let listener = TcpListener::bind(address).await.map_err(|e| {
-            config.refuse(
-                "listen",
-                format!("{address}: {e}: --listen takes another address, and port 0 any that is free"),
-            )
+            refuse(&format_args!("{address}: {e}: --listen takes another address, and port 0 any that is free"))
         })?;
-        let bound = listener.local_addr().map_err(|e| config.refuse("listen", e))?;
+        let bound = listener.local_addr().map_err(|e| refuse(&e))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         Ok(Self { listener, tls, encrypted, url: format!("{scheme}://{bound}") })
     }

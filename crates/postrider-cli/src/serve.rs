@@ -5,7 +5,7 @@ use postrider::Shards;
 use postrider::store::connect;
 use postrider_server::{Server, first_token};
 
-use crate::config::Config;
+use crate::config::server;
 use crate::process::{Door, Parts, Plan};
 use crate::telemetry::Telemetry;
 use crate::{Context, End, say};
@@ -56,13 +56,12 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
-        let named = [
-            ("listen", self.listen.as_deref()),
-            ("store", self.store.first().map(String::as_str)),
-            ("broker", self.broker.as_deref()),
-            ("behind-proxy", self.behind_proxy.then_some("true")),
-        ];
-        let config = Config::load(&context.flags, &named)?;
+        let config = context.flags.load(vec![
+            server::LISTEN.to(self.listen.as_deref()),
+            server::STORE.to(self.store.first().map(String::as_str)),
+            server::BROKER.to(self.broker.as_deref()),
+            server::BEHIND_PROXY.to(self.behind_proxy.then_some("true")),
+        ])?;
         let plan = Plan::of(&config, "serve", self.shards.as_deref().map_or(Ok(Shards::ALL), str::parse)?)?;
         if self.role != Role::Relay && self.store.len() > 1 {
             return Err(End::Wrong("only --role relay takes several --store".into()));
@@ -72,7 +71,7 @@ impl Serve {
         let metrics = parts.metrics()?;
         let mut urls: Vec<String> = self.store.clone();
         if urls.is_empty() {
-            urls.extend(config.text("store").map(Into::into));
+            urls.push(config.get(&server::STORE));
         }
         for url in urls {
             let store = connect(&url).await?;

@@ -13,6 +13,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::End;
 use crate::config::Config;
+#[cfg(not(feature = "otel"))]
+use crate::config::server;
 
 /// The log and the export of spans, for as long as the program runs.
 pub(crate) struct Telemetry {
@@ -31,8 +33,10 @@ impl Telemetry {
         let registry = tracing_subscriber::registry().with(log);
         #[cfg(not(feature = "otel"))]
         {
-            if config.text("otel.endpoint").is_some() {
-                return Err(config.refuse("otel.endpoint", "this program was built without the feature otel").into());
+            if config.get(&server::OTEL_ENDPOINT).is_some() {
+                return Err(config
+                    .refuse(&server::OTEL_ENDPOINT, "this program was built without the feature otel")
+                    .into());
             }
             registry.init();
             Ok(Self {})

@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 
 use super::spans::SpanLayer;
 use crate::End;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, server};
 
 /// The longest queue, some megabytes: more than a collector that answers ever leaves waiting.
 const QUEUE_SPANS: usize = 8_192;
@@ -36,9 +36,9 @@ pub(super) struct Exporter(Arc<BatchSpanProcessor>);
 impl Exporter {
     /// Starts to export, if `otel.endpoint` names a collector.
     pub(super) fn start(config: &Config) -> Result<Option<(Self, SpanLayer)>, End> {
-        let Some(endpoint) = config.text("otel.endpoint") else { return Ok(None) };
-        let url = traces_url(endpoint)
-            .ok_or_else(|| config.refuse("otel.endpoint", "must be a URL such as http://127.0.0.1:4318"))?;
+        let Some(endpoint) = config.get(&server::OTEL_ENDPOINT) else { return Ok(None) };
+        let url = traces_url(&endpoint)
+            .ok_or_else(|| config.refuse(&server::OTEL_ENDPOINT, "must be a URL such as http://127.0.0.1:4318"))?;
         let failed = |e: &dyn std::fmt::Display| End::Wrong(format!("nothing can be sent to otel.endpoint: {e}"));
         let client = Client::builder()
             .timeout(REQUEST_TIMEOUT)
@@ -66,13 +66,12 @@ impl Exporter {
             .with_max_export_batch_size(BATCH_SPANS)
             .with_scheduled_delay(BATCH_DELAY);
         let mut processor = BatchSpanProcessor::new(exporter, batches.build());
-        let service = config.text("otel.service-name").unwrap_or("postrider").to_owned();
         let resource = Resource::builder_empty()
-            .with_service_name(service)
+            .with_service_name(config.get(&server::OTEL_SERVICE_NAME))
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
         processor.set_resource(&resource.build());
         let processor = Arc::new(processor);
-        let sampler = Sampler::TraceIdRatioBased(config.share("otel.sample-share"));
+        let sampler = Sampler::TraceIdRatioBased(config.get(&server::OTEL_SAMPLE_SHARE));
         Ok(Some((Self(Arc::clone(&processor)), SpanLayer::new(processor, sampler))))
     }
 
@@ -100,8 +99,8 @@ fn traces_url(endpoint: &str) -> Option<String> {
 
 fn headers(config: &Config) -> Result<HeaderMap, ConfigError> {
     let mut headers = HeaderMap::new();
-    for pair in config.list("otel.headers") {
-        let must = || config.refuse("otel.headers", "must be NAME=VALUE, with commas between them");
+    for pair in config.get(&server::OTEL_HEADERS) {
+        let must = || config.refuse(&server::OTEL_HEADERS, "must be NAME=VALUE, with commas between them");
         let (name, value) = pair.split_once('=').ok_or_else(must)?;
         let name: HeaderName = name.trim().parse().map_err(|_| must())?;
         let mut value: HeaderValue = value.trim().parse().map_err(|_| must())?;
