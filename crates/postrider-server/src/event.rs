@@ -83,7 +83,7 @@ pub(crate) struct InitiatorIn {
     client_request_id: Option<Id>,
 }
 
-/// What the request says, where an event does not say it itself.
+/// Values of the request for fields that the event leaves out.
 pub(crate) struct Around<'a> {
     pub(crate) initiator: Initiator,
     pub(crate) traceparent: Option<&'a str>,
@@ -160,7 +160,7 @@ impl EventIn {
 
     /// A structured CloudEvent.
     pub(crate) fn from_structured(json: &str) -> Result<Self, Problem> {
-        // Read once for its syntax, so that a body that is no JSON is told apart from one that is no CloudEvent.
+        // Parsed once for its syntax: a body that is no JSON gets another answer than one that is no CloudEvent.
         input::read::<serde::de::IgnoredAny>(json)?;
         Self::from_envelope(cloudevents::from_structured(json, OffsetDateTime::now_utc())?)
     }
@@ -241,12 +241,12 @@ impl EventIn {
     }
 }
 
-fn initiator(said: InitiatorIn, around: &Initiator) -> Initiator {
+fn initiator(given: InitiatorIn, around: &Initiator) -> Initiator {
     Initiator {
-        service: said.service.or_else(|| around.service.clone()),
-        operation: said.operation.or_else(|| around.operation.clone()),
-        user_id: said.user_id.map(|id| id.0),
-        client_request_id: said.client_request_id.map(|id| id.0).or_else(|| around.client_request_id.clone()),
+        service: given.service.or_else(|| around.service.clone()),
+        operation: given.operation.or_else(|| around.operation.clone()),
+        user_id: given.user_id.map(|id| id.0),
+        client_request_id: given.client_request_id.map(|id| id.0).or_else(|| around.client_request_id.clone()),
     }
 }
 

@@ -42,7 +42,7 @@ impl<C: Clock + Clone> Rates<C> {
         self.requests.check(caller)
     }
 
-    /// Counts wrong credentials from this address. Right ones are not counted, so that an attacker locks out nobody else.
+    /// Counts wrong credentials from this address. Right ones are not counted, so that an attacker cannot lock out others.
     pub(crate) fn wrong(&self, address: &str) -> Result<(), Duration> {
         self.wrong.check(address)
     }
