@@ -1,4 +1,4 @@
-//! The way to a running server.
+//! The client of a running server.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::End;
 
-/// Which server, and as whom.
+/// The server and the token.
 #[derive(Args, Clone)]
 pub(crate) struct Remote {
     /// The server
@@ -21,7 +21,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Asks; the answer is JSON, or null where there is none.
+    /// Sends a request. The answer is JSON, or null without a body.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, End> {
         let url = format!("{}/api/v1{path}", self.server.trim_end_matches('/'));
         // Longer than the longest wait for events.
@@ -54,7 +54,7 @@ impl Remote {
                 End::NotAllowed("give a token with --token or POSTRIDER_TOKEN".into())
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => End::NotAllowed(detail),
-            // A rule forbids it, whoever asks; an id that is taken is a mistake like others.
+            // A rule forbids it for every caller. An id that is taken is an ordinary error.
             StatusCode::CONFLICT if answer["code"] != "idConflict" => End::NotAllowed(detail),
             _ => End::Wrong(detail),
         })
@@ -69,7 +69,7 @@ impl Remote {
     }
 }
 
-/// What lies at the bottom of an error.
+/// The last cause of an error.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {

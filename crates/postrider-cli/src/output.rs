@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::say;
+use crate::print_data;
 
 /// How data is printed.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -19,8 +19,8 @@ pub(crate) enum Format {
 /// Prints a list; `columns` are the fields of the table.
 pub(crate) fn list(format: Format, rows: &[Value], columns: &[&str]) {
     match format {
-        Format::Json => say(format!("{:#}", Value::from(rows))),
-        Format::Jsonl => rows.iter().for_each(say),
+        Format::Json => print_data(format!("{:#}", Value::from(rows))),
+        Format::Jsonl => rows.iter().for_each(print_data),
         Format::Table => table(rows, columns),
     }
 }
@@ -28,14 +28,14 @@ pub(crate) fn list(format: Format, rows: &[Value], columns: &[&str]) {
 /// Prints one thing.
 pub(crate) fn one(format: Format, thing: &Value) {
     match (format, thing.as_object()) {
-        (Format::Json, _) => say(format!("{thing:#}")),
+        (Format::Json, _) => print_data(format!("{thing:#}")),
         (Format::Table, Some(fields)) => {
             let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or_default();
             for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-                say(format!("{name:width$}  {}", shown(value)));
+                print_data(format!("{name:width$}  {}", shown(value)));
             }
         }
-        _ => say(thing),
+        _ => print_data(thing),
     }
 }
 
@@ -47,7 +47,7 @@ fn table(rows: &[Value], columns: &[&str]) {
         .collect();
     for line in lines {
         let cells: Vec<_> = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        say(cells.join("  ").trim_end());
+        print_data(cells.join("  ").trim_end());
     }
 }
 
