@@ -1,9 +1,9 @@
 //! Filters, lists and bulk redrives of events.
 
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Remote, escaped, rows};
@@ -13,8 +13,8 @@ use crate::{Context, End, output, print_note};
 const LOOK: Duration = Duration::from_millis(300);
 /// How long to wait for an instance that works on an operation.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The width of the progress bar.
-const BAR: usize = 30;
+/// The progress bar.
+const BAR: &str = "[{bar:30}] {pos}/{len}";
 /// The columns of a list of events.
 pub(crate) const COLUMNS: [&str; 7] =
     ["eventId", "topic", "status", "consumedConsumers", "expectedConsumers", "createdAt", "lastError"];
@@ -169,12 +169,17 @@ impl RedriveOptions {
 
 /// Shows the progress of an operation until it ends or is paused.
 async fn follow(id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
-    let (mut bar, mut touched) = (Bar::default(), Instant::now());
+    // Drawn on a terminal only; in a log it would be noise.
+    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(BAR).unwrap_or(ProgressStyle::default_bar()));
+    let mut touched = Instant::now();
     loop {
         let operation = remote.get(&format!("/operations/{}", escaped(id))).await?;
         let number = |field: &str| operation[field].as_u64().unwrap_or_default();
         let (done, failed, skipped) = (number("done"), number("failed"), number("skipped"));
-        bar.show(done + failed + skipped, number("total"));
+        let processed = done + failed + skipped;
+        // Events that were stored after the count may make it more than the total.
+        bar.set_length(number("total").max(processed));
+        bar.set_position(processed);
         if operation["state"] == "RUNNING" {
             if operation["owner"].is_string() {
                 touched = Instant::now();
@@ -185,37 +190,12 @@ async fn follow(id: &str, remote: &Remote, context: &Context) -> Result<(), End>
             tokio::time::sleep(LOOK).await;
             continue;
         }
-        bar.end();
+        bar.abandon();
         print_note(format!("{done} redriven, {failed} refused, {skipped} needed nothing"));
         output::one(context.output, &operation);
         return match operation["state"].as_str() {
             Some("DONE") if failed == 0 => Ok(()),
             _ => Err(End::Partly),
         };
-    }
-}
-
-/// A bar on a terminal; nothing elsewhere, where it would only fill a log.
-#[derive(Default)]
-struct Bar {
-    shown: bool,
-}
-
-impl Bar {
-    #[expect(clippy::print_stderr, reason = "progress is for people")]
-    fn show(&mut self, done: u64, total: u64) {
-        if std::io::stderr().is_terminal() {
-            // What came after it was counted may make it more than all.
-            let total = total.max(done).max(1);
-            let full = usize::try_from(done * BAR as u64 / total).unwrap_or(BAR);
-            eprint!("\r[{}{}] {done}/{total}", "#".repeat(full), "-".repeat(BAR - full));
-            self.shown = true;
-        }
-    }
-
-    fn end(&self) {
-        if self.shown {
-            print_note("");
-        }
     }
 }

@@ -21,7 +21,7 @@ async fn the_story_of_one_event_in_a_terminal() {
     assert!(set.status.success(), "{}", stderr(&set));
     let listed = server.run(&["subscriptions", "list"]);
     assert!(
-        stdout(&listed).starts_with("topic") && stdout(&listed).contains("order.paid  points"),
+        stdout(&listed).starts_with("TOPIC") && stdout(&listed).contains("order.paid  points"),
         "{}",
         stdout(&listed)
     );
@@ -77,7 +77,7 @@ async fn dead_letters(kind: Kind) {
     settle(false, 5).await;
     let listed = server.run(&["dead", "list", "--consumer", "points"]);
     assert_eq!(stdout(&listed).lines().count(), 6, "{}", stdout(&listed));
-    assert!(stdout(&listed).starts_with("eventId") && stdout(&listed).contains("e4"), "{}", stdout(&listed));
+    assert!(stdout(&listed).starts_with("EVENT ID") && stdout(&listed).contains("e4"), "{}", stdout(&listed));
     let counted = server.run(&["dead", "redrive", "--consumer", "points", "--dry-run", "-o", "json"]);
     let counted: Value = serde_json::from_slice(&counted.stdout).unwrap();
     assert_eq!(counted, json!({ "matching": 5, "exact": true }));
