@@ -128,8 +128,9 @@ impl Config {
         Ok(config)
     }
 
-    /// The value of a key.
+    /// The value of a key of this program.
     pub fn get<T>(&self, key: &Key<T>) -> T {
+        debug_assert!(self.values.contains_key(key.name()), "{} is a key of another program", key.name());
         key.read(self.values.get(key.name()).map_or(key.spec().default, |(value, _)| value))
     }
 

@@ -128,17 +128,14 @@ impl HttpClient for Collector {
         // After those that the exporter reads from OTEL_EXPORTER_OTLP_HEADERS: our configuration has the last word.
         request.headers_mut().extend(self.headers.clone());
         let client = self.client.clone();
-        let sending = async move {
-            let response = client.execute(request).await?.error_for_status()?;
-            let status = response.status();
-            Ok::<_, reqwest::Error>((status, response.bytes().await?))
-        };
+        let sending = async move { client.execute(request).await?.error_for_status() };
         match self.runtime.spawn(sending).await? {
-            Ok((status, body)) => {
+            Ok(response) => {
                 if self.is_away.swap(false, Ordering::Relaxed) {
                     tracing::info!("the collector of otel.endpoint takes spans again");
                 }
-                Ok(Response::builder().status(status).body(body)?)
+                // Without the body: only how many spans were refused would be in it.
+                Ok(Response::builder().status(response.status()).body(Bytes::new())?)
             }
             Err(error) => {
                 // The URL may hold a secret.
