@@ -1,34 +1,34 @@
-//! Bulk work from the command line: which events, what would match, and how far it has come.
+//! Filters, lists and bulk redrives of events.
 
-use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Remote, escaped, rows};
-use crate::{Context, End, output, tell};
+use crate::{Context, End, output, print_note};
 
-/// How often to look how far an operation has come.
+/// The poll interval of an operation's progress.
 const LOOK: Duration = Duration::from_millis(300);
-/// How long an operation may lie untouched before it is told that nobody works.
+/// How long to wait for an instance that works on an operation.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The width of the bar.
-const BAR: usize = 30;
+/// The progress bar.
+const BAR: &str = "[{bar:30}] {pos}/{len}";
 /// The columns of a list of events.
 pub(crate) const COLUMNS: [&str; 7] =
     ["eventId", "topic", "status", "consumedConsumers", "expectedConsumers", "createdAt", "lastError"];
 
-/// Which events; what is not said matches all.
+/// A filter for events; an empty one matches all.
 #[derive(Args, Default)]
-pub(crate) struct Which {
-    /// Of this topic
+pub(crate) struct EventFilter {
+    /// Events of this topic
     #[arg(long)]
     topic: Option<String>,
-    /// That stand here: PENDING, SENT, CONSUMED, PARTIAL, FAILED, RETRYING or EXPIRED
+    /// Events with this status: PENDING, SENT, CONSUMED, PARTIAL, FAILED, RETRYING or EXPIRED
     #[arg(long)]
     status: Option<String>,
-    /// With a delivery that stands here: NEW, PROCESSING, FAILED or DEAD
+    /// Events with a delivery in this status: NEW, PROCESSING, FAILED or DEAD
     #[arg(long, value_name = "STATUS")]
     delivery_status: Option<String>,
     /// Written by this service
@@ -46,7 +46,7 @@ pub(crate) struct Which {
     /// With this key
     #[arg(long)]
     key: Option<String>,
-    /// Expected of this consumer
+    /// Events that this consumer gets
     #[arg(long, value_name = "NAME")]
     consumer: Option<String>,
     /// Of this tenant
@@ -60,8 +60,8 @@ pub(crate) struct Which {
     to: Option<String>,
 }
 
-impl Which {
-    /// Those with a dead letter.
+impl EventFilter {
+    /// Only events with a DEAD delivery.
     pub(crate) fn dead(mut self) -> Self {
         self.delivery_status = Some("DEAD".into());
         self
@@ -69,7 +69,7 @@ impl Which {
 
     /// The filter as the API takes it.
     pub(crate) fn filter(&self) -> Map<String, Value> {
-        let said = [
+        let given = [
             ("topic", &self.topic),
             ("status", &self.status),
             ("deliveryStatus", &self.delivery_status),
@@ -83,24 +83,24 @@ impl Which {
             ("from", &self.from),
             ("to", &self.to),
         ];
-        let said = said.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into())));
-        said.collect()
+        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect()
     }
 
-    /// The consumer that is named.
+    /// The consumer of the filter.
     pub(crate) fn consumer(&self) -> Option<&str> {
         self.consumer.as_deref()
     }
 
-    /// Whether anything is said beside the consumer.
-    pub(crate) fn says_more_than_consumer(&self) -> bool {
+    /// Whether it filters by more than the consumer.
+    pub(crate) fn has_other_filters(&self) -> bool {
         self.filter().keys().any(|name| name != "consumerId")
     }
 
-    /// Prints what matches, the newest first, page by page until there are so many.
+    /// Prints up to `limit` matching events, newest first.
     pub(crate) async fn list(&self, remote: &Remote, context: &Context, limit: usize) -> Result<(), End> {
-        let said = self.filter();
-        let pairs = said.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default())));
+        let filter = self.filter();
+        let pairs =
+            filter.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default())));
         let query: String = pairs.collect();
         let (mut events, mut cursor) = (Vec::new(), String::new());
         while events.len() < limit {
@@ -117,36 +117,36 @@ impl Which {
     }
 }
 
-/// How a bulk redrive goes.
+/// The options of a bulk redrive.
 #[derive(Args)]
-pub(crate) struct How {
+pub(crate) struct RedriveOptions {
     /// Only count what matches
     #[arg(long)]
     dry_run: bool,
-    /// How many a second at most
+    /// The most events per second
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<u32>,
-    /// Why, for those who ask later
+    /// The reason, for the audit
     #[arg(long, default_value = "from the command line")]
     reason: String,
-    /// Do not wait for its end
+    /// Do not wait until it ends
     #[arg(long)]
     no_wait: bool,
 }
 
-impl How {
-    /// Why.
+impl RedriveOptions {
+    /// The reason.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Whether it only counts.
+    /// Whether it only counts matches.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.dry_run
     }
 
-    /// Redrives everything that matches, and shows how far it has come.
-    pub(crate) async fn redrive(self, which: &Which, remote: &Remote, context: &Context) -> Result<(), End> {
+    /// Redrives all matching events, and shows the progress.
+    pub(crate) async fn redrive(self, which: &EventFilter, remote: &Remote, context: &Context) -> Result<(), End> {
         let mut wanted = json!({
             "kind": "redrive", "filter": which.filter(), "dryRun": self.dry_run, "reason": self.reason,
         });
@@ -167,56 +167,35 @@ impl How {
     }
 }
 
-/// Shows how far an operation has come, until it ends or is paused.
+/// Shows the progress of an operation until it ends or is paused.
 async fn follow(id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
-    let (mut bar, mut touched) = (Bar::default(), Instant::now());
+    // Drawn on a terminal only; in a log it would be noise.
+    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(BAR).unwrap_or(ProgressStyle::default_bar()));
+    let mut touched = Instant::now();
     loop {
         let operation = remote.get(&format!("/operations/{}", escaped(id))).await?;
         let number = |field: &str| operation[field].as_u64().unwrap_or_default();
         let (done, failed, skipped) = (number("done"), number("failed"), number("skipped"));
-        bar.show(done + failed + skipped, number("total"));
+        let processed = done + failed + skipped;
+        // Events that were stored after the count may make it more than the total.
+        bar.set_length(number("total").max(processed));
+        bar.set_position(processed);
         if operation["state"] == "RUNNING" {
             if operation["owner"].is_string() {
                 touched = Instant::now();
             } else if touched.elapsed() > PATIENCE {
-                let detail =
-                    "nobody works on it, and it will go on when somebody does: start a `postrider serve` that relays";
+                let detail = "no instance works on it: start a `postrider serve` with a relay, and it continues";
                 return Err(End::Wrong(format!("operation {id}: {detail}")));
             }
             tokio::time::sleep(LOOK).await;
             continue;
         }
-        bar.end();
-        tell(format!("{done} redriven, {failed} refused, {skipped} needed nothing"));
+        bar.abandon();
+        print_note(format!("{done} redriven, {failed} refused, {skipped} needed nothing"));
         output::one(context.output, &operation);
         return match operation["state"].as_str() {
             Some("DONE") if failed == 0 => Ok(()),
             _ => Err(End::Partly),
         };
-    }
-}
-
-/// A bar on a terminal; nothing elsewhere, where it would only fill a log.
-#[derive(Default)]
-struct Bar {
-    shown: bool,
-}
-
-impl Bar {
-    #[expect(clippy::print_stderr, reason = "progress is for people")]
-    fn show(&mut self, done: u64, total: u64) {
-        if std::io::stderr().is_terminal() {
-            // What came after it was counted may make it more than all.
-            let total = total.max(done).max(1);
-            let full = usize::try_from(done * BAR as u64 / total).unwrap_or(BAR);
-            eprint!("\r[{}{}] {done}/{total}", "#".repeat(full), "-".repeat(BAR - full));
-            self.shown = true;
-        }
-    }
-
-    fn end(&self) {
-        if self.shown {
-            tell("");
-        }
     }
 }

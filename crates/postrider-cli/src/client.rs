@@ -1,14 +1,15 @@
-//! The way to a running server.
+//! The client of a running server.
 
 use std::time::Duration;
 
 use clap::Args;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 
 use crate::End;
 
-/// Which server, and as whom.
+/// The server and the token.
 #[derive(Args, Clone)]
 pub(crate) struct Remote {
     /// The server
@@ -20,7 +21,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// Asks; the answer is JSON, or null where there is none.
+    /// Sends a request. The answer is JSON, or null without a body.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, End> {
         let url = format!("{}/api/v1{path}", self.server.trim_end_matches('/'));
         // Longer than the longest wait for events.
@@ -53,7 +54,7 @@ impl Remote {
                 End::NotAllowed("give a token with --token or POSTRIDER_TOKEN".into())
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => End::NotAllowed(detail),
-            // A rule forbids it, whoever asks; an id that is taken is a mistake like others.
+            // A rule forbids it for every caller. An id that is taken is an ordinary error.
             StatusCode::CONFLICT if answer["code"] != "idConflict" => End::NotAllowed(detail),
             _ => End::Wrong(detail),
         })
@@ -68,7 +69,7 @@ impl Remote {
     }
 }
 
-/// What lies at the bottom of an error.
+/// The last cause of an error.
 fn cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
@@ -77,15 +78,10 @@ fn cause(error: &dyn std::error::Error) -> String {
     deepest.to_string()
 }
 
-/// A part of a path, so that what is in it stays in it.
-pub(crate) fn escaped(part: &str) -> String {
-    part.bytes().fold(String::new(), |mut path, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'~' => path.push(char::from(byte)),
-            other => path.push_str(&format!("%{other:02X}")),
-        }
-        path
-    })
+/// A part of a path or a query, percent-encoded but for what a URL never reserves.
+pub(crate) fn escaped(part: &str) -> PercentEncode<'_> {
+    const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(part, &RESERVED)
 }
 
 /// The rows of a list in an answer.

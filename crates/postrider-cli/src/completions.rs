@@ -1,4 +1,4 @@
-//! `postrider completions`: what a shell needs to complete commands and flags.
+//! `postrider completions`: completions of commands and flags for a shell.
 
 use clap::{Args, Command};
 use clap_complete::Shell;

@@ -1,12 +1,12 @@
-//! `postrider dead`: dead letters, seen and sent again.
+//! `postrider dead`: list and redrive dead letters.
 
 use clap::{Args, Subcommand};
 
-use crate::bulk::{How, Which};
+use crate::bulk::{EventFilter, RedriveOptions};
 use crate::client::Remote;
 use crate::{Context, End};
 
-/// See and redrive dead letters: events that a consumer has given up
+/// List and redrive dead letters: events that a consumer has given up
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider dead list
@@ -25,17 +25,17 @@ enum Action {
     /// Events with a dead letter, the newest first
     List {
         #[command(flatten)]
-        which: Which,
-        /// So many at most
+        which: EventFilter,
+        /// The most events to list
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
     /// Redrive them
     Redrive {
         #[command(flatten)]
-        which: Which,
+        which: EventFilter,
         #[command(flatten)]
-        how: How,
+        how: RedriveOptions,
     },
 }
 

@@ -1,4 +1,4 @@
-//! `postrider doctor`: what is wrong, and what to do.
+//! `postrider doctor`: checks the configuration, the store and the broker, and names remedies.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use postrider::store::{Store, connect};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-use crate::config::{Config, Origin, without_password};
+use crate::config::{Config, Origin, server, without_password};
 use crate::{Context, End, output};
 
-/// How far the clocks of this machine and the database may be apart before figures look odd.
+/// The largest difference between the clocks of this machine and the database.
 const SKEW: time::Duration = time::Duration::seconds(5);
-/// How old a snapshot may be before it is named.
+/// The age at which an open snapshot is reported.
 const SNAPSHOT_AGE: Duration = Duration::from_secs(300);
-/// How long a broker may take to answer.
+/// The timeout of a connection to the broker.
 const BROKER: Duration = Duration::from_secs(5);
 
-/// Look at store, schema, clock, broker and permissions: what is wrong, and what to do
+/// Check store, schema, clock, broker and permissions, and name remedies
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider doctor
   postrider doctor --store postgres://app@localhost/shop -o json
 
-Exits with 4 if something is wrong.")]
+Exits with 4 if a check fails.")]
 pub(crate) struct Doctor {
     /// The store
     #[arg(long, value_name = "URL")]
@@ -34,16 +34,16 @@ pub(crate) struct Doctor {
     broker: Option<String>,
 }
 
-/// What was looked at, and what is wrong with it.
+/// The results of the checks.
 #[derive(Default)]
 struct Findings(Vec<Value>);
 
 impl Findings {
-    fn well(&mut self, what: &str, how: impl Into<String>) {
+    fn ok(&mut self, what: &str, how: impl Into<String>) {
         self.0.push(json!({ "check": what, "ok": true, "finding": how.into() }));
     }
 
-    fn wrong(&mut self, what: &str, why: impl Into<String>, remedy: &str) {
+    fn failed(&mut self, what: &str, why: impl Into<String>, remedy: &str) {
         self.0.push(json!({ "check": what, "ok": false, "finding": why.into(), "remedy": remedy }));
     }
 }
@@ -51,35 +51,43 @@ impl Findings {
 impl Doctor {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let mut findings = Findings::default();
-        let named = [("store", self.store.as_deref()), ("broker", self.broker.as_deref())];
-        match Config::load(&context.flags, &named) {
+        let flags = vec![server::STORE.to(self.store.as_deref()), server::BROKER.to(self.broker.as_deref())];
+        match context.flags.load(flags) {
             Ok(config) => {
-                findings.well("configuration", "every value can be");
-                look_at_file(&config, &mut findings);
-                look_at_store(config.text("store").unwrap_or_default(), &mut findings).await;
-                look_at_broker(config.text("broker"), &mut findings).await;
+                findings.ok("configuration", "all values are valid");
+                check_file(&config, &mut findings);
+                check_store(&config.get(&server::STORE), &mut findings).await;
+                check_broker(config.get(&server::BROKER).as_deref(), &mut findings).await;
             }
-            Err(error) => findings.wrong("configuration", error.to_string(), "correct the value"),
+            Err(error) => findings.failed("configuration", error.to_string(), "correct the value"),
         }
         output::list(context.output, &findings.0, &["check", "ok", "finding", "remedy"]);
-        match findings.0.iter().all(|one| one["ok"] == true) {
-            true => Ok(()),
-            false => Err(End::Partly),
-        }
+        let is_well = findings.0.iter().all(|one| one["ok"] == true);
+        if is_well { Ok(()) } else { Err(End::Partly) }
     }
 }
 
-/// S22: a file with secrets is nobody else's to read.
-fn look_at_file(config: &Config, findings: &mut Findings) {
+/// S22: a file with secrets must not be readable by other users.
+fn check_file(config: &Config, findings: &mut Findings) {
     use std::os::unix::fs::PermissionsExt as _;
-    for key in ["webhook.secret", "webhook.previous-secret", "store", "broker"] {
-        let Some(Origin::File(path)) = config.origin(key) else {
+    let has_password = |url: &str| without_password(url) != url;
+    let (secret, previous) = (server::WEBHOOK_SECRET, server::WEBHOOK_PREVIOUS_SECRET);
+    for (key, origin, is_secret) in [
+        (secret.name(), config.origin(&secret), true),
+        (previous.name(), config.origin(&previous), true),
+        (server::STORE.name(), config.origin(&server::STORE), has_password(&config.get(&server::STORE))),
+        (
+            server::BROKER.name(),
+            config.origin(&server::BROKER),
+            config.get(&server::BROKER).as_deref().is_some_and(has_password),
+        ),
+    ] {
+        let Origin::File(path) = origin else {
             continue;
         };
-        let is_secret = key.starts_with("webhook") || config.text(key).is_some_and(|url| without_password(url) != url);
         let mode = std::fs::metadata(path).map(|data| data.permissions().mode()).unwrap_or_default();
         if is_secret && mode & 0o077 != 0 {
-            findings.wrong(
+            findings.failed(
                 "permissions",
                 format!("{} holds {key} and others can read it", path.display()),
                 "chmod 600, or move the secret to the environment",
@@ -88,19 +96,19 @@ fn look_at_file(config: &Config, findings: &mut Findings) {
     }
 }
 
-async fn look_at_store(url: &str, findings: &mut Findings) {
+async fn check_store(url: &str, findings: &mut Findings) {
     let name = without_password(url);
     let store = match connect(url).await {
         Ok(store) => store,
         Err(error) => {
             let cause = std::error::Error::source(&error).map(|cause| format!(" ({cause})")).unwrap_or_default();
-            findings.wrong("store", format!("{name}: {error}{cause}"), "start the database, or correct `store`");
+            findings.failed("store", format!("{name}: {error}{cause}"), "start the database, or correct `store`");
             return;
         }
     };
-    findings.well("store", format!("{name} answers"));
+    findings.ok("store", format!("{name} answers"));
     match store.check_schema().await {
-        Ok(()) => findings.well("schema", "is this program's"),
+        Ok(()) => findings.ok("schema", "matches this program"),
         Err(error) => {
             let remedy = match &error {
                 Error::SchemaOutOfDate { .. } => "postrider migrate up",
@@ -108,50 +116,51 @@ async fn look_at_store(url: &str, findings: &mut Findings) {
                 Error::Unsupported(_) => "use the build that made them, or another database",
                 _ => "look at the database's log",
             };
-            findings.wrong("schema", error.to_string(), remedy);
+            findings.failed("schema", error.to_string(), remedy);
             return;
         }
     }
-    look_at_clock(&*store, findings).await;
-    look_at_permissions(&*store, findings).await;
+    check_clock(&*store, findings).await;
+    check_permissions(&*store, findings).await;
     match store.snapshot_holders(SNAPSHOT_AGE).await {
         Ok(holders) => {
             for holder in holders {
                 let finding = format!("{} has been open for {} s", holder.holder, holder.age.as_secs());
-                findings.wrong("snapshots", finding, "end it: it slows every claim");
+                findings.failed("snapshots", finding, "end it: it slows every claim");
             }
         }
-        Err(error) => findings.wrong("snapshots", error.to_string(), "let this user read the server's statistics"),
+        Err(error) => findings.failed("snapshots", error.to_string(), "let this user read the server's statistics"),
     }
 }
 
-async fn look_at_clock(store: &dyn Store, findings: &mut Findings) {
+async fn check_clock(store: &dyn Store, findings: &mut Findings) {
     match store.now().await {
         Ok(now) => {
             let skew = (OffsetDateTime::now_utc() - now).abs();
-            match skew > SKEW {
-                true => findings.wrong(
+            if skew > SKEW {
+                findings.failed(
                     "clock",
                     format!("this machine and the database are {skew} apart"),
-                    "run NTP on both; events are delivered all the same, by the database's clock",
-                ),
-                false => findings.well("clock", "agrees with the database's"),
+                    "run NTP on both; delivery is not affected, it goes by the database's clock",
+                );
+            } else {
+                findings.ok("clock", "agrees with the database's");
             }
         }
-        Err(error) => findings.wrong("clock", error.to_string(), "look at the database's log"),
+        Err(error) => findings.failed("clock", error.to_string(), "look at the database's log"),
     }
 }
 
-async fn look_at_permissions(store: &dyn Store, findings: &mut Findings) {
-    match write_and_take_back(store).await {
-        Ok(()) => findings.well("permissions", "the store can be written"),
+async fn check_permissions(store: &dyn Store, findings: &mut Findings) {
+    match acquire_and_release(store).await {
+        Ok(()) => findings.ok("permissions", "the store can be written"),
         Err(error) => {
-            findings.wrong("permissions", error.to_string(), "grant this user SELECT, INSERT, UPDATE, DELETE")
+            findings.failed("permissions", error.to_string(), "grant this user SELECT, INSERT, UPDATE, DELETE")
         }
     }
 }
 
-async fn write_and_take_back(store: &dyn Store) -> postrider::Result<()> {
+async fn acquire_and_release(store: &dyn Store) -> postrider::Result<()> {
     let name = "postrider-doctor";
     if let Some(token) = store.acquire_lease(name, "doctor", Duration::from_secs(10)).await? {
         store.release_lease(name, token).await?;
@@ -159,9 +168,9 @@ async fn write_and_take_back(store: &dyn Store) -> postrider::Result<()> {
     Ok(())
 }
 
-async fn look_at_broker(url: Option<&str>, findings: &mut Findings) {
+async fn check_broker(url: Option<&str>, findings: &mut Findings) {
     let Some(url) = url else {
-        findings.well("broker", "none is configured");
+        findings.ok("broker", "none is configured");
         return;
     };
     let name = without_password(url);
@@ -169,8 +178,10 @@ async fn look_at_broker(url: Option<&str>, findings: &mut Findings) {
     let place = place.rsplit_once('@').map_or(place, |(_, place)| place).split('/').next().unwrap_or_default();
     let place = if place.contains(':') { place.to_owned() } else { format!("{place}:5672") };
     match tokio::time::timeout(BROKER, tokio::net::TcpStream::connect(&place)).await {
-        Ok(Ok(_)) => findings.well("broker", format!("{name} takes connections")),
-        Ok(Err(error)) => findings.wrong("broker", format!("{name}: {error}"), "start the broker, or correct `broker`"),
-        Err(_) => findings.wrong("broker", format!("{name} does not answer"), "start the broker, or correct `broker`"),
+        Ok(Ok(_)) => findings.ok("broker", format!("{name} takes connections")),
+        Ok(Err(error)) => {
+            findings.failed("broker", format!("{name}: {error}"), "start the broker, or correct `broker`")
+        }
+        Err(_) => findings.failed("broker", format!("{name} does not answer"), "start the broker, or correct `broker`"),
     }
 }

@@ -1,14 +1,14 @@
-//! `postrider events`: what became of events, and what people do to them.
+//! `postrider events`: list, show, trace, redrive and expire events.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use crate::bulk::{COLUMNS, How, Which};
+use crate::bulk::{COLUMNS, EventFilter, RedriveOptions};
 use crate::client::{Remote, escaped, rows};
 use crate::output::Format;
-use crate::{Context, End, output, say, tell};
+use crate::{Context, End, output, print_data, print_note};
 
-/// See what became of events, send them again, let them be
+/// List, show, trace, redrive and expire events
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider events list --topic order.paid --status FAILED
@@ -29,36 +29,36 @@ enum Action {
     /// Events, the newest first
     List {
         #[command(flatten)]
-        which: Which,
-        /// So many at most
+        which: EventFilter,
+        /// The most events to list
         #[arg(long, default_value_t = 50)]
         limit: usize,
     },
-    /// One event, with every attempt and everything that still waits
+    /// One event, with all attempts and waiting deliveries
     Show {
         /// Its id
         event_id: String,
     },
-    /// Everything that one request caused, as a tree
+    /// All events that one request caused, as a tree
     Trace {
         /// The id of the trace, or of an event of it
         id: String,
     },
-    /// Send events again: those that are named, or all that match
+    /// Redrive events: those that are named, or all that match
     Redrive {
         /// Their ids
         event_ids: Vec<String>,
         #[command(flatten)]
-        which: Which,
+        which: EventFilter,
         #[command(flatten)]
-        how: How,
+        how: RedriveOptions,
     },
-    /// Expire events by hand: nothing of them is delivered any more
+    /// Expire events: nothing of them is delivered any more
     Expire {
         /// Their ids
         #[arg(required = true)]
         event_ids: Vec<String>,
-        /// Why, for those who ask later
+        /// The reason, for the audit
         #[arg(long)]
         reason: Option<String>,
     },
@@ -72,21 +72,21 @@ impl Events {
             Action::Show { event_id } => show(&event_id, remote, context).await,
             Action::Trace { id } => trace(&id, remote, context).await,
             Action::Redrive { event_ids, which, how } if event_ids.is_empty() => {
-                match which.filter().is_empty() {
-                    // All there is, by a slip of the finger.
-                    true => Err(End::Wrong("name events, or say which: `postrider events redrive --help`".into())),
-                    false => how.redrive(&which, remote, context).await,
+                if which.filter().is_empty() {
+                    // Without a filter it would redrive every event, most likely by mistake.
+                    return Err(End::Wrong("name events or give a filter: `postrider events redrive --help`".into()));
                 }
+                how.redrive(&which, remote, context).await
             }
             Action::Redrive { event_ids, which, how } => {
                 let mut body = json!({ "reason": how.reason() });
                 if let Some(consumer) = which.consumer() {
                     body["consumerId"] = consumer.into();
                 }
-                match how.is_dry_run() || which.says_more_than_consumer() {
-                    true => Err(End::Wrong("--dry-run and filters are for events that are not named".into())),
-                    false => each(&event_ids, "redrive", &body, remote, context).await,
+                if how.is_dry_run() || which.has_other_filters() {
+                    return Err(End::Wrong("--dry-run and filters cannot be combined with event ids".into()));
                 }
+                each(&event_ids, "redrive", &body, remote, context).await
             }
             Action::Expire { event_ids, reason } => {
                 let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
@@ -96,14 +96,14 @@ impl Events {
     }
 }
 
-/// Does the same to each event. One that is refused does not keep the others from it.
+/// Does the same to each event. A refused one does not stop the others.
 async fn each(ids: &[String], verb: &str, body: &Value, remote: &Remote, context: &Context) -> Result<(), End> {
     let mut done = Vec::new();
     for id in ids {
         match remote.post(&format!("/events/{}/{verb}", escaped(id)), body).await {
             Ok(event) => done.push(event),
             Err(end) if ids.len() == 1 => return Err(end),
-            Err(End::NotFound(why) | End::NotAllowed(why)) => tell(format!("{id}: {why}")),
+            Err(End::NotFound(why) | End::NotAllowed(why)) => print_note(format!("{id}: {why}")),
             Err(end) => return Err(end),
         }
     }
@@ -131,14 +131,14 @@ async fn show(event_id: &str, remote: &Remote, context: &Context) -> Result<(), 
     output::one(Format::Table, &event);
     for (heading, rows, columns) in lists {
         if !rows.is_empty() {
-            say(format!("\n{heading}"));
+            print_data(format!("\n{heading}"));
             output::list(Format::Table, &rows, columns);
         }
     }
     Ok(())
 }
 
-/// By the trace's id, or by that of one of its events.
+/// Prints a trace, by its id or by the id of one of its events.
 async fn trace(id: &str, remote: &Remote, context: &Context) -> Result<(), End> {
     let of_trace = async |id: &str| remote.get(&format!("/traces/{}", escaped(id))).await;
     let trace = match of_trace(id).await {
@@ -152,7 +152,7 @@ async fn trace(id: &str, remote: &Remote, context: &Context) -> Result<(), End> 
         output::one(context.output, &trace);
         return Ok(());
     }
-    say(format!("trace {}", output::shown(&trace["traceId"])));
+    print_data(format!("trace {}", output::shown(&trace["traceId"])));
     let roots = rows(&trace, "roots");
     for (n, root) in roots.iter().enumerate() {
         branch(root, "", n + 1 == roots.len());
@@ -160,13 +160,13 @@ async fn trace(id: &str, remote: &Remote, context: &Context) -> Result<(), End> 
     Ok(())
 }
 
-/// One line an event, below what caused it.
+/// Prints one line per event, below its cause.
 fn branch(node: &Value, before: &str, is_last: bool) {
     let cell = |field: &str| output::shown(&node[field]);
     let consumed = format!("{}/{} consumed", cell("consumedConsumers"), cell("expectedConsumers"));
     let (joint, below) = if is_last { ("└─", "  ") } else { ("├─", "│ ") };
     let error = node["lastError"].as_str().map(|_| format!(": {}", cell("lastError"))).unwrap_or_default();
-    say(format!(
+    print_data(format!(
         "{before}{joint} {} {} {} {consumed} {}{error}",
         cell("topic"),
         cell("status"),

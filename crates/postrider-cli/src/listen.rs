@@ -1,4 +1,4 @@
-//! `postrider listen`: a pulling consumer for trying things.
+//! `postrider listen`: a pulling consumer for trials.
 
 use clap::Args;
 use reqwest::Method;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Remote, escaped, rows};
 use crate::output::Format;
-use crate::{Context, End, say, tell};
+use crate::{Context, End, print_data, print_note};
 
 /// Take events as a consumer, print them, and settle them
 #[derive(Args)]
@@ -18,13 +18,13 @@ pub(crate) struct Listen {
     /// The topics; `*` for all
     #[arg(required = true)]
     topics: Vec<String>,
-    /// The name of the consumer; it is subscribed where it is not yet
+    /// The name of the consumer; it is subscribed if it is not yet
     #[arg(long, value_name = "NAME")]
     consumer: String,
     /// The share of events that fail on purpose
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     fail_rate: f64,
-    /// End after so many events
+    /// Stop after this many events
     #[arg(long, value_name = "N")]
     count: Option<u64>,
     #[command(flatten)]
@@ -37,7 +37,7 @@ impl Listen {
             return Err(End::Wrong(format!("--fail-rate must be a share from 0 to 1, is {}", self.fail_rate)));
         }
         self.subscribe().await?;
-        tell(format!("{} listens to {}", self.consumer, self.topics.join(", ")));
+        print_note(format!("{} listens to {}", self.consumer, self.topics.join(", ")));
         let working = self.work(context);
         tokio::select! {
             ended = working => ended,
@@ -45,7 +45,7 @@ impl Listen {
         }
     }
 
-    /// Subscribes where it is not yet; what an operator has said of it stays.
+    /// Subscribes to topics that the consumer has no subscription for. Existing ones are not changed.
     async fn subscribe(&self) -> Result<(), End> {
         let known = rows(&self.remote.get("/subscriptions").await?, "subscriptions");
         for topic in &self.topics {
@@ -76,14 +76,12 @@ impl Listen {
         }
     }
 
-    /// Prints an event, and decides what becomes of it.
+    /// Prints an event and returns its result.
     fn handle(&self, context: &Context, delivery: &Value) -> Value {
-        // The fraction of a fresh random number.
-        let chance = f64::from(uuid::Uuid::new_v4().as_fields().0) / f64::from(u32::MAX);
-        let success = chance >= self.fail_rate;
+        let success = fastrand::f64() >= self.fail_rate;
         let event = &delivery["event"];
         match context.output {
-            Format::Table => say(format!(
+            Format::Table => print_data(format!(
                 "{} {} attempt {} {}: {}",
                 event["topic"].as_str().unwrap_or_default(),
                 event["eventId"].as_str().unwrap_or_default(),
@@ -91,7 +89,7 @@ impl Listen {
                 if success { "ok" } else { "failed on purpose" },
                 event["payload"],
             )),
-            Format::Json | Format::Jsonl => say(event),
+            Format::Json | Format::Jsonl => print_data(event),
         }
         let mut result =
             json!({ "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"], "success": success });

@@ -1,6 +1,6 @@
-//! `postrider`, the one executable. A file per command; this one knows how they begin and how they end.
+//! `postrider`, the executable: parses the command line, runs one command per file, and sets the exit code.
 //!
-//! Data goes to stdout, everything else to stderr, and the exit code says what happened.
+//! Data goes to stdout, everything else to stderr.
 
 mod bulk;
 mod client;
@@ -75,25 +75,25 @@ enum Command {
     Completions(completions::Completions),
 }
 
-/// What every command is given beside its own arguments.
+/// The flags that all commands share.
 struct Context {
     flags: Flags,
     output: Format,
 }
 
-/// How a command ended, beside success.
+/// Why a command did not succeed. Each has its own exit code.
 enum End {
-    /// Something went wrong.
+    /// An error of the library, printed with its causes.
     Failed(Error),
-    /// Something went wrong that is told in one line.
+    /// An error of one line.
     Wrong(String),
-    /// What was asked for is not there.
+    /// The thing does not exist.
     NotFound(String),
-    /// Some of it went wrong; it has been told what.
+    /// Some of it failed. The command has printed what.
     Partly,
-    /// The database's schema is not this program's.
+    /// The schema is older or newer than this program.
     OutOfDate,
-    /// The server does not let us.
+    /// The server refuses.
     NotAllowed(String),
 }
 
@@ -113,7 +113,7 @@ impl From<Error> for End {
     fn from(error: Error) -> Self {
         match error {
             Error::SchemaOutOfDate { .. } | Error::SchemaTooNew { .. } => {
-                complain(&error);
+                print_error(&error);
                 Self::OutOfDate
             }
             error => Self::Failed(error),
@@ -129,7 +129,7 @@ impl From<ConfigError> for End {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // A wrong command line ends here, with 2.
+    // A wrong command line exits here, with code 2.
     let cli = Cli::parse();
     let context = Context { flags: cli.flags, output: cli.output };
     let ended = match cli.command {
@@ -150,31 +150,31 @@ async fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     match &end {
-        End::Failed(error) => complain(error),
-        End::Wrong(text) | End::NotFound(text) | End::NotAllowed(text) => tell(format!("error: {text}")),
+        End::Failed(error) => print_error(error),
+        End::Wrong(text) | End::NotFound(text) | End::NotAllowed(text) => print_note(format!("error: {text}")),
         End::Partly | End::OutOfDate => {}
     }
     ExitCode::from(end.code())
 }
 
-/// The error and what lies behind it, one line each.
-fn complain(error: &Error) {
-    tell(format!("error: {error}"));
+/// Prints an error and its causes, one line each.
+fn print_error(error: &Error) {
+    print_note(format!("error: {error}"));
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        tell(format!("  because: {cause}"));
+        print_note(format!("  because: {cause}"));
         source = cause.source();
     }
 }
 
-/// Prints a line for people.
-#[expect(clippy::print_stderr, reason = "stderr is where a command complains")]
-fn tell(line: impl std::fmt::Display) {
+/// Prints a line to stderr.
+#[expect(clippy::print_stderr, reason = "messages go to stderr")]
+fn print_note(line: impl std::fmt::Display) {
     eprintln!("{line}");
 }
 
-/// Prints a line of data. Nobody may be left to read it.
-fn say(line: impl std::fmt::Display) {
+/// Prints a line of data to stdout. Exits if the reader has closed the pipe.
+fn print_data(line: impl std::fmt::Display) {
     use std::io::Write as _;
     if writeln!(std::io::stdout(), "{line}").is_err() {
         std::process::exit(0);

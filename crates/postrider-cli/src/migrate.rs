@@ -1,11 +1,11 @@
-//! `postrider migrate`: brings a database's schema up to this program's, tells where it stands, or prints the statements
-//! for people who apply them with a tool of their own.
+//! `postrider migrate`: updates the schema of a database, shows its version, or prints the statements for another migration
+//! tool.
 
 use clap::{Args, Subcommand};
 use postrider::store;
 
-use crate::config::Config;
-use crate::{Context, End, say};
+use crate::config::server;
+use crate::{Context, End, print_data};
 
 /// Bring a database's schema up to date, or see how
 #[derive(Args)]
@@ -25,37 +25,40 @@ pub(crate) struct Migrate {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Apply what is missing; any number of instances may do so at once
+    /// Apply missing migrations; many instances may do so at once
     Up,
-    /// Tell which version the database has and which this program needs
+    /// Show which version the database has and which this program needs
     Status,
-    /// Print every statement, with what marks it as applied
+    /// Print all statements, with the rows that mark them as applied
     Print,
 }
 
 impl Migrate {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
-        let config = Config::load(&context.flags, &[("store", self.store.as_deref())])?;
-        let url = config.text("store").unwrap_or(store::DEFAULT_URL);
+        let url = &context.flags.load(vec![server::STORE.to(self.store.as_deref())])?.get(&server::STORE);
         match self.action {
             Action::Up => {
                 let store = store::connect(url).await?;
                 let before = store.schema_version().await?;
                 store.migrate().await?;
                 let after = store.schema_version().await?;
-                say(match before.found == after.found {
-                    true => format!("the schema is at version {}, nothing to do", after.found),
-                    false => format!("the schema is at version {}, was {}", after.found, before.found),
+                print_data(if before.found == after.found {
+                    format!("the schema is at version {}, nothing to do", after.found)
+                } else {
+                    format!("the schema is at version {}, was {}", after.found, before.found)
                 });
                 Ok(())
             }
             Action::Status => {
                 let version = store::connect(url).await?.schema_version().await?;
-                say(format!("the schema is at version {}, this program needs {}", version.found, version.needed));
+                print_data(format!(
+                    "the schema is at version {}, this program needs {}",
+                    version.found, version.needed
+                ));
                 if version.found == version.needed { Ok(()) } else { Err(End::OutOfDate) }
             }
             Action::Print => {
-                say(store::migrations_script(url)?);
+                print_data(store::migrations_script(url)?);
                 Ok(())
             }
         }

@@ -1,4 +1,4 @@
-//! `postrider operations`: bulk work, seen and steered.
+//! `postrider operations`: list, show, pause, resume and cancel bulk operations.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::client::{Remote, escaped, rows};
 use crate::{Context, End, output};
 
-/// See and steer bulk operations
+/// List, show, pause, resume and cancel bulk operations
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider operations list
@@ -25,26 +25,26 @@ pub(crate) struct Operations {
 enum Action {
     /// The newest operations
     List {
-        /// So many at most
+        /// The most operations to list
         #[arg(long, default_value_t = 50)]
         limit: u32,
     },
-    /// How an operation stands
+    /// The state of an operation
     Show {
         /// Its id
         operation_id: String,
     },
-    /// Stop it for now
+    /// Pause it
     Pause {
         /// Its id
         operation_id: String,
     },
-    /// Go on with it
+    /// Resume it
     Resume {
         /// Its id
         operation_id: String,
     },
-    /// End it where it is
+    /// Cancel it; what is redriven stays redriven
     Cancel {
         /// Its id
         operation_id: String,
@@ -57,7 +57,7 @@ const COLUMNS: [&str; 9] =
 impl Operations {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let remote = self.remote;
-        let steer =
+        let change =
             async |id: &str, verb: &str| remote.post(&format!("/operations/{}/{verb}", escaped(id)), &json!({})).await;
         let operation = match self.action {
             Action::List { limit } => {
@@ -66,9 +66,9 @@ impl Operations {
                 return Ok(());
             }
             Action::Show { operation_id } => remote.get(&format!("/operations/{}", escaped(&operation_id))).await?,
-            Action::Pause { operation_id } => steer(&operation_id, "pause").await?,
-            Action::Resume { operation_id } => steer(&operation_id, "resume").await?,
-            Action::Cancel { operation_id } => steer(&operation_id, "cancel").await?,
+            Action::Pause { operation_id } => change(&operation_id, "pause").await?,
+            Action::Resume { operation_id } => change(&operation_id, "resume").await?,
+            Action::Cancel { operation_id } => change(&operation_id, "cancel").await?,
         };
         output::one(context.output, &operation);
         Ok(())

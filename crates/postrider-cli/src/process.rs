@@ -1,4 +1,4 @@
-//! What a process that serves is made of: its plan, its door, and the parts that work behind it until it is told to stop.
+//! A serving process: its plan from the configuration, its endpoint, and the tasks that run until it is stopped.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,23 +14,23 @@ use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
 };
-use postrider_server::{Options, Server, Tls, check_listen};
+use postrider_server::{Options, Server, Setting, Tls, check_listen};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::End;
-use crate::config::Config;
+use crate::config::{Config, server};
 
-/// Where the histogram of delivery times has its steps, in seconds.
+/// The buckets of the histogram of delivery times, in seconds.
 const STEPS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
-/// Signals within this time are one.
+/// Signals within this time count as one: a terminal and a supervisor may both send it.
 const SAME: Duration = Duration::from_secs(1);
-/// How often the exporter tidies up.
+/// The interval of the exporter's upkeep.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Everything that follows from the configuration.
+/// The options of all parts, from the configuration.
 pub(crate) struct Plan {
     pub(crate) retry: RetryPolicy,
     redrive: RedriveRules,
@@ -43,121 +43,123 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(config: &Config, owner: &str, shards: Shards) -> Result<Self, End> {
         let retry = RetryPolicy {
-            max_attempts: u32::try_from(config.number("outbox.max-retry-count")).unwrap_or(u32::MAX),
-            cap: config.seconds("outbox.backoff-cap-seconds"),
-            jitter: config.share("outbox.backoff-jitter"),
+            max_attempts: config.get(&server::OUTBOX_MAX_RETRY_COUNT),
+            cap: config.get(&server::OUTBOX_BACKOFF_CAP),
+            jitter: config.get(&server::OUTBOX_BACKOFF_JITTER),
             ..RetryPolicy::default()
         };
         let lanes = LaneOptions {
             retry: retry.clone(),
-            batch: u32::try_from(config.number("outbox.batch-size")).unwrap_or(u32::MAX),
+            batch: config.get(&server::OUTBOX_BATCH_SIZE),
             ..LaneOptions::default()
         };
-        let zone = config.text("scheduler.time-zone").unwrap_or("UTC");
-        let cron = config.text("outbox.publisher-cron").unwrap_or_default();
+        let cron = config.get(&server::OUTBOX_PUBLISHER_CRON);
+        let poll = Schedule::parse(&cron, &config.get(&server::SCHEDULER_TIME_ZONE));
         let relay = RelayOptions {
-            lease: config.seconds("outbox.lease-seconds"),
+            lease: config.get(&server::OUTBOX_LEASE),
             shards,
             dead_head: dead_head(config),
-            floor: Some(Schedule::parse(cron, zone).map_err(|e| config.refuse("outbox.publisher-cron", e))?),
+            floor: Some(poll.map_err(|e| config.refuse(&server::OUTBOX_PUBLISHER_CRON, e))?),
             owner: format!("{owner}-{}", std::process::id()),
             ..RelayOptions::default()
         };
         let redrive = RedriveRules {
-            max_count: u32::try_from(config.number("redrive.max-count")).unwrap_or(u32::MAX),
-            sent_older_than: config.seconds("redrive.sent-older-than-seconds"),
-            horizon: config.days("redrive.horizon-days"),
+            max_count: config.get(&server::REDRIVE_MAX_COUNT),
+            sent_older_than: config.get(&server::REDRIVE_SENT_OLDER_THAN),
+            horizon: config.get(&server::REDRIVE_HORIZON),
         };
         let retention = Retention {
-            finished: config.days("retention.finished-days"),
-            inbox: config.days("retention.inbox-days"),
+            finished: config.get(&server::RETENTION_FINISHED),
+            inbox: config.get(&server::RETENTION_INBOX),
             redrive_horizon: redrive.horizon,
-            archive: config.text("retention.archive-dir").map(Into::into),
+            archive: config.get(&server::RETENTION_ARCHIVE_DIR).map(Into::into),
             ..Retention::default()
         };
-        retention.check(&retry).map_err(|e| config.refuse("retention.inbox-days", e))?;
+        retention.check(&retry).map_err(|e| config.refuse(&server::RETENTION_INBOX, e))?;
         let mut secrets: Vec<WebhookSecret> = Vec::new();
-        for key in ["webhook.secret", "webhook.previous-secret"] {
-            if let Some(text) = config.text(key) {
-                secrets.push(text.parse().map_err(|e| config.refuse(key, e))?);
+        for key in [server::WEBHOOK_SECRET, server::WEBHOOK_PREVIOUS_SECRET] {
+            if let Some(text) = config.get(&key) {
+                secrets.push(text.parse().map_err(|e| config.refuse(&key, e))?);
             }
         }
         let webhooks = WebhookOptions {
             secrets,
-            timeout: config.seconds("webhook.timeout-seconds"),
-            allow_hosts: config.list("webhook.allow-hosts"),
+            timeout: config.get(&server::WEBHOOK_TIMEOUT),
+            allow_hosts: config.get(&server::WEBHOOK_ALLOW_HOSTS),
             lanes,
         };
-        let broker = config.text("broker").map(RabbitMq::new).transpose().map_err(|e| config.refuse("broker", e))?;
+        let broker = config.get(&server::BROKER).as_deref().map(RabbitMq::new).transpose();
+        let broker = broker.map_err(|e| config.refuse(&server::BROKER, e))?;
         Ok(Self { retry, redrive, relay, retention, webhooks, broker })
     }
 
-    /// What the API is told.
-    pub(crate) fn options(&self, config: &Config, door: &Door, metrics: PrometheusHandle) -> Options {
+    /// The options of the API.
+    pub(crate) fn options(&self, config: &Config, endpoint: &Endpoint, metrics: PrometheusHandle) -> Options {
         Options {
             retry: self.retry.clone(),
             lease: self.relay.lease,
             redrive: self.redrive,
             dead_head: dead_head(config),
-            payload_bytes: usize::try_from(config.number("limits.payload-bytes")).unwrap_or(usize::MAX),
-            requests_per_second: u32::try_from(config.number("limits.requests-per-second")).unwrap_or(u32::MAX),
-            longest_wait: config.seconds("limits.wait-seconds"),
+            payload_bytes: usize::try_from(config.get(&server::LIMITS_PAYLOAD_BYTES)).unwrap_or(usize::MAX),
+            requests_per_second: config.get(&server::LIMITS_REQUESTS_PER_SECOND),
+            longest_wait: config.get(&server::LIMITS_WAIT),
             broker: self.broker.is_some(),
             webhooks: !self.webhooks.secrets.is_empty(),
-            secure: door.encrypted,
-            settings: config.settings(),
+            secure: endpoint.encrypted,
+            settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
         }
     }
 }
 
 fn dead_head(config: &Config) -> DeadHead {
-    match config.text("ordering.dead-head") {
-        Some("skip") => DeadHead::Skip,
+    match config.get(&server::ORDERING_DEAD_HEAD).as_str() {
+        "skip" => DeadHead::Skip,
         _ => DeadHead::Hold,
     }
 }
 
-/// Where requests come in.
-pub(crate) struct Door {
+fn setting(one: postrider_config::Setting) -> Setting {
+    Setting { key: one.key.into(), value: one.value, origin: one.origin.into() }
+}
+
+/// The bound listener of the API.
+pub(crate) struct Endpoint {
     listener: TcpListener,
     tls: Option<Tls>,
     encrypted: bool,
-    /// As others reach it.
+    /// Its URL, with the bound port.
     pub(crate) url: String,
 }
 
-impl Door {
-    /// Listens where the configuration says, if it may.
+impl Endpoint {
+    /// Binds the configured address, unless it would serve unencrypted to other machines.
     pub(crate) async fn open(config: &Config) -> Result<Self, End> {
-        let address = config.text("listen").unwrap_or_default();
-        let address: SocketAddr = address
-            .parse()
-            .map_err(|_| config.refuse("listen", format!("{address:?} is no address such as 127.0.0.1:7070")))?;
-        let tls = match (config.text("tls.cert"), config.text("tls.key")) {
+        let address = config.get(&server::LISTEN);
+        let refuse = |why: &dyn std::fmt::Display| config.refuse(&server::LISTEN, why);
+        let address: SocketAddr =
+            address.parse().map_err(|_| refuse(&format_args!("{address:?} is no address such as 127.0.0.1:7070")))?;
+        let tls = match (config.get(&server::TLS_CERT), config.get(&server::TLS_KEY)) {
             (None, None) => None,
             (Some(cert), Some(key)) => {
-                let tls = Tls::from_files(Path::new(cert), Path::new(key));
-                Some(tls.map_err(|e| config.refuse("tls.cert", e))?)
+                let tls = Tls::from_files(Path::new(&cert), Path::new(&key));
+                Some(tls.map_err(|e| config.refuse(&server::TLS_CERT, e))?)
             }
-            (None, Some(_)) => return Err(config.refuse("tls.cert", "is needed beside tls.key").into()),
-            (Some(_), None) => return Err(config.refuse("tls.key", "is needed beside tls.cert").into()),
+            (None, Some(_)) => return Err(config.refuse(&server::TLS_CERT, "is needed beside tls.key").into()),
+            (Some(_), None) => return Err(config.refuse(&server::TLS_KEY, "is needed beside tls.cert").into()),
         };
-        let encrypted = tls.is_some() || config.flag("behind-proxy");
-        check_listen(address, encrypted).map_err(|e| config.refuse("listen", e))?;
+        let encrypted = tls.is_some() || config.get(&server::BEHIND_PROXY);
+        check_listen(address, encrypted).map_err(|e| refuse(&e))?;
         let listener = TcpListener::bind(address).await.map_err(|e| {
-            config.refuse(
-                "listen",
-                format!("{address}: {e}: --listen takes another address, and port 0 any that is free"),
-            )
+            refuse(&format_args!("{address}: {e}: --listen takes another address, and port 0 any that is free"))
         })?;
-        let bound = listener.local_addr().map_err(|e| config.refuse("listen", e))?;
+        let bound = listener.local_addr().map_err(|e| refuse(&e))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         Ok(Self { listener, tls, encrypted, url: format!("{scheme}://{bound}") })
     }
 }
 
-/// What works until it is told to stop. Where one of them fails, all of them end.
+/// The tasks of the process. If one fails, all are stopped.
 pub(crate) struct Parts {
     stop: CancellationToken,
     working: JoinSet<Result<(), End>>,
@@ -165,31 +167,32 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Signals are heard from now on: one that comes before anything works ends it as well as a later one.
+    /// Handles signals from now on, so that one during the start stops the process too.
     pub(crate) fn new() -> Result<Self, End> {
-        Ok(Self { stop: CancellationToken::new(), working: JoinSet::new(), signals: Signals::hear()? })
+        Ok(Self { stop: CancellationToken::new(), working: JoinSet::new(), signals: Signals::new()? })
     }
 
-    /// Ready when it is time to stop.
+    /// Completes when the process is stopped.
     pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.stop.clone().cancelled_owned()
     }
 
-    /// One more, which ends when it is time to stop.
+    /// Runs a task, which must end when the process is stopped.
     pub(crate) fn spawn<E: Into<End>>(&mut self, work: impl Future<Output = Result<(), E>> + Send + 'static) {
         self.working.spawn(async move { work.await.map_err(Into::into) });
     }
 
-    /// Answers requests.
-    pub(crate) fn serve(&mut self, server: Server, door: Door) {
-        let serving = server.serve(door.listener, door.tls, self.stopped());
+    /// Serves the API.
+    pub(crate) fn serve(&mut self, server: Server, endpoint: Endpoint) {
+        let serving = server.serve(endpoint.listener, endpoint.tls, self.stopped());
         self.spawn(async move { serving.await.map_err(|e| End::Wrong(e.to_string())) });
     }
 
     /// Routes plain inserts, carries events to the broker and to webhooks, and prunes.
     pub(crate) fn relay(&mut self, plan: &Plan, store: &Arc<dyn Store>) -> Result<(), End> {
         let webhooks = Webhooks::new(plan.webhooks.clone())?;
-        // The relay of webhooks comes and goes with its lanes; this one stays. Before it is read, the transport has no lanes.
+        // `webhooks` runs relays for its own lanes. This relay routes and prunes, with a broker or without: its webhook
+        // transport has no lanes.
         let relay = match &plan.broker {
             Some(broker) => Relay::over(Arc::clone(store), Arc::new(broker.publisher())),
             None => Relay::over(Arc::clone(store), Arc::new(Webhooks::new(plan.webhooks.clone())?)),
@@ -203,7 +206,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Keeps statuses and works on bulk operations, whenever no other instance does.
+    /// Runs the roll-up and bulk operations; leases ensure that one instance at a time does.
     pub(crate) fn upkeep(&mut self, plan: &Plan, store: &Arc<dyn Store>) {
         let owner = || plan.relay.owner.clone();
         let options = RollupOptions { owner: owner(), ..RollupOptions::default() };
@@ -212,9 +215,9 @@ impl Parts {
         self.spawn(Operations::new(Arc::clone(store)).options(options).run(self.stopped()));
     }
 
-    /// Keeps figures for whoever scrapes them.
+    /// Installs the recorder of metrics.
     pub(crate) fn metrics(&mut self) -> Result<PrometheusHandle, End> {
-        let wrong = |e: &dyn std::fmt::Display| End::Wrong(format!("metrics cannot be kept: {e}"));
+        let wrong = |e: &dyn std::fmt::Display| End::Wrong(format!("metrics cannot be recorded: {e}"));
         let seconds = Matcher::Full(postrider::observe::DELIVERY_SECONDS.into());
         let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &STEPS).map_err(|e| wrong(&e))?;
         let metrics = builder.install_recorder().map_err(|e| wrong(&e))?;
@@ -228,10 +231,11 @@ impl Parts {
         Ok(metrics)
     }
 
-    /// Works until somebody says stop, or a part fails; then `first` ends, and all parts after it. Said again, stop means now.
-    pub(crate) async fn until_told(mut self, first: impl Future<Output = ()>) -> Result<(), End> {
+    /// Runs until a signal comes or a task fails. Then `first` completes, and after it all tasks stop. A second signal ends
+    /// the process at once.
+    pub(crate) async fn run_until_stopped(mut self, first: impl Future<Output = ()>) -> Result<(), End> {
         let ended = tokio::select! {
-            () = self.signals.one() => None,
+            () = self.signals.next() => None,
             ended = self.working.join_next() => ended,
         };
         let finishing = async {
@@ -245,42 +249,43 @@ impl Parts {
         };
         tokio::select! {
             ended = finishing => ended,
-            () = self.signals.another() => Err(End::Wrong("stopped at once: what was being worked on is left for the next start".into())),
+            () = self.signals.second() => Err(End::Wrong("stopped at once: what was being worked on is left for the next start".into())),
         }
     }
 }
 
 fn flat(ended: Result<Result<(), End>, tokio::task::JoinError>) -> Result<(), End> {
-    ended.unwrap_or_else(|error| Err(End::Wrong(format!("a part of the server ended badly: {error}"))))
+    ended.unwrap_or_else(|error| Err(End::Wrong(format!("a task of the server panicked: {error}"))))
 }
 
-/// Ctrl-C, and what orchestrators send.
+/// SIGINT from a terminal and SIGTERM from an orchestrator.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Signals {
-    fn hear() -> Result<Self, End> {
-        let hear = |kind| signal(kind).map_err(|e| End::Wrong(format!("signals cannot be heard: {e}")));
-        Ok(Self { interrupt: hear(SignalKind::interrupt())?, terminate: hear(SignalKind::terminate())? })
+    fn new() -> Result<Self, End> {
+        let handle = |kind| signal(kind).map_err(|e| End::Wrong(format!("signals cannot be handled: {e}")));
+        Ok(Self { interrupt: handle(SignalKind::interrupt())?, terminate: handle(SignalKind::terminate())? })
     }
 
-    async fn one(&mut self) {
+    async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
     }
 
-    /// One that is meant as another: whoever starts this for somebody may pass on what the terminal has sent already.
-    async fn another(&mut self) {
+    /// A second signal. A supervisor may forward the signal that the terminal has sent already, so the first second is
+    /// ignored.
+    async fn second(&mut self) {
         let same = async {
             loop {
-                self.one().await;
+                self.next().await;
             }
         };
         let _: Result<(), _> = tokio::time::timeout(SAME, same).await;
-        self.one().await;
+        self.next().await;
     }
 }

@@ -6,9 +6,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::client::{Remote, escaped};
-use crate::{Context, End, output, tell};
+use crate::{Context, End, output, print_note};
 
-/// How often to look, while waiting.
+/// The poll interval while waiting.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long to wait for an event to be consumed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,21 +20,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
   postrider publish order.paid --data '{\"orderId\": 7}' --key order-7 --wait
   postrider publish notification.sent --data '{}' --parent EVENT_ID")]
 pub(crate) struct Publish {
-    /// What kind of fact it is
+    /// The topic
     topic: String,
     /// The payload, as JSON
     #[arg(long, value_name = "JSON")]
     data: String,
-    /// Keeps the events of one key in order
+    /// The key: events of one key are delivered in order
     #[arg(long)]
     key: Option<String>,
     /// The event that caused this one
     #[arg(long, value_name = "ID")]
     parent: Option<String>,
-    /// An id of your own: the same one again is the same event
+    /// The event id; publishing the same id again is the same event
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// Wait until every consumer has had it, or given it up
+    /// Wait until every consumer has succeeded or given up
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -63,7 +63,7 @@ impl Publish {
     }
 }
 
-/// What an event caused belongs to its trace. None: it has no parent, or one that is gone.
+/// The trace of the parent, which the event joins; `None` without a parent, or if it has been pruned.
 async fn trace_of(remote: &Remote, parent: &Value) -> Result<Option<Value>, End> {
     let Some(id) = parent.as_str() else { return Ok(None) };
     match remote.get(&format!("/events/{}", escaped(id))).await {
@@ -73,14 +73,14 @@ async fn trace_of(remote: &Remote, parent: &Value) -> Result<Option<Value>, End>
     }
 }
 
-/// Waits for the end of an event, telling each of its states.
+/// Waits until an event is finished, and prints each new status.
 async fn wait(remote: &Remote, event_id: &str) -> Result<(), End> {
     let (began, mut last) = (tokio::time::Instant::now(), String::new());
     loop {
         let shown = remote.get(&format!("/events/{}", escaped(event_id))).await?;
         let status = shown["status"].as_str().unwrap_or_default().to_owned();
         if status != last {
-            tell(format!("{status}: {}/{} consumed", shown["consumedConsumers"], shown["expectedConsumers"]));
+            print_note(format!("{status}: {}/{} consumed", shown["consumedConsumers"], shown["expectedConsumers"]));
         }
         match status.as_str() {
             "CONSUMED" => return Ok(()),

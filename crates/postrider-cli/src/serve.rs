@@ -1,16 +1,16 @@
-//! `postrider serve`: the API, and beside it a relay, the roll-up and bulk operations, until told to stop.
+//! `postrider serve`: the API, a relay, the roll-up and bulk operations in one process.
 
 use clap::{Args, ValueEnum};
 use postrider::Shards;
 use postrider::store::connect;
 use postrider_server::{Server, first_token};
 
-use crate::config::Config;
-use crate::process::{Door, Parts, Plan};
+use crate::config::server;
+use crate::process::{Endpoint, Parts, Plan};
 use crate::telemetry::Telemetry;
-use crate::{Context, End, say};
+use crate::{Context, End, print_data};
 
-/// What the log shows unless RUST_LOG says otherwise.
+/// The log filter unless RUST_LOG is set.
 const LOG: &str = "info,sqlx=warn";
 
 /// What a process does.
@@ -32,7 +32,7 @@ enum Role {
   postrider serve --listen 0.0.0.0:7070 --set tls.cert=cert.pem --set tls.key=key.pem
   postrider serve --role relay --store postgres://a@db1/bus --store postgres://a@db2/bus --shards 0-31
 
-On the first start an admin token is made, and printed once. RUST_LOG chooses what is logged, on stderr.")]
+The first start creates an admin token and prints it once. The log goes to stderr; RUST_LOG filters it.")]
 pub(crate) struct Serve {
     /// Where to listen; port 0 takes any that is free
     #[arg(long, value_name = "ADDRESS")]
@@ -56,13 +56,12 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
-        let named = [
-            ("listen", self.listen.as_deref()),
-            ("store", self.store.first().map(String::as_str)),
-            ("broker", self.broker.as_deref()),
-            ("behind-proxy", self.behind_proxy.then_some("true")),
-        ];
-        let config = Config::load(&context.flags, &named)?;
+        let config = context.flags.load(vec![
+            server::LISTEN.to(self.listen.as_deref()),
+            server::STORE.to(self.store.first().map(String::as_str)),
+            server::BROKER.to(self.broker.as_deref()),
+            server::BEHIND_PROXY.to(self.behind_proxy.then_some("true")),
+        ])?;
         let plan = Plan::of(&config, "serve", self.shards.as_deref().map_or(Ok(Shards::ALL), str::parse)?)?;
         if self.role != Role::Relay && self.store.len() > 1 {
             return Err(End::Wrong("only --role relay takes several --store".into()));
@@ -72,7 +71,7 @@ impl Serve {
         let metrics = parts.metrics()?;
         let mut urls: Vec<String> = self.store.clone();
         if urls.is_empty() {
-            urls.extend(config.text("store").map(Into::into));
+            urls.push(config.get(&server::STORE));
         }
         for url in urls {
             let store = connect(&url).await?;
@@ -82,16 +81,16 @@ impl Serve {
                 parts.upkeep(&plan, &store);
             }
             if self.role != Role::Relay {
-                let door = Door::open(&config).await?;
+                let endpoint = Endpoint::open(&config).await?;
                 if let Some(token) = first_token(&*store).await? {
-                    say(format!("admin token: {token}"));
+                    print_data(format!("admin token: {token}"));
                 }
-                say(format!("listening on {}", door.url));
-                let options = plan.options(&config, &door, metrics.clone());
-                parts.serve(Server::new(store, options), door);
+                print_data(format!("listening on {}", endpoint.url));
+                let options = plan.options(&config, &endpoint, metrics.clone());
+                parts.serve(Server::new(store, options), endpoint);
             }
         }
-        let ended = parts.until_told(std::future::ready(())).await;
+        let ended = parts.run_until_stopped(std::future::ready(())).await;
         telemetry.end().await;
         ended
     }

@@ -1,4 +1,4 @@
-//! `postrider subscriptions`: who hears which topic.
+//! `postrider subscriptions`: which consumer gets which topic.
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::client::{Remote, escaped, rows};
 use crate::{Context, End, output};
 
-/// See and change who hears which topic
+/// List and change which consumer gets which topic
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider subscriptions list
@@ -44,10 +44,10 @@ enum Action {
         /// Deliver nothing for now
         #[arg(long)]
         disabled: bool,
-        /// What for
+        /// What it is for
         #[arg(long)]
         description: Option<String>,
-        /// Where it stands in lists
+        /// The position in lists
         #[arg(long, default_value_t = 0)]
         sort_order: i32,
     },
@@ -73,13 +73,13 @@ impl Subscriptions {
                 output::list(context.output, &rows(&listed, "subscriptions"), &COLUMNS);
             }
             Action::Set { topic, consumer, via, endpoint, disabled, description, sort_order } => {
-                let mut said = json!({ "enabled": !disabled, "sortOrder": sort_order });
+                let mut body = json!({ "enabled": !disabled, "sortOrder": sort_order });
                 for (field, value) in [("via", via), ("endpoint", endpoint), ("description", description)] {
                     if let Some(value) = value {
-                        said[field] = value.into();
+                        body[field] = value.into();
                     }
                 }
-                let stored = remote.ask(Method::PUT, &path(&topic, &consumer), Some(&said)).await?;
+                let stored = remote.ask(Method::PUT, &path(&topic, &consumer), Some(&body)).await?;
                 output::one(context.output, &stored);
             }
             Action::Remove { topic, consumer } => {

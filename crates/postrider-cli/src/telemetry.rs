@@ -13,45 +13,48 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::End;
 use crate::config::Config;
+#[cfg(not(feature = "otel"))]
+use crate::config::server;
 
-/// What is told to the outside while the program runs.
+/// The log and the export of spans, for as long as the program runs.
 pub(crate) struct Telemetry {
     #[cfg(feature = "otel")]
     exporter: Option<export::Exporter>,
 }
 
 impl Telemetry {
-    /// Begins to log what RUST_LOG says, or else `otherwise`, and to export if that was asked for. Once a process.
-    pub(crate) fn begin(config: &Config, otherwise: &str) -> Result<Self, End> {
-        let chosen = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(otherwise));
-        // Spans for the collector would stand in front of every line.
+    /// Starts the log, as RUST_LOG says or else as `default`, and the export if it is configured. Once per process.
+    pub(crate) fn begin(config: &Config, default: &str) -> Result<Self, End> {
+        let chosen = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+        // Spans for the collector would be repeated in front of every line.
         let for_people = FilterFn::new(|about| about.target() != SPANS);
         let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
         let log = log.with_filter(chosen.and(for_people));
         let registry = tracing_subscriber::registry().with(log);
         #[cfg(not(feature = "otel"))]
         {
-            if config.text("otel.endpoint").is_some() {
-                return Err(config.refuse("otel.endpoint", "this program was built without the feature otel").into());
+            if config.get(&server::OTEL_ENDPOINT).is_some() {
+                return Err(config
+                    .refuse(&server::OTEL_ENDPOINT, "this program was built without the feature otel")
+                    .into());
             }
             registry.init();
             Ok(Self {})
         }
         #[cfg(feature = "otel")]
         {
-            let Some(collector) = export::Collector::of(config)? else {
+            let Some((exporter, spans)) = export::Exporter::start(config)? else {
                 registry.init();
                 return Ok(Self { exporter: None });
             };
-            let (exporter, taking) = export::Exporter::start(collector)?;
             let for_collectors = FilterFn::new(|about| about.target() == SPANS)
                 .with_max_level_hint(tracing::level_filters::LevelFilter::INFO);
-            registry.with(taking.with_filter(for_collectors)).init();
+            registry.with(spans.with_filter(for_collectors)).init();
             Ok(Self { exporter: Some(exporter) })
         }
     }
 
-    /// Sends what is left, if the collector takes it soon.
+    /// Sends the last spans.
     pub(crate) async fn end(self) {
         #[cfg(feature = "otel")]
         if let Some(exporter) = self.exporter {

@@ -1,5 +1,5 @@
-//! `postrider tokens`: who may call a server. Through the server, or straight in its store, for whoever has lost the last
-//! admin token.
+//! `postrider tokens`: list, create and revoke tokens, through the server, or directly in its store if the last admin token is
+//! lost.
 
 use clap::{Args, Subcommand};
 use postrider::Store;
@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::client::{Remote, escaped, rows};
 use crate::{Context, End, output};
 
-/// See, make and revoke tokens
+/// List, create and revoke tokens
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider tokens create ci --role publisher
@@ -23,7 +23,7 @@ use crate::{Context, End, output};
 pub(crate) struct Tokens {
     #[command(subcommand)]
     action: Action,
-    /// Straight in this store, instead of through a server
+    /// Work directly in this store, instead of through a server
     #[arg(long, global = true, value_name = "URL", hide_env_values = true)]
     store: Option<String>,
     #[command(flatten)]
@@ -32,15 +32,15 @@ pub(crate) struct Tokens {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Make a token; its secret is printed this once
+    /// Create a token; its secret is printed only now
     Create {
-        /// Whose it is: it stands in the audit, and as initiator of events
+        /// The name of its owner, for the audit and as initiator of events
         name: String,
         /// viewer, publisher, consumer, operator or admin
         #[arg(long)]
         role: String,
     },
-    /// All tokens, the revoked ones too
+    /// All tokens, including revoked ones
     List,
     /// Revoke a token for good
     Revoke {
@@ -102,10 +102,12 @@ impl Tokens {
                 let tokens: Vec<_> = store.tokens().await?.iter().map(shown).collect();
                 output::list(context.output, &tokens, &COLUMNS);
             }
-            Action::Revoke { token_id } => match store.revoke_token(&token_id).await? {
-                true => record("revoke token", &token_id).await?,
-                false => return Err(End::NotFound("there is no such token, or it is revoked already".into())),
-            },
+            Action::Revoke { token_id } => {
+                if !store.revoke_token(&token_id).await? {
+                    return Err(End::NotFound("there is no such token, or it is revoked already".into()));
+                }
+                record("revoke token", &token_id).await?;
+            }
         }
         Ok(())
     }

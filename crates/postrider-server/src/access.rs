@@ -1,19 +1,19 @@
-//! Who may call what: one table. A route that is not in it is refused to everybody, and a test holds the table, the router
-//! and the OpenAPI document to each other.
+//! Which role may call which route: one table. A route that is not in it is refused to all callers. A test compares the
+//! table, the router and the OpenAPI document.
 
 use axum::http::Method;
 use postrider::store::access::Role;
 
-/// One route, and who may call it.
+/// One route and its roles.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its method.
+    /// The method.
     pub method: Method,
-    /// Its path, with names for what varies.
+    /// The path with the names of its parameters.
     pub path: &'static str,
-    /// Who may call it; None: anybody, without a token.
+    /// The roles that may call it; `None` if it needs no token.
     pub roles: Option<&'static [Role]>,
-    /// Whether each call is written to the audit. What events and attempts say of themselves is not said twice.
+    /// Whether each call is written to the audit. Events and attempts are records themselves.
     pub audited: bool,
 }
 
@@ -36,7 +36,7 @@ const CONSUMERS: &[Role] = &[Role::Consumer, Role::Admin];
 const OPERATORS: &[Role] = &[Role::Operator, Role::Admin];
 const ADMINS: &[Role] = &[Role::Admin];
 
-/// Every route there is.
+/// All routes.
 pub const TABLE: &[Entry] = &[
     open(Method::GET, "/"),
     open(Method::GET, "/livez"),
@@ -62,7 +62,7 @@ pub const TABLE: &[Entry] = &[
     to(Method::GET, "/api/v1/failures", WATCHERS),
     to(Method::GET, "/api/v1/instances", WATCHERS),
     to(Method::GET, "/api/v1/jobs", WATCHERS),
-    // Login says who it was by itself, since nobody is known before.
+    // Login writes its own audit record: the caller is unknown before it.
     open(Method::POST, "/api/v1/login"),
     audited(Method::POST, "/api/v1/logout", ANYONE),
     to(Method::GET, "/api/v1/operations", WATCHERS),

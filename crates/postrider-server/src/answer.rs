@@ -1,4 +1,7 @@
-//! What every answer has: the id of its request, and what a browser must not do with it.
+//! What every answer has: the id of its request, and the security headers.
+//!
+//! Ours instead of tower-http's layers: `SetRequestId` keeps a caller's id of any length, and the audit does not. What is left
+//! for a layer is a loop over five fixed headers, and one `timeout` around a body, whose error must become a problem.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -11,14 +14,14 @@ use tracing::{Instrument as _, Span};
 
 use crate::limits;
 
-/// The header that names a request, in and out.
+/// The header with the id of a request, in requests and answers.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The id of a request: its caller's, or one of ours.
+/// The id of a request: the caller's, or a new one.
 #[derive(Clone)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// Nothing is loaded from elsewhere, framed, sniffed or kept.
+/// A browser loads nothing from other sites, frames nothing, guesses no types and caches nothing.
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -30,8 +33,9 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-pub(crate) async fn dress(mut request: Request, next: Next) -> Response {
-    let id = named(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+/// Gives a request its id and span, and its answer the headers.
+pub(crate) async fn set_headers(mut request: Request, next: Next) -> Response {
+    let id = caller_id(request.headers()).unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
     let value = HeaderValue::from_str(&id);
     request.extensions_mut().insert(RequestId(id));
     let span = span(&request);
@@ -46,8 +50,8 @@ pub(crate) async fn dress(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The request for those who trace, under the caller's own span if it names one. Its path is that of the route: one without
-/// ids.
+/// The span of a request, below the caller's span if `traceparent` names one. It holds the route instead of the path, which
+/// may contain ids.
 fn span(request: &Request) -> Span {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let caused_by = request.headers().get("traceparent").and_then(|value| TraceContext::parse(value.to_str().ok()?));
@@ -62,8 +66,8 @@ fn span(request: &Request) -> Span {
     )
 }
 
-/// The caller's own id, if it can be kept.
-fn named(headers: &HeaderMap) -> Option<String> {
+/// The id that the caller sent, if it fits into the audit.
+fn caller_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get(REQUEST_ID)?.to_str().ok()?;
     ((1..=limits::LABEL_CHARS).contains(&id.len())).then(|| id.to_owned())
 }

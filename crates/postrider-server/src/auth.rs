@@ -1,6 +1,7 @@
-//! Who asks: a bearer token, or the session of a browser. Everything that the table does not grant is refused here, and
-//! every call that changes something is written to the audit.
+//! Finds the caller by a bearer token or by the session of a browser. Everything that the table does not grant is refused
+//! here, and every call that changes something is written to the audit.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts, MatchedPath, Request, State};
@@ -12,25 +13,24 @@ use postrider::store::access::{self as tokens, NewAudit, Role, StoredToken};
 
 use crate::access::{self, Entry};
 use crate::answer::RequestId;
-use crate::listen::Peer;
 use crate::problem::Problem;
 use crate::{App, limits};
 
 /// The cookie that carries a session.
 pub(crate) const COOKIE: &str = "postrider_session";
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     pub(crate) token_id: String,
     pub(crate) name: String,
     pub(crate) role: Role,
-    /// The hash of the session's secret, where there is one.
+    /// The hash of the session's secret, if the caller has a session.
     pub(crate) session: Option<String>,
 }
 
 impl Caller {
-    /// Whether payloads are shown: only to those who mend.
+    /// Whether payloads are shown: only to operators and admins.
     pub(crate) fn sees_payloads(&self) -> bool {
         matches!(self.role, Role::Operator | Role::Admin)
     }
@@ -48,11 +48,11 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-/// What a handler has to say for the audit, beside what was asked.
+/// What a handler adds to the audit record of its call.
 #[derive(Clone)]
 pub(crate) struct Detail(pub(crate) String);
 
-/// Lets a request through to its handler, or not.
+/// Checks rate, origin, credentials and role before the handler runs.
 pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request: Request, next: Next) -> Response {
     let Some(entry) = access::entry(request.method(), path.as_str()) else {
         return not_allowed(path.as_str()).into_response();
@@ -83,15 +83,15 @@ pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request
     }
 }
 
-/// What the routes of others share with ours: a browser changes nothing on behalf of another site.
-pub(crate) async fn own_pages(request: Request, next: Next) -> Response {
+/// The guard of routes that are not ours: a page of another site changes nothing through a browser.
+pub(crate) async fn same_origin_only(request: Request, next: Next) -> Response {
     match same_origin(request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-/// In a task of its own: a caller who hangs up must not keep what was done from being written down.
+/// Runs the handler in its own task: if the caller disconnects, the audit record is still written.
 async fn audited(
     app: App,
     entry: &'static Entry,
@@ -103,10 +103,7 @@ async fn audited(
     let target = request.uri().path().trim_start_matches("/api/v1").to_owned();
     let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
     let done = tokio::spawn(async move {
-        let response = match granted {
-            true => next.run(request).await,
-            false => refused(entry, &caller).into_response(),
-        };
+        let response = if granted { next.run(request).await } else { refused(entry, &caller).into_response() };
         let detail = response.extensions().get::<Detail>().map(|detail| detail.0.clone());
         let status = response.status();
         let record = NewAudit {
@@ -118,24 +115,24 @@ async fn audited(
             request_id: request_id.as_deref(),
             detail: detail.as_deref(),
         };
-        write_down(&app, &record).await;
+        append_audit(&app, &record).await;
         response
     });
     done.await.unwrap_or_else(|error| {
-        tracing::error!(%error, "a request stopped in the middle");
+        tracing::error!(%error, "a handler panicked");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server's log says why").into_response()
     })
 }
 
-/// What was done is done, also where it cannot be written down: then the log has it.
-pub(crate) async fn write_down(app: &App, record: &NewAudit<'_>) {
+/// Appends a record to the audit. If the store fails, the record goes to the log: the call itself has happened.
+pub(crate) async fn append_audit(app: &App, record: &NewAudit<'_>) {
     if let Err(error) = app.store.append_audit(record).await {
         let NewAudit { actor, action, target, outcome, .. } = record;
-        tracing::error!(%error, actor, action, target, outcome, "the audit could not be written");
+        tracing::error!(%error, actor, action, target, outcome, "an audit record was not stored");
     }
 }
 
-/// Finds out who asks, by the token in the header or the session in the cookie.
+/// Finds the caller by the token in the header or the session in the cookie.
 async fn caller(app: &App, headers: &HeaderMap, address: &str) -> Result<Caller, Problem> {
     let found = match (bearer(headers), cookie(headers)) {
         (Some(token), _) => {
@@ -152,7 +149,7 @@ async fn caller(app: &App, headers: &HeaderMap, address: &str) -> Result<Caller,
     found.ok_or_else(|| wrong(app, address))
 }
 
-/// Credentials that nobody has: too many of them, and they are not worth an answer.
+/// The answer to unknown credentials. Too many from one address are answered with 429.
 pub(crate) fn wrong(app: &App, address: &str) -> Problem {
     match app.rates.wrong(address) {
         Ok(()) => unknown(),
@@ -170,8 +167,8 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
     cookies.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).next()
 }
 
-/// A browser says where a request comes from; whatever changes something must come from our own pages. Other programs say
-/// nothing, and carry no cookies that anybody else could make them send.
+/// Refuses a change that a page of another site asks for (CSRF). Browsers send `Sec-Fetch-Site` and `Origin`; other
+/// programs send neither, and have no cookies that a page could use.
 fn same_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     if method.is_safe() {
         return Ok(());
@@ -181,20 +178,20 @@ fn same_origin(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
     let host = text("host").unwrap_or_default();
     let origin_is_ours =
         text("origin").is_none_or(|origin| origin.split_once("://").is_some_and(|(_, authority)| authority == host));
-    match site_is_ours && origin_is_ours {
-        true => Ok(()),
-        false => Err(Problem::new(
-            StatusCode::FORBIDDEN,
-            "crossOrigin",
-            "a browser asks on behalf of another site: use the API with a token instead",
-        )),
+    if site_is_ours && origin_is_ours {
+        return Ok(());
     }
+    Err(Problem::new(
+        StatusCode::FORBIDDEN,
+        "crossOrigin",
+        "the request comes from a page of another site: use the API with a token instead",
+    ))
 }
 
 /// The address that a request came from.
 pub(crate) fn address(request: &Request) -> String {
-    let peer = request.extensions().get::<ConnectInfo<Peer>>();
-    peer.map_or_else(|| "unknown".into(), |peer| peer.0.0.ip().to_string())
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    peer.map_or_else(|| "unknown".into(), |peer| peer.0.ip().to_string())
 }
 
 fn unknown() -> Problem {
@@ -212,7 +209,7 @@ fn refused(entry: &Entry, caller: &Caller) -> Problem {
 pub(crate) fn not_allowed(path: &str) -> Problem {
     let allowed = access::allowed(path);
     if allowed.is_empty() {
-        return Problem::new(StatusCode::FORBIDDEN, "forbidden", "nobody may call this");
+        return Problem::new(StatusCode::FORBIDDEN, "forbidden", "no role may call this");
     }
     let problem =
         Problem::new(StatusCode::METHOD_NOT_ALLOWED, "methodNotAllowed", format!("this path takes {allowed}"));

@@ -2,6 +2,7 @@
 
 use axum::http::HeaderMap;
 use base64::prelude::*;
+use percent_encoding::percent_decode;
 use postrider::envelope::cloudevents;
 use postrider::envelope::{Encoding, Envelope, JSON};
 use postrider::{Aggregate, Draft, Initiator};
@@ -82,7 +83,7 @@ pub(crate) struct InitiatorIn {
     client_request_id: Option<Id>,
 }
 
-/// What the request says, where an event does not say it itself.
+/// Values of the request for fields that the event leaves out.
 pub(crate) struct Around<'a> {
     pub(crate) initiator: Initiator,
     pub(crate) traceparent: Option<&'a str>,
@@ -159,7 +160,7 @@ impl EventIn {
 
     /// A structured CloudEvent.
     pub(crate) fn from_structured(json: &str) -> Result<Self, Problem> {
-        // Read once for its syntax, so that a body that is no JSON is told apart from one that is no CloudEvent.
+        // Parsed once for its syntax: a body that is no JSON gets another answer than one that is no CloudEvent.
         input::read::<serde::de::IgnoredAny>(json)?;
         Self::from_envelope(cloudevents::from_structured(json, OffsetDateTime::now_utc())?)
     }
@@ -170,8 +171,8 @@ impl EventIn {
         let mut event = serde_json::Map::new();
         for (name, value) in headers {
             if let Some(attribute) = name.as_str().strip_prefix("ce-") {
-                let value =
-                    percent_decoded(value.as_bytes()).ok_or_else(|| Problem::invalid(name.as_str(), "is not UTF-8"))?;
+                let value = percent_decode(value.as_bytes()).decode_utf8();
+                let value = value.map_err(|_| Problem::invalid(name.as_str(), "is not UTF-8"))?;
                 event.insert(attribute.into(), value.into());
             }
         }
@@ -240,12 +241,12 @@ impl EventIn {
     }
 }
 
-fn initiator(said: InitiatorIn, around: &Initiator) -> Initiator {
+fn initiator(given: InitiatorIn, around: &Initiator) -> Initiator {
     Initiator {
-        service: said.service.or_else(|| around.service.clone()),
-        operation: said.operation.or_else(|| around.operation.clone()),
-        user_id: said.user_id.map(|id| id.0),
-        client_request_id: said.client_request_id.map(|id| id.0).or_else(|| around.client_request_id.clone()),
+        service: given.service.or_else(|| around.service.clone()),
+        operation: given.operation.or_else(|| around.operation.clone()),
+        user_id: given.user_id.map(|id| id.0),
+        client_request_id: given.client_request_id.map(|id| id.0).or_else(|| around.client_request_id.clone()),
     }
 }
 
@@ -256,24 +257,4 @@ fn is_json(media_type: &str) -> bool {
 
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
-}
-
-/// The value of a CloudEvents header. None: it is not UTF-8.
-fn percent_decoded(value: &[u8]) -> Option<String> {
-    let hex = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let mut decoded = Vec::with_capacity(value.len());
-    let mut rest = value;
-    while let [first, after @ ..] = rest {
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) if hex(high).is_some() && hex(low).is_some() => {
-                decoded.push(hex(high)? * 16 + hex(low)?);
-                rest = after;
-            }
-            _ => {
-                decoded.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(decoded).ok()
 }

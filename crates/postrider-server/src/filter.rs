@@ -1,4 +1,4 @@
-//! Which events: the same words in the query of a list and in the body of a bulk operation.
+//! The filter for events: the same fields in the query of a list and in the body of a bulk operation.
 
 use postrider::store::Filter;
 use postrider::{EventId, limits};
@@ -53,7 +53,7 @@ pub(crate) struct FilterIn {
 }
 
 impl FilterIn {
-    /// The filter as the library takes it. No text reaches a store that it could not keep.
+    /// The filter as the library takes it. Text that a store could not hold is refused.
     pub(crate) fn into_filter(self) -> Result<Filter, Problem> {
         let id = |id: Option<Id>| id.map(|id| id.0);
         let filter = Filter {
@@ -77,9 +77,10 @@ impl FilterIn {
 }
 
 fn name(field: &str, name: Option<String>) -> Result<Option<String>, Problem> {
-    match name.as_deref().is_none_or(input::is_name) {
-        true => Ok(name),
-        false => Err(Problem::invalid(field, "must be 1 to 128 of A-Z a-z 0-9 . _ -")),
+    if name.as_deref().is_none_or(input::is_name) {
+        Ok(name)
+    } else {
+        Err(Problem::invalid(field, "must be 1 to 128 of A-Z a-z 0-9 . _ -"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! How requests are read: bodies, queries and paths, each with its limits, and a problem where they break one.
+//! Reads bodies, queries and paths within their limits. What breaks one is answered with a problem.
 
 use std::collections::HashSet;
 
@@ -41,7 +41,7 @@ pub(crate) async fn bytes(request: Request, app: &App) -> Result<Bytes, Problem>
             let detail = format!("a body may have {} bytes at most: send less at once", limits::BODY_BYTES);
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "tooLarge", detail))
         }
-        Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "badBody", "the body ended before its end")),
+        Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "badBody", "the body is shorter than announced")),
         Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "timeout", "the body took too long to arrive")),
     }
 }
@@ -50,7 +50,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str, Problem> {
     std::str::from_utf8(bytes).map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "badJson", "the body is not UTF-8"))
 }
 
-/// Reads JSON; a field that breaks its type is named.
+/// Reads JSON. The problem names the field with a wrong type.
 pub(crate) fn read<T: DeserializeOwned>(json: &str) -> Result<T, Problem> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let bad = |error: &serde_json::Error| {
@@ -59,9 +59,10 @@ pub(crate) fn read<T: DeserializeOwned>(json: &str) -> Result<T, Problem> {
     let read = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
-        match error.is_data() {
-            true => Problem::invalid(if path == "." { "body".into() } else { path }, format!("is wrong: {error}")),
-            false => bad(&error),
+        if error.is_data() {
+            Problem::invalid(if path == "." { "body".into() } else { path }, format!("is wrong: {error}"))
+        } else {
+            bad(&error)
         }
     })?;
     deserializer.end().map_err(|error| bad(&error))?;
@@ -130,7 +131,7 @@ fn page_limit(text: &str) -> Result<u32, Problem> {
     limit.ok_or_else(|| Problem::bad_query("limit", format!("must be 1 to {}, is {text:?}", limits::PAGE_ROWS)))
 }
 
-/// What varies in the path.
+/// The parameters of the path.
 pub(crate) struct Path<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
@@ -139,23 +140,23 @@ impl<T: DeserializeOwned + Send> FromRequestParts<App> for Path<T> {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         match axum::extract::Path::from_request_parts(parts, app).await {
             Ok(axum::extract::Path(path)) => Ok(Self(path)),
-            Err(_) => Err(Problem::not_found("there is nothing by that name")),
+            Err(_) => Err(Problem::not_found("the path has an invalid part")),
         }
     }
 }
 
-/// Whether this can be the name of a topic or a consumer; anything else is nobody's, and no store is asked.
+/// Whether this can be the name of a topic or a consumer. Other names are answered without a query.
 pub(crate) fn is_name(text: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=limits::NAME_CHARS).contains(&text.len()) && text.chars().all(allowed)
 }
 
-/// A short text that every store keeps.
+/// A short text that every store can hold.
 pub(crate) fn label(field: &str, text: &str) -> Result<(), Problem> {
     short(field, text, limits::LABEL_CHARS)
 }
 
-/// A text of so many characters that every store keeps.
+/// A text of at most `most` characters that every store can hold.
 pub(crate) fn short(field: &str, text: &str, most: usize) -> Result<(), Problem> {
     let chars = text.chars().count();
     if !(1..=most).contains(&chars) {
@@ -207,10 +208,11 @@ impl<'de> Deserialize<'de> for Time {
         use serde::de::Error as _;
         let text = String::deserialize(deserializer)?;
         let time = OffsetDateTime::parse(&text, &Rfc3339).map_err(|_| D::Error::custom("must be an RFC 3339 time"))?;
-        // A day from either end, so that no time zone leads out of it.
-        match (1970..=9998).contains(&time.year()) {
-            true => Ok(Self(time)),
-            false => Err(D::Error::custom("must be of the years 1970 to 9998")),
+        // A year from either end, so that no time zone leads out of what the stores can hold.
+        if (1970..=9998).contains(&time.year()) {
+            Ok(Self(time))
+        } else {
+            Err(D::Error::custom("must be of the years 1970 to 9998"))
         }
     }
 }

@@ -1,9 +1,8 @@
-//! Postrider over HTTP: for services in any language, and for the people who look after them.
+//! Postrider over HTTP, for services in any language and for operators.
 //!
-//! A request passes, in this order: what every answer has (`answer`), the one table of who may call what (`access`), the
-//! caller's credentials (`auth`), and then a handler in the file named after the first segment of its path (`routes`). What
-//! it says is read by `input`, what goes wrong becomes a `problem`, and JSON has types of its own here
-//! (`event`, `view`), so that the library's may change.
+//! A request passes, in this order: `answer` (id and headers), `access` (the table of roles), `auth` (the caller), and a
+//! handler in `routes`, in the file named after the first segment of its path. `input` reads bodies and queries, `problem`
+//! answers errors. JSON has types of its own (`event`, `view`), so that the library's types may change.
 
 mod access;
 mod answer;
@@ -38,32 +37,32 @@ pub use listen::{ListenError, Tls, check as check_listen};
 pub use openapi::document;
 pub use settings::Setting;
 
-/// What may be chosen for a server.
+/// The options of a server.
 #[derive(Clone)]
 pub struct Options {
     /// When a pulling consumer that failed gets its event again.
     pub retry: RetryPolicy,
-    /// How long a claim lasts where its consumer does not say.
+    /// How long a claim lasts if its consumer names no time.
     pub lease: Duration,
-    /// What a redrive is measured by.
+    /// The rules for redrives.
     pub redrive: RedriveRules,
     /// What a DEAD delivery does to the later ones of its key.
     pub dead_head: DeadHead,
-    /// Payloads may have so many bytes, and never more than the library takes.
+    /// The largest payload in bytes; the library's limit counts too.
     pub payload_bytes: usize,
     /// Requests of one caller a second, on average.
     pub requests_per_second: u32,
-    /// How long a consumer may wait for events, at most: less than what proxies in front allow a silent connection.
+    /// The longest wait for events: shorter than the idle timeout of proxies in front.
     pub longest_wait: Duration,
-    /// Whether a broker carries events: how a subscription that does not say gets them.
+    /// Whether a broker carries events; it decides the default `via` of a subscription.
     pub broker: bool,
-    /// Whether webhooks can be signed: without a secret none is taken on.
+    /// Whether webhooks can be signed; without a secret, webhook subscriptions are refused.
     pub webhooks: bool,
-    /// Whether the way to the browser is encrypted, so that cookies may insist on it.
+    /// Whether connections of browsers are encrypted, so that cookies are `Secure`.
     pub secure: bool,
     /// The effective configuration, for people.
     pub settings: Vec<Setting>,
-    /// What the metrics are read from.
+    /// The source of `/metrics`.
     pub metrics: Option<PrometheusHandle>,
 }
 
@@ -86,7 +85,7 @@ impl Default for Options {
     }
 }
 
-/// What every handler shares.
+/// The state of all handlers.
 pub(crate) struct Shared {
     store: Arc<dyn Store>,
     bus: Bus,
@@ -95,9 +94,9 @@ pub(crate) struct Shared {
     waiting: waiting::Waiting,
     document: String,
     page: String,
-    /// What happens, for all who watch.
-    live: tokio::sync::broadcast::Sender<live::Told>,
-    /// Somebody has begun to watch.
+    /// Messages for all open streams.
+    live: tokio::sync::broadcast::Sender<live::Message>,
+    /// Notified when a stream is opened.
     look: tokio::sync::Notify,
     stop: CancellationToken,
 }
@@ -111,7 +110,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server on a store whose schema is this program's.
+    /// A server on a store with this program's schema.
     pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
         let document = openapi::document();
         Self {
@@ -131,15 +130,15 @@ impl Server {
         }
     }
 
-    /// Answers these paths too, on the same listener and outside of `/api/v1`. Who may call them is theirs to say; that no
-    /// other site's page changes anything through them is seen to here. They bring no fallback of their own.
+    /// Adds routes outside of `/api/v1` on the same listener. They check their callers themselves; changes from pages of
+    /// other sites are refused here. They must not have a fallback.
     pub fn routes(mut self, more: axum::Router) -> Self {
         self.more = self.more.merge(more);
         self
     }
 
-    /// Serves until `shutdown` is ready. Then no connection is taken, consumers that wait for events are sent home, and
-    /// what is being answered is finished.
+    /// Serves until `shutdown` is ready. Then it accepts no connection, ends long polls and streams, and finishes open
+    /// requests.
     pub async fn serve(
         self,
         listener: tokio::net::TcpListener,
@@ -147,24 +146,21 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
         let app = self.app;
-        let router = routes::router(&app, self.more).into_make_service_with_connect_info::<listen::Peer>();
+        let router = routes::router(&app, self.more);
         let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
         let stop = app.stop.clone();
         let shutdown = async move {
             shutdown.await;
             stop.cancel();
         };
-        let served = match tls {
-            None => axum::serve(listener, router).with_graceful_shutdown(shutdown).await,
-            Some(tls) => axum::serve(tls.over(listener), router).with_graceful_shutdown(shutdown).await,
-        };
+        let served = listen::serve(listener, tls, router, shutdown).await;
         app.stop.cancel();
         watching.iter().for_each(tokio::task::JoinHandle::abort);
         served
     }
 }
 
-/// Makes and returns an admin token where the store has no token at all, as on the first start; of many instances one does.
+/// Creates an admin token if the store has no token yet. A lease ensures that one of many instances does.
 pub async fn first_token(store: &dyn Store) -> postrider::Result<Option<String>> {
     const LEASE: &str = "postrider-first-token";
     if !store.tokens().await?.is_empty() {
@@ -173,9 +169,10 @@ pub async fn first_token(store: &dyn Store) -> postrider::Result<Option<String>>
     let Some(lease) = store.acquire_lease(LEASE, "server", Duration::from_secs(30)).await? else {
         return Ok(None);
     };
-    let made = match store.tokens().await?.is_empty() {
-        true => Some(secret::create(store, "admin", postrider::store::access::Role::Admin).await?.0),
-        false => None,
+    let made = if store.tokens().await?.is_empty() {
+        Some(secret::create(store, "admin", postrider::store::access::Role::Admin).await?.0)
+    } else {
+        None
     };
     store.release_lease(LEASE, lease).await?;
     Ok(made)

@@ -1,5 +1,4 @@
-//! How much of anything a caller may send or ask for, each with its reason. What is said of one event stands in
-//! [`postrider::limits`].
+//! Limits of requests, each with its reason. Limits of one event are in [`postrider::limits`].
 
 use std::time::Duration;
 
@@ -7,24 +6,23 @@ pub(crate) use postrider::limits::{BATCH_EVENTS, CLAIM_DELIVERIES, LABEL_CHARS, 
 
 /// Bytes of a request: four of the largest events, or a long batch of usual ones.
 pub(crate) const BODY_BYTES: usize = 4 * 1024 * 1024;
-/// How long a body may take to arrive: whoever is slower holds a connection for nothing.
+/// How long a whole body may take to arrive, so that a slow sender does not hold a connection.
 pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(30);
-/// Results in one settle, extend or release: what one claim can bring.
+/// Results in one settle, extend or release: as many as one claim returns.
 pub(crate) const RESULTS: usize = CLAIM_DELIVERIES as usize;
-/// The longest lease that a consumer may ask for: what takes longer extends it.
+/// The longest lease of a claim; longer work extends it.
 pub(crate) const LEASE_SECONDS: u64 = 3600;
-/// The longest wait for events, where the configuration does not say less: shorter than what proxies usually allow a silent
-/// connection.
+/// The default of the longest wait for events: shorter than the usual idle timeout of proxies.
 pub(crate) const WAIT_SECONDS: u64 = 55;
-/// Rows on a page, where the caller does not say.
+/// The default number of rows on a page.
 pub(crate) const PAGE_DEFAULT: u32 = 50;
-/// Requests of one caller a second, where the configuration does not say: more than one core answers.
+/// The default number of requests per second and caller: more than one core can answer.
 pub(crate) const REQUESTS_PER_SECOND: u32 = 1_000;
-/// Wrong credentials from one address a second, on average, before they are not looked at any more.
+/// Wrong credentials per second and address, on average; more are answered with 429.
 pub(crate) const WRONG_PER_SECOND: u32 = 1;
-/// Callers whose rate is remembered: past that, those who have been silent longest are forgotten.
+/// Callers whose rate is remembered, which bounds the memory. Idle callers are forgotten first.
 pub(crate) const REMEMBERED_CALLERS: usize = 10_000;
-/// How long a session may lie idle.
+/// How long a session may be idle.
 pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
-/// How long a session lasts, however much it is used.
+/// The longest life of a session, also in constant use.
 pub(crate) const SESSION_LASTS: Duration = Duration::from_secs(8 * 3600);

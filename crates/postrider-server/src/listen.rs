@@ -6,21 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::connect_info::Connected;
-use axum::serve::IncomingStream;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
-use tokio_rustls::TlsAcceptor;
+use axum::Router;
+use axum_server::Handle;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use tokio::net::TcpListener;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::server::TlsStream;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Handshakes that are done and wait to be served.
-const DONE: usize = 128;
 
 /// Why a server does not start to listen.
 #[derive(Debug)]
@@ -34,20 +30,21 @@ impl std::fmt::Display for ListenError {
 
 impl std::error::Error for ListenError {}
 
-/// Refuses an address that others can reach, unless what they send is encrypted: by us, or by a proxy in front.
+/// Refuses an address that other machines can reach, unless requests are encrypted: by us, or by a proxy in front.
 pub fn check(address: SocketAddr, encrypted: bool) -> Result<(), ListenError> {
-    match address.ip().is_loopback() || encrypted {
-        true => Ok(()),
-        false => Err(ListenError(format!(
-            "{address} can be reached from outside, and tokens would travel in the clear: listen on 127.0.0.1, give \
-             `tls.cert` and `tls.key`, or say `behind-proxy` if a proxy in front encrypts"
-        ))),
+    if address.ip().is_loopback() || encrypted {
+        Ok(())
+    } else {
+        Err(ListenError(format!(
+            "{address} can be reached from outside, and tokens would travel unencrypted: listen on 127.0.0.1, set \
+             `tls.cert` and `tls.key`, or set `behind-proxy` if a proxy in front encrypts"
+        )))
     }
 }
 
 /// A certificate and its key.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
     /// Reads them from PEM files.
@@ -64,76 +61,34 @@ impl Tls {
             .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, private))
             .map_err(|e| ListenError(format!("{} and its key do not serve: {e}", certificate.display())))?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
-    }
-
-    /// A listener whose connections have shaken hands, each in its own time.
-    pub(crate) fn over(self, listener: TcpListener) -> TlsListener {
-        let address = listener.local_addr();
-        let (done, shaken) = mpsc::channel(DONE);
-        let accepting = tokio::spawn(async move {
-            let mut listener = listener;
-            loop {
-                let (stream, peer) = axum::serve::Listener::accept(&mut listener).await;
-                let (acceptor, done) = (self.0.clone(), done.clone());
-                tokio::spawn(async move {
-                    if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                        // Nobody takes it any more: the server has stopped.
-                        let _ = done.send((stream, peer)).await;
-                    }
-                });
-            }
-        });
-        TlsListener { address, shaken, accepting }
+        Ok(Self(Arc::new(config)))
     }
 }
 
-pub(crate) struct TlsListener {
-    address: io::Result<SocketAddr>,
-    shaken: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    accepting: tokio::task::JoinHandle<()>,
-}
-
-impl Drop for TlsListener {
-    fn drop(&mut self) {
-        self.accepting.abort();
-    }
-}
-
-/// Where a request came from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
-
-impl Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-impl axum::serve::Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.shaken.recv().await {
-            Some(shaken) => shaken,
-            // Its task never ends by itself.
-            None => std::future::pending().await,
+/// Serves until `shutdown` is ready, then finishes open requests.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<Tls>,
+    router: Router,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let handle = Handle::<SocketAddr>::new();
+    let stopping = handle.clone();
+    let shutdown = tokio::spawn(async move {
+        shutdown.await;
+        stopping.graceful_shutdown(None);
+    });
+    let router = router.into_make_service_with_connect_info::<SocketAddr>();
+    let server = axum_server::Server::from_listener(listener).handle(handle);
+    let served = match tls {
+        None => server.http1_only().serve(router).await,
+        Some(Tls(config)) => {
+            let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config)).handshake_timeout(HANDSHAKE);
+            server.acceptor(acceptor).http1_only().serve(router).await
         }
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        match &self.address {
-            Ok(address) => Ok(*address),
-            Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
-        }
-    }
+    };
+    shutdown.abort();
+    served
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What has changed since the last look. One task looks for all who watch, and for nobody while nobody does.
+//! Changes since the last poll, for all open streams. One task polls the store, and only while a stream is open.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,42 +13,42 @@ use crate::App;
 use crate::routes::live::{Stats, consumers, operations, stats};
 use crate::view::EventSummary;
 
-/// How often to look, while somebody watches.
+/// The poll interval while a stream is open.
 const LOOK: Duration = Duration::from_secs(1);
-/// The newest events that are looked at.
+/// The newest events that are compared.
 const NEWEST: u32 = 200;
-/// Events of each status that is not final, the newest.
+/// The newest events of each status that is not final.
 const OPEN: u32 = 100;
-/// Events that are looked for one by one, because they have left their list.
+/// Events that are read one by one, because they have left their list.
 const GONE: usize = 100;
-/// Operations that are looked at.
+/// Operations that are compared.
 const OPERATIONS: u32 = 20;
-/// Minutes of figures in each message: the last whole one and the current.
+/// Minutes of figures in each message: the last whole minute and the current one.
 const MINUTES: i64 = 2;
-/// Messages that a slow reader may be behind.
+/// Messages that are buffered for a slow reader.
 pub(crate) const BEHIND: usize = 1_000;
 
 /// One message.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct Message {
     pub(crate) kind: &'static str,
     pub(crate) json: Arc<str>,
 }
 
-/// What was seen at the last look.
+/// The state at the last poll.
 #[derive(Default)]
 struct Seen {
-    /// How each event stood. None: there was no look yet, and nothing is news.
+    /// The state of each event; `None` before the first poll, which reports nothing.
     events: Option<HashMap<String, Stand>>,
     newest: i64,
     consumers: HashMap<String, Arc<str>>,
     operations: HashMap<String, Arc<str>>,
 }
 
-/// What of an event is news when it changes: status, redrives, consumed and failed consumers.
+/// The part of an event whose change is reported: status, redrives, consumed and failed consumers.
 type Stand = (EventStatus, u32, u32, u32);
 
-/// Looks until the server stops.
+/// Polls until the server stops.
 pub(crate) async fn watch(app: App) {
     let mut seen = Seen::default();
     loop {
@@ -61,29 +61,29 @@ pub(crate) async fn watch(app: App) {
             seen = Seen::default();
             continue;
         }
-        if let Err(error) = seen.look(&app).await {
-            tracing::warn!(%error, "nobody can be told what happens: the store is away");
+        if let Err(error) = seen.poll(&app).await {
+            tracing::warn!(%error, "open streams get no changes: the store is away");
         }
     }
 }
 
 impl Seen {
-    async fn look(&mut self, app: &App) -> Result<()> {
-        self.look_at_events(app).await?;
+    async fn poll(&mut self, app: &App) -> Result<()> {
+        self.poll_events(app).await?;
         for one in consumers(app).await? {
             let (id, json) = (one.consumer_id.clone(), json(&one));
-            told(app, "consumer", &mut self.consumers, id, json);
+            send_changed(app, "consumer", &mut self.consumers, id, json);
         }
         for one in operations(app, OPERATIONS).await? {
             let (id, json) = (one.operation_id.clone(), json(&one));
-            told(app, "operation", &mut self.operations, id, json);
+            send_changed(app, "operation", &mut self.operations, id, json);
         }
         let stats: Stats = stats(app, MINUTES).await?;
-        tell(app, "stats", json(&stats));
+        send(app, "stats", json(&stats));
         Ok(())
     }
 
-    async fn look_at_events(&mut self, app: &App) -> Result<()> {
+    async fn poll_events(&mut self, app: &App) -> Result<()> {
         let list = async |status, limit| {
             let filter = Filter { status, ..Filter::default() };
             app.store.list(&List::new(filter, limit)).await.map(|page| page.events)
@@ -108,8 +108,8 @@ impl Seen {
             let (id, stand) = stand(record);
             match known.get(&id) {
                 _ if now.contains_key(&id) => continue,
-                Some(before) if *before != stand => tell(app, "status", json(&EventSummary::from(record))),
-                None if record.sequence > self.newest => tell(app, "event", json(&EventSummary::from(record))),
+                Some(before) if *before != stand => send(app, "status", json(&EventSummary::from(record))),
+                None if record.sequence > self.newest => send(app, "event", json(&EventSummary::from(record))),
                 _ => {}
             }
             now.insert(id, stand);
@@ -130,15 +130,15 @@ fn json(thing: &impl Serialize) -> Arc<str> {
     serde_json::to_string(thing).unwrap_or_default().into()
 }
 
-/// Tells what is not as it was.
-fn told(app: &App, kind: &'static str, seen: &mut HashMap<String, Arc<str>>, id: String, json: Arc<str>) {
+/// Sends what has changed.
+fn send_changed(app: &App, kind: &'static str, seen: &mut HashMap<String, Arc<str>>, id: String, json: Arc<str>) {
     if seen.get(&id) != Some(&json) {
-        tell(app, kind, Arc::clone(&json));
+        send(app, kind, Arc::clone(&json));
         seen.insert(id, json);
     }
 }
 
-fn tell(app: &App, kind: &'static str, json: Arc<str>) {
-    // Nobody may be left to hear it.
-    let _ = app.live.send(Told { kind, json });
+fn send(app: &App, kind: &'static str, json: Arc<str>) {
+    // Fails if the last stream has just been closed.
+    let _ = app.live.send(Message { kind, json });
 }

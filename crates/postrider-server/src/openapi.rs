@@ -1,4 +1,4 @@
-//! The OpenAPI document: what the handlers say of themselves, and what is true of all of them.
+//! The OpenAPI document: what the handlers declare, and what holds for all of them.
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub fn document() -> Value {
     document
 }
 
-/// Adds what the table and the middleware have to say about an operation.
+/// Adds the roles of the table and the answers of the middleware to an operation.
 fn complete(operation: &mut Map<String, Value>, entry: &Entry) {
     let has_body = operation.contains_key("requestBody");
     let has = |operation: &Map<String, Value>, place: &str| {

@@ -1,10 +1,10 @@
-//! The page at `/`: what can be called here, until there is more to see.
+//! The page at `/`: a list of all routes, until there is a console.
 
 use serde_json::Value;
 
 use crate::access::TABLE;
 
-/// The page, made once.
+/// Renders the page.
 pub(crate) fn render(document: &Value) -> String {
     let mut rows = String::new();
     for entry in TABLE {

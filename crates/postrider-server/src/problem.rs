@@ -1,4 +1,4 @@
-//! Answers to what goes wrong: what it was and what to do, as `application/problem+json`.
+//! Error answers, as `application/problem+json`: what went wrong and what to do.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -64,7 +64,7 @@ impl Problem {
         Self::invalid(field, message).in_query()
     }
 
-    /// What is wrong stands in the query, not in a body.
+    /// Turns the status from 422 into 400: the field is in the query, not in a body.
     pub(crate) fn in_query(self) -> Self {
         match self.status {
             422 => Self { status: 400, title: "Bad Request".into(), code: "badQuery".into(), ..self },
@@ -80,7 +80,7 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, detail)
     }
 
-    /// Says where in a list the fields to blame are.
+    /// Prefixes the fields with their place in a list.
     pub(crate) fn within(mut self, place: &str) -> Self {
         for error in &mut self.errors {
             error.field = format!("{place}.{}", error.field);
@@ -94,7 +94,7 @@ impl Problem {
         self
     }
 
-    /// The caller can only ask again; a person reads why in the log.
+    /// An error that the caller cannot mend. The log has its cause.
     fn internal(error: &Error) -> Self {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::error!(%error, cause, "a request failed");

@@ -1,95 +1,114 @@
-//! How often anyone may ask: a bucket for each caller that fills at a steady rate and holds a few seconds' worth.
+//! The rate limits: a quota for each caller, which allows a few seconds' worth at once.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::num::NonZeroU32;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use governor::clock::{Clock, DefaultClock};
+use governor::middleware::NoOpMiddleware;
+use governor::state::keyed::HashMapStateStore;
+use governor::{Quota, RateLimiter};
 
 use crate::limits;
 
-/// Seconds' worth that may be used at once.
-const BURST_SECONDS: f64 = 2.0;
-/// And of wrong credentials: a person mistypes now and then.
-const WRONG_BURST: f64 = 20.0;
+/// Seconds' worth of requests that may come at once.
+const BURST_SECONDS: u32 = 2;
+/// Wrong credentials that may come at once: people mistype.
+const WRONG_BURST: u32 = 20;
 
-/// The buckets of all callers.
-pub(crate) struct Rates {
-    requests: Buckets,
-    wrong: Buckets,
+/// The limits of all callers.
+pub(crate) struct Rates<C: Clock = DefaultClock> {
+    requests: Limiter<C>,
+    wrong: Limiter<C>,
 }
 
 impl Rates {
     pub(crate) fn new(requests_per_second: u32) -> Self {
-        let per_second = f64::from(requests_per_second.max(1));
-        let wrong_per_second = f64::from(limits::WRONG_PER_SECOND);
+        Self::with_clock(requests_per_second, DefaultClock::default())
+    }
+}
+
+impl<C: Clock + Clone> Rates<C> {
+    fn with_clock(requests_per_second: u32, clock: C) -> Self {
+        let burst = requests_per_second.saturating_mul(BURST_SECONDS);
         Self {
-            requests: Buckets::new(per_second, per_second * BURST_SECONDS),
-            wrong: Buckets::new(wrong_per_second, WRONG_BURST),
+            requests: Limiter::new(requests_per_second, burst, clock.clone()),
+            wrong: Limiter::new(limits::WRONG_PER_SECOND, WRONG_BURST, clock),
         }
     }
 
-    /// A request of this caller. The error is how long to wait.
+    /// Counts a request of this caller. The error is how long to wait.
     pub(crate) fn request(&self, caller: &str) -> Result<(), Duration> {
-        self.requests.take(caller)
+        self.requests.check(caller)
     }
 
-    /// Credentials from this address that were wrong. Right ones are never asked, so that nobody can lock others out.
+    /// Counts wrong credentials from this address. Right ones are not counted, so that an attacker cannot lock out others.
     pub(crate) fn wrong(&self, address: &str) -> Result<(), Duration> {
-        self.wrong.take(address)
+        self.wrong.check(address)
     }
 }
 
-struct Buckets {
-    per_second: f64,
-    burst: f64,
-    /// What is left in each, and since when.
-    left: Mutex<HashMap<String, (f64, Instant)>>,
+type Keyed<C> = RateLimiter<String, HashMapStateStore<String>, C, NoOpMiddleware<<C as Clock>::Instant>>;
+
+struct Limiter<C: Clock> {
+    quota: Quota,
+    clock: C,
+    callers: RwLock<Keyed<C>>,
 }
 
-impl Buckets {
-    fn new(per_second: f64, burst: f64) -> Self {
-        Self { per_second, burst, left: Mutex::default() }
+impl<C: Clock + Clone> Limiter<C> {
+    fn new(per_second: u32, burst: u32, clock: C) -> Self {
+        let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::per_second(at_least_one(per_second)).allow_burst(at_least_one(burst));
+        Self { quota, callers: RwLock::new(RateLimiter::hashmap_with_clock(quota, clock.clone())), clock }
     }
 
-    fn take(&self, whose: &str) -> Result<(), Duration> {
-        let now = Instant::now();
-        let mut buckets = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        if buckets.len() >= limits::REMEMBERED_CALLERS && !buckets.contains_key(whose) {
-            // A full bucket says no more than none.
-            buckets.retain(|_, (left, at)| *left + self.filled(*at, now) < self.burst);
-            if buckets.len() >= limits::REMEMBERED_CALLERS {
-                buckets.clear();
-            }
-        }
-        let (left, at) = buckets.entry(whose.to_owned()).or_insert((self.burst, now));
-        *left = (*left + self.filled(*at, now)).min(self.burst);
-        *at = now;
-        if *left < 1.0 {
-            return Err(Duration::from_secs_f64((1.0 - *left) / self.per_second));
-        }
-        *left -= 1.0;
-        Ok(())
+    fn check(&self, caller: &str) -> Result<(), Duration> {
+        self.forget_some();
+        let callers = self.callers.read().unwrap_or_else(PoisonError::into_inner);
+        callers.check_key(&caller.to_owned()).map_err(|until| until.wait_time_from(self.clock.now()))
     }
 
-    fn filled(&self, since: Instant, now: Instant) -> f64 {
-        now.duration_since(since).as_secs_f64() * self.per_second
+    /// Keeps the number of remembered callers within its limit. A caller with a full quota need not be remembered.
+    fn forget_some(&self) {
+        let is_full = |callers: &Keyed<C>| callers.len() >= limits::REMEMBERED_CALLERS;
+        if !is_full(&self.callers.read().unwrap_or_else(PoisonError::into_inner)) {
+            return;
+        }
+        let mut callers = self.callers.write().unwrap_or_else(PoisonError::into_inner);
+        callers.retain_recent();
+        if is_full(&callers) {
+            *callers = RateLimiter::hashmap_with_clock(self.quota, self.clock.clone());
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use governor::clock::FakeRelativeClock;
+
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_bucket_empties_and_fills_by_itself() {
-        let rates = Rates::new(10);
+    #[test]
+    fn a_quota_is_used_up_and_refills() {
+        let clock = FakeRelativeClock::default();
+        let rates = Rates::with_clock(10, clock.clone());
         let taken = (0..100).take_while(|_| rates.request("ci").is_ok()).count();
         assert_eq!(taken, 20, "two seconds' worth");
-        assert!(rates.request("other").is_ok(), "each has a bucket of its own");
-        let wait = rates.request("ci").expect_err("it is empty");
-        tokio::time::advance(wait).await;
+        assert!(rates.request("other").is_ok(), "each caller has its own quota");
+        let wait = rates.request("ci").expect_err("the quota is used up");
+        clock.advance(wait);
         assert!(rates.request("ci").is_ok());
         assert!(rates.request("ci").is_err());
+    }
+
+    #[test]
+    fn no_more_callers_are_remembered_than_the_limit() {
+        let rates = Rates::with_clock(10, FakeRelativeClock::default());
+        for n in 0..=limits::REMEMBERED_CALLERS {
+            assert!(rates.request(&n.to_string()).is_ok());
+        }
+        let callers = rates.requests.callers.read().unwrap_or_else(PoisonError::into_inner).len();
+        assert!(callers <= limits::REMEMBERED_CALLERS, "{callers}");
     }
 }

@@ -28,7 +28,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::problem::Problem;
 use crate::{App, answer, auth, limits};
 
-/// What is shown on its own route and told as it changes.
+/// What has a route of its own and is also streamed.
 pub(crate) mod live {
     pub(crate) use super::consumers::all as consumers;
     pub(crate) use super::operations::newest as operations;
@@ -58,22 +58,22 @@ fn all() -> OpenApiRouter<App> {
         .merge(traces::routes())
 }
 
-/// What the handlers say of themselves.
+/// The OpenAPI document of the handlers.
 pub(crate) fn openapi() -> utoipa::openapi::OpenApi {
     all().split_for_parts().1
 }
 
-/// The routes behind their guard, and those of others behind as much of it as they share.
+/// Our routes behind the guard, and routes of other services behind the origin check.
 pub(crate) fn router(app: &App, more: Router) -> Router {
     let (router, _) = all().split_for_parts();
     router
         .route_layer(from_fn_with_state(Arc::clone(app), auth::guard))
         .method_not_allowed_fallback(async |path: MatchedPath| auth::not_allowed(path.as_str()))
-        .merge(more.layer(from_fn(auth::own_pages)).with_state(()))
+        .merge(more.layer(from_fn(auth::same_origin_only)).with_state(()))
         .fallback(async |uri: Uri| {
-            Problem::not_found(format!("{} is not here: /openapi.json lists what is", uri.path()))
+            Problem::not_found(format!("{} does not exist: /openapi.json lists all routes", uri.path()))
         })
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
-        .layer(from_fn(answer::dress))
+        .layer(from_fn(answer::set_headers))
         .with_state(Arc::clone(app))
 }

@@ -1,4 +1,4 @@
-//! Secrets: how they are made, and what is kept of them.
+//! Creates secrets. The store keeps only their hash.
 
 use base64::prelude::*;
 use postrider::Error;
@@ -6,12 +6,12 @@ use postrider::Store;
 use postrider::store::access::{NewToken, Role, StoredToken, hash};
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 
-/// Bytes of chance in a secret: nobody guesses 256 bits, so a plain hash is enough to keep.
+/// Random bytes of a secret: 256 bits cannot be guessed, so a plain hash protects it.
 const BYTES: usize = 32;
-/// How a token begins, so that one that has leaked is recognised.
+/// The prefix of tokens, by which scanners recognise a leaked one.
 const PREFIX: &str = "prt_";
 
-/// A secret that nobody has.
+/// A new random secret.
 pub(crate) fn fresh(prefix: &str) -> postrider::Result<String> {
     let mut bytes = [0_u8; BYTES];
     let random = aws_lc_rs::default_provider().secure_random;
@@ -19,7 +19,7 @@ pub(crate) fn fresh(prefix: &str) -> postrider::Result<String> {
     Ok(format!("{prefix}{}", BASE64_URL_SAFE_NO_PAD.encode(bytes)))
 }
 
-/// Makes a token: the secret, which is seen this once, and what is stored of it.
+/// Creates a token. Returns its secret, which is not stored, and the stored token.
 pub async fn create(store: &dyn Store, name: &str, role: Role) -> postrider::Result<(String, StoredToken)> {
     let secret = fresh(PREFIX)?;
     let (hash, token_id) = (hash(&secret), uuid::Uuid::now_v7().to_string());
@@ -35,7 +35,7 @@ mod tests {
 
     /// S2
     #[test]
-    fn no_two_secrets_are_alike_and_the_hash_tells_nothing() {
+    fn secrets_differ_and_the_hash_does_not_contain_them() {
         let (one, other) = (fresh(PREFIX).unwrap_or_default(), fresh(PREFIX).unwrap_or_default());
         assert_ne!(one, other);
         assert_eq!(one.len(), 4 + 43);

@@ -1,4 +1,4 @@
-//! The effective configuration, for people.
+//! The effective configuration, for `GET /config`.
 
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -1,5 +1,5 @@
-//! Consumers that wait for events. One task asks the store for all of them, so that a thousand waiting consumers cost one
-//! query now and then; whoever publishes through this server makes it look at once.
+//! Long polls. One task asks the store for all waiting consumers, so that a thousand of them cost one query per interval;
+//! a publish through this server triggers the query at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,56 +9,56 @@ use tokio::sync::Notify;
 
 use crate::App;
 
-/// How often to look for what other processes have written, and for what falls due.
+/// How often to query for deliveries that other processes have written or that have fallen due.
 const LOOK: Duration = Duration::from_millis(250);
-/// Two looks are at least this far apart, whatever asks for them.
+/// The shortest time between two queries.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// The lanes that somebody waits for.
+/// The lanes with waiting consumers, and how many wait for each.
 #[derive(Default)]
 pub(crate) struct Waiting {
     lanes: Mutex<HashMap<String, (usize, Arc<Notify>)>>,
     look: Notify,
 }
 
-/// A place among those who wait; dropped, it is given up.
+/// One waiting consumer; dropping it ends the wait.
 pub(crate) struct Place<'a> {
     waiting: &'a Waiting,
     lane: String,
-    bell: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 impl Waiting {
-    /// Something was written: look soon.
+    /// Triggers the next query.
     pub(crate) fn look(&self) {
         self.look.notify_one();
     }
 
-    /// Begins to wait for a lane. What becomes due from now on rings.
+    /// Starts to wait for a lane: deliveries that become due from now on wake it.
     pub(crate) fn join(&self, lane: &str) -> Place<'_> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        let (places, bell) = lanes.entry(lane.to_owned()).or_default();
-        *places += 1;
-        let bell = Arc::clone(bell);
+        let (waiters, notify) = lanes.entry(lane.to_owned()).or_default();
+        *waiters += 1;
+        let notify = Arc::clone(notify);
         drop(lanes);
         self.look();
-        Place { waiting: self, lane: lane.into(), bell }
+        Place { waiting: self, lane: lane.into(), notify }
     }
 
     fn lanes(&self) -> Vec<(String, Arc<Notify>)> {
         let lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.iter().map(|(lane, (_, bell))| (lane.clone(), Arc::clone(bell))).collect()
+        lanes.iter().map(|(lane, (_, notify))| (lane.clone(), Arc::clone(notify))).collect()
     }
 }
 
 impl Place<'_> {
-    /// Waits until something of the lane is due. One of those who wait for it is woken at a time.
-    pub(crate) async fn rung(&self) {
-        self.bell.notified().await;
+    /// Waits until a delivery of the lane is due. Wakes one consumer of the lane at a time.
+    pub(crate) async fn due(&self) {
+        self.notify.notified().await;
     }
 
-    /// Others who wait may have something to do too.
-    pub(crate) fn pass_on(&self) {
+    /// Triggers a query for the other consumers of the lane.
+    pub(crate) fn wake_next(&self) {
         self.waiting.look();
     }
 }
@@ -66,16 +66,16 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut lanes = self.waiting.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((places, _)) = lanes.get_mut(&self.lane) {
-            *places -= 1;
-            if *places == 0 {
+        if let Some((waiters, _)) = lanes.get_mut(&self.lane) {
+            *waiters -= 1;
+            if *waiters == 0 {
                 lanes.remove(&self.lane);
             }
         }
     }
 }
 
-/// Looks for all who wait, until the server stops.
+/// Queries for all waiting consumers until the server stops.
 pub(crate) async fn watch(app: App) {
     loop {
         tokio::select! {
@@ -90,13 +90,13 @@ pub(crate) async fn watch(app: App) {
         let names: Vec<&str> = lanes.iter().map(|(lane, _)| lane.as_str()).collect();
         match app.store.next_due(&names).await {
             Ok(dues) => {
-                for ((_, bell), due) in lanes.iter().zip(dues) {
+                for ((_, notify), due) in lanes.iter().zip(dues) {
                     if due.is_some_and(|due| due.is_zero()) {
-                        bell.notify_one();
+                        notify.notify_one();
                     }
                 }
             }
-            Err(error) => tracing::warn!(%error, "nobody can be told what is due: the store is away"),
+            Err(error) => tracing::warn!(%error, "waiting consumers are not woken: the store is away"),
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }

@@ -70,8 +70,7 @@ pub(crate) fn pause(asked: u32) -> Duration {
 
 /// A uniform number in [0, 1).
 pub(crate) fn chance() -> f64 {
-    // 53 bits: as many as the fraction of an f64 holds.
-    (uuid::Uuid::new_v4().as_u64_pair().1 << 2 >> 11) as f64 / (1_u64 << 53) as f64
+    fastrand::f64()
 }
 
 #[cfg(test)]

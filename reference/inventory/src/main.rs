@@ -11,6 +11,7 @@ use postrider::Failure;
 use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
+use postrider_config::{Sources, inventory};
 use postrider_inventory::Process;
 use postrider_inventory::config;
 use postrider_inventory::service::AnyError;
@@ -83,8 +84,9 @@ async fn main() -> ExitCode {
 }
 
 async fn run(Arguments { listen, store, shards, config, lease_seconds }: Arguments) -> Result<(), AnyError> {
-    let variable = std::env::var(config::VARIABLE).ok();
-    let store = config::stores(store, shards.as_deref(), variable.as_deref(), config.as_deref())?;
+    let (file, environment) = (config.as_deref(), Sources::process_environment());
+    let flags = vec![inventory::SHARDS.to(shards.as_deref())];
+    let store = config::stores(store, Sources { file, environment, flags, ..Sources::default() })?;
     // Registered before the service is ready: without a handler, a signal would end the process at once.
     let shutdown = shutdown_signal()?;
     let listener = TcpListener::bind(&listen).await.map_err(|e| format!("{listen}: {e}"))?;

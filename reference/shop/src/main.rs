@@ -12,7 +12,7 @@ use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Failure, RetryPolicy};
 use postrider_shop::Settings;
-use postrider_shop::config::{ConfigError, Sources};
+use postrider_shop::config::{self, ConfigError, Sources, server, shop};
 use postrider_shop::service::{AnyError, run};
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -107,18 +107,17 @@ struct Arguments {
 
 impl Arguments {
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let flags = [
-            ("shop.merchant-accept", self.merchant_accept.then(|| "true".to_owned())),
-            ("asset.lock-timeout-minutes", self.lock_timeout_minutes.clone()),
-            ("asset.order-timeout-minutes", self.order_timeout_minutes.clone()),
-            ("consistency.scan-window-hours", self.scan_window_hours.clone()),
-            ("scheduler.lock-timeout-reaper-cron", self.lock_timeout_reaper_cron.clone()),
-            ("scheduler.consistency-check-cron", self.consistency_check_cron.clone()),
-            ("scheduler.time-zone", self.time_zone.clone()),
-            ("points.per-cents", self.points_per_cents.clone()),
+        let flags = vec![
+            shop::MERCHANT_ACCEPT.to(self.merchant_accept.then_some("true")),
+            shop::ASSET_LOCK_TIMEOUT.to(self.lock_timeout_minutes.as_deref()),
+            shop::ASSET_ORDER_TIMEOUT.to(self.order_timeout_minutes.as_deref()),
+            shop::CONSISTENCY_SCAN_WINDOW.to(self.scan_window_hours.as_deref()),
+            shop::LOCK_TIMEOUT_REAPER_CRON.to(self.lock_timeout_reaper_cron.as_deref()),
+            shop::CONSISTENCY_CHECK_CRON.to(self.consistency_check_cron.as_deref()),
+            server::SCHEDULER_TIME_ZONE.to(self.time_zone.as_deref()),
+            shop::POINTS_PER_CENTS.to(self.points_per_cents.as_deref()),
         ];
-        // Not `vars`, which panics if any variable is not valid Unicode.
-        let environment = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+        let environment = Sources::process_environment();
         let settings = Settings {
             inventory: self.inventory.clone(),
             fail_rate: self.fail_rate,
@@ -130,7 +129,7 @@ impl Arguments {
             },
             ..Settings::default()
         };
-        Sources::read(flags, environment, self.config.as_deref())?.settings(settings)
+        config::load(Sources { file: self.config.as_deref(), environment, flags, ..Sources::default() }, settings)
     }
 }
 

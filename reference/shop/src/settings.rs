@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use postrider::jobs::Schedule;
 use postrider::{Retention, RetryPolicy};
+use postrider_config::{server, shop};
 
 use crate::error::{Result, ShopError};
 
@@ -64,21 +65,21 @@ impl Settings {
     pub fn check(&self) -> Result<()> {
         if self.order_timeout >= self.lock_timeout {
             return Err(ShopError::invalid(
-                "asset.order-timeout-minutes",
+                shop::ASSET_ORDER_TIMEOUT.name(),
                 "must be shorter than asset.lock-timeout-minutes: an order could be paid after its locks are gone",
             ));
         }
         if self.scan_window.is_zero() {
-            return Err(ShopError::invalid("consistency.scan-window-hours", "must be greater than zero"));
+            return Err(ShopError::invalid(shop::CONSISTENCY_SCAN_WINDOW.name(), "must be greater than zero"));
         }
         if self.retention.finished < self.scan_window {
             return Err(ShopError::invalid(
-                "retention.finished-days",
+                server::RETENTION_FINISHED.name(),
                 "must not be shorter than consistency.scan-window-hours: a pruned event would look missing",
             ));
         }
         if self.points_per_cents < 1 {
-            return Err(ShopError::invalid("points.per-cents", "must be 1 or more"));
+            return Err(ShopError::invalid(shop::POINTS_PER_CENTS.name(), "must be 1 or more"));
         }
         if !(0.0..1.0).contains(&self.fail_rate) {
             return Err(ShopError::invalid("fail-rate", "must be 0 or more and less than 1"));
@@ -92,9 +93,9 @@ impl Settings {
             Schedule::parse(cron, &self.time_zone).map_err(|e| ShopError::invalid(key, format!("cannot be read: {e}")))
         };
         Ok([
-            parse("scheduler.lock-timeout-reaper-cron", &self.reaper_cron)?,
-            parse("scheduler.consistency-check-cron", &self.consistency_cron)?,
-            parse("scheduler.time-zone", ORDER_TIMEOUT_CRON)?,
+            parse(shop::LOCK_TIMEOUT_REAPER_CRON.name(), &self.reaper_cron)?,
+            parse(shop::CONSISTENCY_CHECK_CRON.name(), &self.consistency_cron)?,
+            parse(server::SCHEDULER_TIME_ZONE.name(), ORDER_TIMEOUT_CRON)?,
         ])
     }
 }

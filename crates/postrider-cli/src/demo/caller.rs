@@ -1,4 +1,4 @@
-//! How everybody in the demonstration talks to it: over HTTP, as any other program would.
+//! The HTTP client of the demo's actors.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::End;
 /// Longer than the longest wait for events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An answer, or what came instead of it.
+/// An answer, or the text of the error.
 pub(super) type Answer = Result<Value, String>;
 
-/// Somebody with a token.
+/// A client with a token.
 #[derive(Clone)]
 pub(super) struct Caller {
     client: Client,
@@ -35,19 +35,17 @@ impl Caller {
         self.ask(Method::POST, path, body).await
     }
 
-    /// Asks once. A refusal is told in words: nobody here can do anything about it.
+    /// Sends one request. A refusal becomes text: the demo cannot handle it.
     pub(super) async fn ask(&self, method: Method, path: &str, body: Value) -> Answer {
         let request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&self.token);
         let request = if body.is_null() { request } else { request.json(&body) };
         let response = request.send().await.map_err(|error| format!("{path}: {error}"))?;
         let status = response.status();
         let text = response.text().await.map_err(|error| format!("{path}: {error}"))?;
-        match status.is_success() {
-            true => Ok(serde_json::from_str(&text).unwrap_or_default()),
-            false => {
-                tracing::debug!(path, %status, text, "refused");
-                Err(format!("{path}: {status} {text}"))
-            }
+        if status.is_success() {
+            return Ok(serde_json::from_str(&text).unwrap_or_default());
         }
+        tracing::debug!(path, %status, text, "refused");
+        Err(format!("{path}: {status} {text}"))
     }
 }

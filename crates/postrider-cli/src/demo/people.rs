@@ -11,39 +11,39 @@ use super::caller::{Answer, Caller};
 use super::services::{ISLAND, NOWHERE};
 use super::story;
 
-/// What the shop sells: enough of all but the last, of which there are never many.
+/// Product, SKU and stock of what the shop sells. The last is scarce.
 pub(super) const GOODS: [(&str, &str, u64); 4] =
     [("lamp", "red", 5_000), ("lamp", "blue", 5_000), ("chair", "oak", 5_000), ("rarity", "one-of-few", 3)];
 
 /// True for this share of calls.
 pub(super) fn chance(share: f64) -> bool {
-    f64::from(Uuid::new_v4().as_fields().0) / f64::from(u32::MAX) < share
+    fastrand::f64() < share
 }
 
-/// One of so many.
+/// A random number below `count`.
 pub(super) fn pick(count: usize) -> usize {
-    usize::try_from(Uuid::new_v4().as_fields().0).unwrap_or_default() % count.max(1)
+    fastrand::usize(..count.max(1))
 }
 
-/// A text that nobody had before.
+/// A new unique name.
 pub(super) fn fresh(what: &str) -> String {
     format!("{what}-{}", &Uuid::new_v4().simple().to_string()[..12])
 }
 
-/// An order on its way.
+/// A placed order.
 pub(super) struct Order {
     pub(super) id: String,
     pub(super) trace_id: String,
 }
 
-/// Somebody who buys.
+/// A customer.
 pub(super) struct Customer<'a> {
     pub(super) caller: &'a Caller,
     pub(super) user_id: String,
 }
 
 impl Customer<'_> {
-    /// Has an account from now on, if not before.
+    /// Opens an account if there is none.
     pub(super) async fn arrive(&self, wallet_cents: u64, points: u64) -> Result<(), String> {
         let path = format!("/shop/accounts/{}", self.user_id);
         if self.caller.get(&path).await.is_ok() {
@@ -78,20 +78,20 @@ impl Customer<'_> {
         self.caller.post(&format!("/shop/orders/{}/{step}", order.id), body).await
     }
 
-    /// Pays, and the provider says what came of it, this many times at once.
+    /// Pays. The provider calls back `times` times at once.
     pub(super) async fn pay(&self, order: &Order, success: bool, times: usize) -> Result<(), String> {
         let payment = self.step(order, "payments", Value::Null).await?;
-        let said = json!({ "paymentId": payment["paymentId"], "success": success });
-        let mut saying = tokio::task::JoinSet::new();
+        let callback = json!({ "paymentId": payment["paymentId"], "success": success });
+        let mut calls = tokio::task::JoinSet::new();
         for _ in 0..times {
-            let (caller, said) = (self.caller.clone(), said.clone());
-            saying.spawn(async move { caller.post("/shop/payments/callback", said).await });
+            let (caller, callback) = (self.caller.clone(), callback.clone());
+            calls.spawn(async move { caller.post("/shop/payments/callback", callback).await });
         }
-        let answers = saying.join_all().await;
+        let answers = calls.join_all().await;
         answers.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
     }
 
-    /// The warehouse asks the carrier to bring what was paid, as a part of the same trace.
+    /// Publishes the warehouse's request to the carrier, in the trace of the order.
     pub(super) async fn send(&self, order: &Order, event_id: &str, to: &str) -> Result<(), String> {
         let mut event = json!({
             "eventId": event_id,
@@ -104,13 +104,13 @@ impl Customer<'_> {
             "initiator": { "service": "warehouse", "userId": self.user_id },
         });
         if to == NOWHERE {
-            // Twice is enough to know.
+            // Two attempts, so that it is a dead letter soon.
             event["maxAttempts"] = 2.into();
         }
         self.caller.post("/api/v1/events", event).await.map(drop)
     }
 
-    /// Does with one order what chance says. A refusal is the end of it, and a part of life.
+    /// Places one order and takes random steps with it. A refusal ends it.
     pub(super) async fn buy(&self, stop: &CancellationToken) -> Result<(), String> {
         let coupon = if chance(0.3) { Some(self.coupon().await?) } else { None };
         let (product, sku, _) = GOODS[if chance(0.05) { GOODS.len() - 1 } else { pick(GOODS.len() - 1) }];
@@ -124,7 +124,7 @@ impl Customer<'_> {
             }))
             .await?;
         if !hesitate(stop).await || chance(0.04) {
-            // Gone: the order's time will run out.
+            // The customer leaves; the order times out.
             return Ok(());
         }
         if chance(0.06) {
@@ -144,14 +144,15 @@ impl Customer<'_> {
         self.take_back(&order).await
     }
 
-    /// The provider pays back whatever the shop owes, also what it has found out by itself.
+    /// Calls back every open refund, also those that the shop's consistency check has started.
     async fn take_back(&self, order: &Order) -> Result<(), String> {
         let shown = self.show(order).await?;
         for refund in shown["refunds"].as_array().into_iter().flatten() {
             if refund["status"] == "PROCESSING" {
-                let said = json!({ "refundId": refund["refundId"], "success": true });
+                let callback = json!({ "refundId": refund["refundId"], "success": true });
                 let path = "/shop/refunds/callback";
-                let (one, other) = tokio::join!(self.caller.post(path, said.clone()), self.caller.post(path, said));
+                let (one, other) =
+                    tokio::join!(self.caller.post(path, callback.clone()), self.caller.post(path, callback));
                 one.and(other)?;
             }
         }
@@ -159,13 +160,13 @@ impl Customer<'_> {
     }
 }
 
-/// A moment of thought. False: it is time to go.
+/// Waits a moment. Returns false if the demo is stopped meanwhile.
 async fn hesitate(stop: &CancellationToken) -> bool {
     let millis = u64::try_from(50 + pick(400)).unwrap_or(50);
     stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(millis))).await.is_some()
 }
 
-/// Fills the shelves.
+/// Restocks what runs low.
 pub(super) async fn restock(caller: &Caller) -> Result<(), String> {
     for (product, sku, stock) in GOODS {
         let path = format!("/inventory/products/{product}/{sku}");

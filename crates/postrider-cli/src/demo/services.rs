@@ -1,5 +1,5 @@
-//! Two services that are no part of the shop and share no database with it: they fetch their events over HTTP, as a program
-//! in any other language would, and fail in ways of their own.
+//! Two services outside of the shop. They claim their events over HTTP, like a program in any other language, and fail in
+//! different ways.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use super::caller::{Answer, Caller};
 use super::people::chance;
 use super::story;
 
-/// How long to leave a server alone that does not answer.
+/// The pause after an error of the server.
 const REST: Duration = Duration::from_secs(1);
-/// The ferry goes at this attempt.
+/// The attempt at which a parcel to the island succeeds.
 const FERRY: u64 = 4;
 
-/// A service, and the topic that it hears.
+/// A service with one topic.
 #[derive(Clone, Copy)]
 pub(super) enum Service {
-    /// Brings parcels.
+    /// Delivers parcels.
     Carrier,
-    /// Writes to those who have bought something.
+    /// Sends mail to buyers.
     Newsletter,
 }
 
-/// Where a parcel goes that nobody can bring, until its address is mended.
+/// An address to which delivery fails until the event is redriven.
 pub(super) const NOWHERE: &str = "nowhere";
-/// Where one goes that takes a few attempts.
+/// An address to which delivery takes a few attempts.
 pub(super) const ISLAND: &str = "the island";
 
-/// What becomes of an event, where it is not done.
+/// Why an event fails.
 struct Trouble {
     code: &'static str,
     message: &'static str,
@@ -64,7 +64,7 @@ impl Service {
         }
     }
 
-    /// Subscribes, unless somebody has decided about that already.
+    /// Subscribes, unless there is a subscription already.
     pub(super) async fn subscribe(self, caller: &Caller) -> Result<(), String> {
         let known = caller.get(&format!("/api/v1/subscriptions?topic={}", self.topic())).await?;
         let is_this = |one: &Value| one["consumerId"] == self.name();
@@ -75,12 +75,12 @@ impl Service {
         Ok(())
     }
 
-    /// Claims and settles until it is told to stop.
+    /// Claims and settles until it is stopped.
     pub(super) async fn work(self, caller: Caller, fail_rate: f64, stop: CancellationToken) {
         while !stop.is_cancelled() {
             let working = stop.run_until_cancelled(self.take(&caller));
             match working.await {
-                // What was claimed is settled, also when it is time to go.
+                // Outside of the cancellation: what was claimed is settled.
                 Some(Ok(claimed)) => self.settle(&caller, &claimed, fail_rate).await,
                 Some(Err(_)) => drop(stop.run_until_cancelled(tokio::time::sleep(REST)).await),
                 None => {}
@@ -108,7 +108,7 @@ impl Service {
             results.push(result);
         }
         if !results.is_empty() {
-            // Lost, it comes again when the lease is over.
+            // If this is lost, the deliveries come again after their lease.
             let path = format!("/api/v1/consumers/{}/settle", self.name());
             let _ = caller.post(&path, json!({ "results": results })).await;
         }
@@ -118,19 +118,23 @@ impl Service {
         let event = &delivery["event"];
         let to = &event["payload"]["to"];
         match self {
-            Self::Carrier if to == NOWHERE => match is_redriven(caller, event).await {
-                true => None,
-                false => Trouble::for_now("addressUnknown", "nobody knows this address"),
-            },
-            Self::Newsletter if event["payload"]["userId"] == story::BUYER => match is_redriven(caller, event).await {
-                true => None,
-                false => Trouble::for_good("mailboxFull", "the mailbox is full, and nobody empties it"),
-            },
+            Self::Carrier if to == NOWHERE => {
+                if is_redriven(caller, event).await {
+                    return None;
+                }
+                Trouble::for_now("addressUnknown", "the address is unknown")
+            }
+            Self::Newsletter if event["payload"]["userId"] == story::BUYER => {
+                if is_redriven(caller, event).await {
+                    return None;
+                }
+                Trouble::for_good("mailboxFull", "the mailbox is full")
+            }
             Self::Carrier if to == ISLAND && delivery["attempt"].as_u64() < Some(FERRY) => {
                 Trouble::for_now("weather", "the ferry does not go in this weather")
             }
             _ if !chance(fail_rate) => None,
-            Self::Carrier if chance(0.25) => Trouble::for_good("tooHeavy", "nobody can carry this parcel"),
+            Self::Carrier if chance(0.25) => Trouble::for_good("tooHeavy", "the parcel is too heavy"),
             Self::Carrier => Trouble::for_now("timeout", "the van does not answer"),
             Self::Newsletter if chance(0.25) => Trouble::for_good("mailboxFull", "the mailbox is full"),
             Self::Newsletter => Trouble::for_now("timeout", "the mail server does not answer"),
@@ -138,7 +142,7 @@ impl Service {
     }
 }
 
-/// Somebody has sent it once more, and has mended what was wrong before, one hopes.
+/// Whether the event was redriven, which counts as: the cause is corrected.
 async fn is_redriven(caller: &Caller, event: &Value) -> bool {
     let id = event["eventId"].as_str().unwrap_or_default();
     let shown = caller.get(&format!("/api/v1/events/{}", crate::client::escaped(id))).await;

@@ -1,10 +1,10 @@
-//! The first seconds of a new folder: each thing that can happen to an event happens once, so that there is something to
-//! look at. All of it goes the ways that everything goes; only its moment and its customers are chosen.
+//! The story of the first seconds in a new folder: each thing that can happen to an event happens once, so that there is
+//! something to look at. It uses the same API and jobs as all traffic; only the customers and the moment are fixed.
 //!
-//! - Ada's purchase is one trace: the shop's members hear of it, the newsletter gives up (PARTIAL), and so does the carrier
+//! - Ada's purchase is one trace: the shop's consumers succeed, the newsletter gives up (PARTIAL), and so does the carrier
 //!   with her parcel (FAILED, a dead letter). Her second parcel takes a few attempts (RETRYING, then CONSUMED).
-//! - Grace checks out and goes. The reaper lets go of what her order held.
-//! - Joan pays, and somebody deletes the event that says so. The consistency check writes it again.
+//! - Grace checks out and does not pay. The reaper releases the locks of her order.
+//! - Joan pays, and the event of her payment is deleted by SQL. The consistency check writes it again.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,29 +21,29 @@ use super::caller::Caller;
 use super::people::{Customer, Order};
 use super::services::{ISLAND, NOWHERE};
 
-/// What the warehouse asks of the carrier.
+/// The topic of the warehouse's requests to the carrier.
 pub(super) const PARCEL_TOPIC: &str = "parcel.requested";
-/// An event to look at first: a person can type it.
+/// The id of the event to look at first, short enough to type.
 pub(super) const PARCEL: &str = "adas-parcel";
-/// Whose mailbox is full.
+/// The customer with the full mailbox.
 pub(super) const BUYER: &str = "ada";
-/// Those who would tell of a payment. They wait until one has been lost.
+/// The lanes of a payment's events. They are paused until Joan's event is deleted.
 const PAYMENT_LANES: [&str; 4] = ["coupon", "wallet", "points", "payment"];
-/// How long the reaper leaves Grace: shorter than anybody waits for a demonstration.
+/// Grace's lock timeout, shortened for the demo.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often to look, and how often at most: only a story that fails takes so long.
+/// The poll interval, and the most polls before the story fails.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOKS: usize = 300;
 
-/// What is needed to tell it.
+/// The story and its state.
 pub(super) struct Story {
     pub(super) store: SqliteStore,
     pub(super) settings: Settings,
-    /// The file that is there when it has been told.
-    pub(super) told: PathBuf,
+    /// The file that marks it as played.
+    pub(super) played: PathBuf,
 }
 
-/// Before the relay starts: a payment can only be lost while nobody hears of it.
+/// Pauses the lanes of a payment before the relay starts: its event can be deleted only while it waits.
 pub(super) async fn prepare(store: &dyn Store) -> postrider::Result<()> {
     for lane in PAYMENT_LANES {
         store.set_paused(lane, true).await?;
@@ -52,10 +52,10 @@ pub(super) async fn prepare(store: &dyn Store) -> postrider::Result<()> {
 }
 
 impl Story {
-    /// Tells it; killed in between, it is told anew with other orders.
-    pub(super) async fn tell(self, caller: &Caller) -> Result<(), String> {
+    /// Plays it. If the process is killed meanwhile, the next start plays it again with other orders.
+    pub(super) async fn play(self, caller: &Caller) -> Result<(), String> {
         tokio::try_join!(adas(caller), self.graces(caller), self.joans(caller))?;
-        std::fs::write(&self.told, "").map_err(|e| format!("{}: {e}", self.told.display()))
+        std::fs::write(&self.played, "").map_err(|e| format!("{}: {e}", self.played.display()))
     }
 
     async fn graces(&self, caller: &Caller) -> Result<(), String> {
@@ -74,7 +74,7 @@ impl Story {
                 _ => {}
             }
         }
-        Err("the reaper lets go of nothing".into())
+        Err("the reaper releases nothing".into())
     }
 
     async fn joans(&self, caller: &Caller) -> Result<(), String> {
@@ -83,14 +83,14 @@ impl Story {
         let order = check_out(&joan).await?;
         joan.pay(&order, true, 1).await?;
         let lost = self.lose_the_payment(&order).await.map_err(|e| e.to_string());
-        // Whatever came of it, the others go on.
+        // Also after a failure: other orders need these lanes.
         for lane in PAYMENT_LANES {
             caller.post(&format!("/api/v1/consumers/{lane}/resume"), Value::Null).await?;
         }
         lost?;
         holds_its_assets(&joan, &order).await?;
         for _ in 0..LOOKS {
-            // It may be at work already, by the clock: then the next look finds what that has done.
+            // Refused while the job runs by its schedule: then the next poll finds its result.
             let _ = caller.post("/shop/jobs/consistency/run", Value::Null).await;
             if caller.get(&format!("/api/v1/events/order:{}:paid", order.id)).await.is_ok() {
                 return Ok(());
@@ -100,7 +100,7 @@ impl Story {
         Err("the consistency check restores nothing".into())
     }
 
-    /// Deletes what says that an order is paid; the payment's own event too, or it would do the same.
+    /// Deletes the event of a paid order, and that of its payment, which would have the same effect.
     async fn lose_the_payment(&self, order: &Order) -> Result<(), ShopError> {
         const DELIVERIES: &str = "DELETE FROM postrider_delivery WHERE event_seq IN (SELECT seq FROM postrider_event
             WHERE event_key = $1 AND topic IN ('order.paid', 'payment.success'))";
@@ -121,13 +121,13 @@ async fn adas(caller: &Caller) -> Result<(), String> {
     ada.pay(&order, true, 3).await?;
     ada.send(&order, &format!("parcel:{}", order.id), ISLAND).await?;
     match ada.send(&order, PARCEL, NOWHERE).await {
-        // An earlier start was killed while it told this.
+        // An earlier start was killed after it had published this.
         Err(why) if why.contains("idConflict") => Ok(()),
         sent => sent,
     }
 }
 
-/// An order that spends of everything.
+/// An order that uses a coupon, the wallet and points.
 async fn check_out(customer: &Customer<'_>) -> Result<Order, String> {
     let coupon = customer.coupon().await?;
     let items = json!([{ "productId": "lamp", "skuId": "red", "quantity": 1 }]);
@@ -142,5 +142,5 @@ async fn holds_its_assets(customer: &Customer<'_>, order: &Order) -> Result<(), 
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(format!("order {} gets nothing of what it wants", order.id))
+    Err(format!("order {} does not get its locks", order.id))
 }

@@ -1,4 +1,4 @@
-//! The traffic: first what shows each thing once, then orders at a rate, until it is told to stop.
+//! The traffic: first the story, then orders at a rate, until it is stopped.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write as _};
@@ -14,18 +14,18 @@ use super::caller::Caller;
 use super::people::{Customer, chance, fresh, pick, restock};
 use super::services::Service;
 use super::story::Story;
-use crate::{End, tell};
+use crate::{End, print_note};
 
 /// Customers at a time: a slow machine gets fewer orders, not a queue of them.
 const CUSTOMERS: usize = 64;
-/// Those who come back.
+/// Customers that order again.
 const REGULARS: usize = 20;
-/// How often the shelves are looked at.
+/// The interval of restocking.
 const SHELVES: Duration = Duration::from_secs(20);
-/// How often a person who watches hears how it goes.
+/// The interval of the status line.
 const LINE: Duration = Duration::from_secs(2);
 
-/// What plays the world outside.
+/// The actors around the shop.
 #[derive(Clone)]
 pub(super) struct Traffic {
     pub(super) caller: Caller,
@@ -35,7 +35,7 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Subscribes and fills the shelves; the rest happens by itself.
+    /// Subscribes the services, restocks, and starts all actors.
     pub(super) async fn start(self, tasks: &TaskTracker, story: Option<Story>) -> Result<(), End> {
         for service in Service::ALL {
             service.subscribe(&self.caller).await.map_err(End::Wrong)?;
@@ -45,8 +45,8 @@ impl Traffic {
         if let Some(story) = story {
             let (caller, stop) = (self.caller.clone(), self.stop.clone());
             tasks.spawn(async move {
-                if let Some(Err(why)) = stop.run_until_cancelled(story.tell(&caller)).await {
-                    tell(format!("not everything can be shown: {why}"));
+                if let Some(Err(why)) = stop.run_until_cancelled(story.play(&caller)).await {
+                    print_note(format!("the story stopped: {why}"));
                 }
             });
         }
@@ -82,7 +82,7 @@ impl Traffic {
             tasks.spawn(async move {
                 let customer = Customer { caller: &traffic.caller, user_id };
                 orders.fetch_add(1, Ordering::Relaxed);
-                // What was refused is in the log of refusals; here it only means that a customer has gone.
+                // A refusal ends the order; `Caller` has logged it.
                 let _ = async {
                     customer.arrive(20_000, 200).await?;
                     customer.buy(&traffic.stop).await
@@ -93,14 +93,14 @@ impl Traffic {
         }
     }
 
-    /// Fills the shelves now and then.
+    /// Restocks in intervals.
     async fn supply(self) {
         while self.stop.run_until_cancelled(tokio::time::sleep(SHELVES)).await.is_some() {
             let _ = restock(&self.caller).await;
         }
     }
 
-    /// One line that says how it goes, written over itself.
+    /// A status line that overwrites itself.
     async fn watch(self, orders: Arc<AtomicU64>) {
         let since = Instant::now();
         while self.stop.run_until_cancelled(tokio::time::sleep(LINE)).await.is_some() {
@@ -123,7 +123,7 @@ impl Traffic {
                 now("dead"),
             );
             let mut out = std::io::stdout();
-            // Nobody may be left to read it.
+            // The reader may have closed the terminal.
             let _ = write!(out, "\r\x1b[K{line}").and_then(|()| out.flush());
         }
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::process::{Database, Kind, Process};
 use crate::{postrider, stderr, stdout};
 
-/// `publish`, `listen`, `events show` and `events trace` tell the story of one event.
+/// `publish`, `listen`, `events show` and `events trace` show one event.
 #[tokio::test]
 async fn the_story_of_one_event_in_a_terminal() {
     let database = Database::make(Kind::Sqlite).await;
@@ -21,7 +21,7 @@ async fn the_story_of_one_event_in_a_terminal() {
     assert!(set.status.success(), "{}", stderr(&set));
     let listed = server.run(&["subscriptions", "list"]);
     assert!(
-        stdout(&listed).starts_with("topic") && stdout(&listed).contains("order.paid  points"),
+        stdout(&listed).starts_with("TOPIC") && stdout(&listed).contains("order.paid  points"),
         "{}",
         stdout(&listed)
     );
@@ -59,7 +59,7 @@ async fn the_story_of_one_event_in_a_terminal() {
     database.drop().await;
 }
 
-/// D.8: dead letters are seen, counted and redriven, by a server that works on it; redrives that a rule forbids are told.
+/// D.8: dead letters are listed, counted and redriven; redrives that a rule forbids are reported.
 async fn dead_letters(kind: Kind) {
     let database = Database::make(kind).await;
     let server = Process::start(&database, &["--set", "redrive.max-count=1"]);
@@ -77,7 +77,7 @@ async fn dead_letters(kind: Kind) {
     settle(false, 5).await;
     let listed = server.run(&["dead", "list", "--consumer", "points"]);
     assert_eq!(stdout(&listed).lines().count(), 6, "{}", stdout(&listed));
-    assert!(stdout(&listed).starts_with("eventId") && stdout(&listed).contains("e4"), "{}", stdout(&listed));
+    assert!(stdout(&listed).starts_with("EVENT ID") && stdout(&listed).contains("e4"), "{}", stdout(&listed));
     let counted = server.run(&["dead", "redrive", "--consumer", "points", "--dry-run", "-o", "json"]);
     let counted: Value = serde_json::from_slice(&counted.stdout).unwrap();
     assert_eq!(counted, json!({ "matching": 5, "exact": true }));
@@ -146,14 +146,14 @@ async fn the_exit_code_says_what_happened() {
     assert_eq!(server.run(&["publish", "t"]).status.code(), Some(2));
     let viewer = server.token_of("viewer").await;
     assert_eq!(server.run(&["publish", "t", "--data", "{}", "--token", &viewer]).status.code(), Some(6));
-    let nobody = postrider(&["events", "show", "x", "--server", "http://127.0.0.1:1"]);
-    assert_eq!(nobody.status.code(), Some(1));
-    assert!(stderr(&nobody).contains("is `postrider serve` running there?"), "{}", stderr(&nobody));
+    let no_server = postrider(&["events", "show", "x", "--server", "http://127.0.0.1:1"]);
+    assert_eq!(no_server.status.code(), Some(1));
+    assert!(stderr(&no_server).contains("is `postrider serve` running there?"), "{}", stderr(&no_server));
     server.stop();
     database.drop().await;
 }
 
-/// Tokens through the server, and straight in the store for whoever has lost the last one.
+/// Tokens through the server, and directly in the store if the last one is lost.
 #[tokio::test]
 async fn tokens_are_made_listed_and_revoked() {
     let database = Database::make(Kind::Sqlite).await;
@@ -180,7 +180,7 @@ async fn tokens_are_made_listed_and_revoked() {
 }
 
 #[tokio::test]
-async fn the_doctor_says_what_is_wrong_and_what_to_do() {
+async fn the_doctor_reports_failed_checks_and_remedies() {
     let database = Database::make(Kind::Sqlite).await;
     let empty = postrider(&["doctor", "--store", &database.url, "-o", "json"]);
     assert_eq!(empty.status.code(), Some(4));

@@ -41,7 +41,7 @@ struct Demo {
 }
 
 impl Demo {
-    /// Outside of the API, as nobody in particular.
+    /// A request outside of the API, without a token.
     async fn get(&self, path: &str) -> Value {
         let answer = self.process.client.get(format!("{}{path}", self.process.url)).send().await.unwrap();
         let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
@@ -169,7 +169,7 @@ async fn the_demo_shows_everything_that_happens_to_events() {
         assert!(output.status.success(), "{}{}", stdout(output), stderr(output));
     }
     assert!(stdout(&trace).contains("─ order.purchased ") && stdout(&trace).contains("points.added"));
-    assert!(stdout(&dead).contains("adas-parcel") && stdout(&dead).contains("nobody knows this address"));
+    assert!(stdout(&dead).contains("adas-parcel") && stdout(&dead).contains("the address is unknown"));
     assert!(stderr(&redrive).contains(" redriven, 0 refused"), "{}", stderr(&redrive));
     let path = "/events/adas-parcel";
     let arrives = async {
@@ -206,7 +206,7 @@ async fn the_demos_books_balance_after_a_minute_and_it_goes_on_where_it_was_stop
     assert!(lines.iter().any(|line| line.contains("tokens create me --role admin --store")), "{lines:#?}");
     assert!(demo.books_balance().await >= orders, "it is the same shop");
     demo.sells_more_than(orders + 20).await;
-    // The token of the first start still counts, and what it begins with is not told twice.
+    // The token of the first start still works, and the story is not played again.
     let told = demo.list(&token, "topic=order.purchased&limit=500").await;
     let adas = told.iter().filter(|event| event["initiator"]["userId"] == "ada").count();
     assert!(adas <= 1, "{adas} purchases of ada");
@@ -223,7 +223,7 @@ async fn the_demos_books_balance_after_a_minute_and_it_goes_on_where_it_was_stop
     folder.remove();
 }
 
-/// S1: the shop asks nobody who they are, so that it is for this machine alone.
+/// S1: the shop has no login, so the demo serves this machine only.
 #[test]
 fn a_demo_that_cannot_be_is_refused() {
     let folder = Folder::make();

@@ -30,7 +30,7 @@ impl Drop for File {
 }
 
 #[test]
-fn status_tells_an_empty_database_from_a_current_one() {
+fn status_distinguishes_an_empty_database_from_a_current_one() {
     let file = File::new("status");
     let empty = postrider(&["migrate", "status", "--store", &file.url()]);
     assert_eq!(empty.status.code(), Some(5));
@@ -45,7 +45,7 @@ fn status_tells_an_empty_database_from_a_current_one() {
 }
 
 #[test]
-fn tables_of_another_build_or_a_newer_one_are_told_apart() {
+fn tables_of_another_build_and_of_a_newer_one_are_distinguished() {
     let file = File::new("another");
     assert!(postrider(&["migrate", "up", "--store", &file.url()]).status.success());
     let remedies = |change: &str| {
@@ -119,7 +119,7 @@ fn mysql_is_migrated_and_tells_where_it_stands() {
     let server = std::env::var("POSTRIDER_TEST_MYSQL")
         .expect("POSTRIDER_TEST_MYSQL is not set: run `make services` and `eval \"$(scripts/services urls)\"`");
     let (place, _) = server.rsplit_once('/').unwrap();
-    // Named in the URL only: whoever migrates may not make databases.
+    // The database exists: the user of a migration may not be allowed to create one.
     let url = format!("{place}/cli_{}", std::process::id());
     let missing = postrider(&["migrate", "status", "--store", &url]);
     assert_eq!(missing.status.code(), Some(1), "{}", stderr(&missing));

@@ -108,7 +108,7 @@ impl Process {
         self.token.as_deref().unwrap()
     }
 
-    /// Asks as somebody, and expects this status.
+    /// Sends a request with this token, and expects this status.
     pub(crate) async fn ask(&self, token: &str, method: Method, path: &str, body: Value, expected: u16) -> Value {
         let request = self.client.request(method, format!("{}/api/v1{path}", self.url)).bearer_auth(token);
         let request = if body.is_null() { request } else { request.json(&body) };
@@ -164,7 +164,7 @@ impl Process {
     }
 }
 
-/// A relay alone, which nobody can ask anything.
+/// A relay without an API.
 pub(crate) struct RelayProcess(Child);
 
 impl RelayProcess {

@@ -45,7 +45,7 @@ async fn watch(server: &Process, token: &str, id: &str, before: u64, enough: imp
     }
 }
 
-/// D.8: a bulk redrive outlives the server that works on it, redrives each event once, and never faster than it was told to.
+/// D.8: a bulk redrive survives a kill of its server, redrives each event once, and keeps to its rate.
 #[tokio::test]
 async fn a_bulk_redrive_survives_kill_9_on_postgres() {
     let database = Database::make(Kind::Postgres).await;

@@ -143,7 +143,7 @@ async fn a_plain_insert_is_claimed_on_sqlite() {
 }
 
 /// G.3: what is finished and older than `retention.finished-days` goes, into files first where `retention.archive-dir` names a
-/// folder; what somebody still waits for stays.
+/// folder; an event with waiting deliveries stays.
 #[tokio::test]
 async fn what_is_finished_and_old_is_archived_and_removed_on_sqlite() {
     let database = Database::make(Kind::Sqlite).await;
@@ -158,7 +158,7 @@ async fn what_is_finished_and_old_is_archived_and_removed_on_sqlite() {
     server.admin(Method::POST, "/consumers/points/settle", json!({ "results": [result] }), 200).await;
     server.admin(Method::POST, "/events", event("waits"), 202).await;
     server.stop();
-    // Nobody holds a lease any more, and five days have passed.
+    // No lease is held, and five days have passed.
     let sql = "UPDATE postrider_event SET created_at = created_at - 432000000; DELETE FROM postrider_lease;";
     let file = database.url.trim_start_matches("sqlite://").to_owned();
     assert!(std::process::Command::new("sqlite3").args([&file, sql]).status().unwrap().success());
@@ -186,7 +186,7 @@ async fn what_is_finished_and_old_is_archived_and_removed_on_sqlite() {
     database.drop().await;
 }
 
-/// S1, S22, A.17: what cannot be stops the start, with the key and where it stands.
+/// S1, S22, A.17: a bad value stops the start, and the message names its key and origin.
 #[tokio::test]
 async fn a_wrong_configuration_stops_the_start() {
     let database = Database::make(Kind::Sqlite).await;
@@ -217,7 +217,7 @@ async fn a_wrong_configuration_stops_the_start() {
     database.drop().await;
 }
 
-/// The configuration that counts, with where each value comes from.
+/// `GET /config` shows each value and its origin.
 #[tokio::test]
 async fn the_effective_configuration_is_shown_without_secrets() {
     let database = Database::make(Kind::Sqlite).await;
@@ -243,7 +243,7 @@ async fn the_effective_configuration_is_shown_without_secrets() {
 
 /// S21: neither tokens nor payloads are logged.
 #[tokio::test]
-async fn the_log_tells_no_secrets() {
+async fn the_log_contains_no_secrets() {
     let database = Database::make(Kind::Sqlite).await;
     let server = Process::start(&database, &[]);
     server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({}), 200).await;
@@ -293,7 +293,7 @@ async fn a_certificate_makes_it_https() {
     database.drop().await;
 }
 
-/// D.11: with a broker its consumers are the default, and the server publishes to it: a queue that nobody has made is told.
+/// D.11: with a broker, `rabbitmq` is the default, and the server publishes to it; a missing queue is reported.
 #[tokio::test]
 async fn a_broker_carries_events_on_rabbitmq() {
     let broker =

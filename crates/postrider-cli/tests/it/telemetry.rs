@@ -1,9 +1,9 @@
-//! Spans for a collector: a listener of ours that reads what a collector would, and collectors that are no use.
+//! Spans for a collector: a listener that decodes them, and collectors that are away or never answer.
 
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value as Said;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
@@ -33,16 +33,12 @@ async fn collect(listener: &TcpListener, spans: &mut Vec<Span>, enough: impl Fn(
     tokio::time::timeout(Duration::from_secs(60), collecting).await.expect("the spans arrive");
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn said(span: &Span, name: &str) -> Option<Said> {
+fn attribute(span: &Span, name: &str) -> Option<Attribute> {
     span.attributes.iter().find(|one| one.key == name).and_then(|one| one.value.clone()?.value)
 }
 
-fn text(text: &str) -> Option<Said> {
-    Some(Said::StringValue(text.into()))
+fn text(text: &str) -> Option<Attribute> {
+    Some(Attribute::StringValue(text.into()))
 }
 
 /// D.10, G.6, S21: what the collector shows of an event is in the event's own trace: its writing, and each attempt to deliver it. It says
@@ -80,7 +76,7 @@ async fn the_trace_of_an_event_arrives_at_the_collector() {
     let mut spans = Vec::new();
     let of = |spans: &[Span], name: &str| spans.iter().filter(|span| span.name == name).cloned().collect::<Vec<_>>();
     let requested = |spans: &[Span], route: &str| {
-        of(spans, "request").into_iter().find(|span| said(span, "http.route") == text(route))
+        of(spans, "request").into_iter().find(|span| attribute(span, "http.route") == text(route))
     };
     collect(&collector, &mut spans, |spans| {
         of(spans, "deliver").len() == 3 && requested(spans, "/api/v1/events/{eventId}").is_some()
@@ -88,26 +84,26 @@ async fn the_trace_of_an_event_arrives_at_the_collector() {
     .await;
     let publish = &of(&spans, "publish")[0];
     for span in [&of(&spans, "deliver")[..], std::slice::from_ref(publish)].concat() {
-        assert_eq!(hex(&span.trace_id), shown["traceId"].as_str().unwrap(), "the trace is the event's own");
-        assert_eq!(hex(&span.parent_span_id), shown["spanId"].as_str().unwrap(), "caused by what wrote it");
-        assert_eq!(said(&span, "messaging.message.id"), text("order:7"));
-        assert_eq!(said(&span, "messaging.destination.name"), text("order.paid"));
+        assert_eq!(hex::encode(&span.trace_id), shown["traceId"].as_str().unwrap(), "the trace is the event's own");
+        assert_eq!(hex::encode(&span.parent_span_id), shown["spanId"].as_str().unwrap(), "caused by what wrote it");
+        assert_eq!(attribute(&span, "messaging.message.id"), text("order:7"));
+        assert_eq!(attribute(&span, "messaging.destination.name"), text("order.paid"));
         assert!(0 < span.start_time_unix_nano && span.start_time_unix_nano <= span.end_time_unix_nano);
     }
     let attempts: Vec<_> = of(&spans, "deliver")
         .iter()
-        .filter(|span| said(span, "messaging.consumer.group.name") == text("mailer"))
+        .filter(|span| attribute(span, "messaging.consumer.group.name") == text("mailer"))
         .map(|span| {
             let is_error = span.status.as_ref().is_some_and(|status| status.code == i32::from(StatusCode::Error));
-            (said(span, "postrider.attempt"), said(span, "postrider.outcome"), is_error)
+            (attribute(span, "postrider.attempt"), attribute(span, "postrider.outcome"), is_error)
         })
         .collect();
-    let attempt = |n| Some(Said::IntValue(n));
+    let attempt = |n| Some(Attribute::IntValue(n));
     assert_eq!(attempts, [(attempt(1), text("failed"), true), (attempt(2), text("done"), false)]);
-    assert_eq!((publish.kind, said(publish, "postrider.outcome")), (SpanKind::Producer.into(), text("accepted")));
+    assert_eq!((publish.kind, attribute(publish, "postrider.outcome")), (SpanKind::Producer.into(), text("accepted")));
     let request = requested(&spans, "/api/v1/events").unwrap();
     assert_eq!(publish.links[0].span_id, request.span_id, "the request that published it is linked");
-    assert_eq!(said(&request, "http.response.status_code"), Some(Said::IntValue(202)));
+    assert_eq!(attribute(&request, "http.response.status_code"), Some(Attribute::IntValue(202)));
     let everything = format!("{spans:?}");
     assert!(!everything.contains("canary") && !everything.contains(server.token()), "{everything}");
 
@@ -116,20 +112,20 @@ async fn the_trace_of_an_event_arrives_at_the_collector() {
     let request = server.client.post(format!("{}/api/v1/events", server.url)).bearer_auth(server.token());
     let request = request.header("traceparent", traceparent).json(&json!({ "topic": "order.paid", "payload": 1 }));
     assert_eq!(request.send().await.unwrap().status().as_u16(), 202);
-    let theirs = |span: &Span| traceparent.contains(&hex(&span.trace_id));
+    let theirs = |span: &Span| traceparent.contains(&hex::encode(&span.trace_id));
     collect(&collector, &mut spans, |spans| {
         ["request", "publish"].iter().all(|name| of(spans, name).iter().any(theirs))
     })
     .await;
     let request = of(&spans, "request").into_iter().find(theirs).unwrap();
-    assert_eq!(hex(&request.parent_span_id), "00f067aa0ba902b7");
+    assert_eq!(hex::encode(&request.parent_span_id), "00f067aa0ba902b7");
     server.kill();
     database.drop().await;
 }
 
 /// G.6: a collector that is away, or that takes a connection and never answers, slows nothing and stops nothing.
 #[tokio::test]
-async fn a_collector_that_is_no_use_is_in_nobodys_way() {
+async fn a_collector_that_is_away_or_silent_slows_nothing() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for endpoint in [silent.local_addr().unwrap(), gone] {
@@ -147,7 +143,7 @@ async fn a_collector_that_is_no_use_is_in_nobodys_way() {
         server.stop();
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
         let log = std::fs::read_to_string(database.folder().join("log")).unwrap();
-        assert!(log.matches("takes no spans").count() <= 1, "said once: {log}");
+        assert!(log.matches("takes no spans").count() <= 1, "logged once: {log}");
         assert!(endpoint != gone || log.contains("takes no spans"), "{log}");
         database.drop().await;
     }

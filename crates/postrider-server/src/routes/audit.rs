@@ -78,7 +78,7 @@ async fn list(State(app): State<App>, Query(page): Query<Page>) -> Result<Json<A
         return Err(Problem::bad_query("limit", format!("must be 1 to {}, is {limit}", limits::PAGE_ROWS)));
     }
     let before = page.cursor.as_deref().map(str::parse::<i64>).transpose();
-    let before = before.map_err(|_| Problem::bad_query("cursor", "is none that was handed out"))?;
+    let before = before.map_err(|_| Problem::bad_query("cursor", "is not the nextCursor of a page"))?;
     let records = app.store.audit(before, limit).await?;
     let is_full = records.len() == limit as usize;
     let next_cursor = records.last().filter(|_| is_full).map(|record| record.number.to_string());

@@ -1,4 +1,4 @@
-//! Consumers: what waits for them, pause and resume. Those who fetch their events `claim` and `settle`.
+//! Consumers: their backlog, pause and resume. Pulling consumers `claim` and `settle`.
 
 mod claim;
 mod settle;

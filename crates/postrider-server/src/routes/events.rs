@@ -1,4 +1,4 @@
-//! Events: published, looked at, and reported on. Lists and what people do to events have files of their own.
+//! Events: publish, show and report. Lists, redrive and expire have files of their own.
 
 mod list;
 mod mend;
@@ -82,7 +82,7 @@ struct BatchIn {
     events: Vec<EventIn>,
 }
 
-/// An event as its sender wrote it: as our own envelope, or as a CloudEvent.
+/// An event in the sender's format: our envelope, or a CloudEvent.
 struct Sent(EventIn);
 
 impl FromRequest<App> for Sent {
@@ -105,7 +105,7 @@ impl FromRequest<App> for Sent {
     }
 }
 
-/// What the request says of the events in it.
+/// Values of the request for fields that its events leave out.
 fn around<'a>(caller: &Caller, operation: &str, headers: &'a HeaderMap, id: RequestId) -> Around<'a> {
     Around {
         initiator: Initiator {
@@ -121,13 +121,11 @@ fn around<'a>(caller: &Caller, operation: &str, headers: &'a HeaderMap, id: Requ
 fn prepare(app: &App, event: EventIn, around: &Around<'_>) -> Result<NewEvent, Problem> {
     let new = app.bus.prepare(event.into_draft(around)?)?;
     let (bytes, most) = (new.envelope.payload.len(), app.options.payload_bytes);
-    match bytes > most {
-        true => {
-            let message = format!("may have {most} bytes at most, has {bytes}");
-            Err(postrider::Error::TooLarge { field: "payload", message }.into())
-        }
-        false => Ok(new),
+    if bytes > most {
+        let message = format!("may have {most} bytes at most, has {bytes}");
+        return Err(postrider::Error::TooLarge { field: "payload", message }.into());
     }
+    Ok(new)
 }
 
 /// Publish an event
@@ -205,7 +203,7 @@ fn unknown() -> Problem {
 }
 
 async fn find(app: &App, id: &str) -> Result<Found, Problem> {
-    // What cannot be an id is nobody's, and no store is asked.
+    // What cannot be an id is answered without a query.
     let id = EventId::new(id).map_err(|_| unknown())?;
     app.store.find(id.as_str()).await?.ok_or_else(unknown)
 }
@@ -278,19 +276,20 @@ async fn report(
     }
 }
 
-/// Why a report is refused: the consumer has deliveries to settle, or none was expected of it.
+/// Why a report is refused: the consumer settles deliveries instead, or the event does not expect it.
 fn not_expected(found: &Found, consumer: &str) -> Problem {
     let has_lane = found.deliveries.iter().any(|delivery| delivery.lane == consumer)
         || found.consumptions.iter().any(|attempt| attempt.consumer == consumer);
-    match has_lane {
-        true => Problem::conflict(
+    if has_lane {
+        Problem::conflict(
             "useSettle",
             format!("{consumer} gets its events from here: claim them and settle them under /consumers/{consumer}"),
-        ),
-        false => Problem::new(
+        )
+    } else {
+        Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "notSubscribed",
             format!("{consumer} was not subscribed to {} when this event was written", found.envelope.topic),
-        ),
+        )
     }
 }

@@ -1,4 +1,4 @@
-//! Failures: what goes wrong, in groups.
+//! Failures of open events, grouped by consumer and kind of error.
 
 use axum::Json;
 use axum::extract::State;

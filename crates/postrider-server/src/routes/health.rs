@@ -1,4 +1,4 @@
-//! Outside of the API: whether it lives, its figures, its description, and a page.
+//! Routes outside of the API: health, metrics, the OpenAPI document and the page.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -34,11 +34,11 @@ async fn livez() -> &'static str {
 #[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, description = "They can.", content_type = "text/plain", body = String)))]
 async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
     if app.stop.is_cancelled() {
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is about to end"));
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
     }
     match app.store.check_schema().await {
         Ok(()) => Ok("ok\n"),
-        // Nothing is said to strangers about where the store is.
+        // Without details of the store: this route needs no token.
         Err(error) => {
             tracing::warn!(%error, "not ready");
             let detail = "the store does not answer, or has another schema: the server's log says more";

@@ -1,4 +1,4 @@
-//! Instances: who holds what at this moment.
+//! Instances: which process holds what now.
 
 use std::collections::BTreeMap;
 

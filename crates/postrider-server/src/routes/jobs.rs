@@ -1,4 +1,4 @@
-//! Jobs: when they ran last, and when they run next.
+//! Jobs: their last and next run.
 
 use axum::Json;
 use axum::extract::State;

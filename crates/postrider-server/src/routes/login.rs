@@ -44,7 +44,7 @@ async fn login(State(app): State<App>, request: Request) -> Result<Response, Pro
     let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
     let Body(Login { token }) = Body::from_request(request, &app).await?;
     let token = app.store.find_token(&hash(&token)).await?.ok_or_else(|| auth::wrong(&app, &address))?;
-    // A session of its own for each login: one that somebody has planted before is worth nothing.
+    // Each login gets a new session, so that one planted in the browser before is worthless (session fixation).
     let session = secret::fresh("")?;
     let new = NewSession { hash: &hash(&session), token_id: &token.token_id, lasts: limits::SESSION_LASTS };
     app.store.create_session(&new).await?;
@@ -57,7 +57,7 @@ async fn login(State(app): State<App>, request: Request) -> Result<Response, Pro
         request_id: request_id.as_deref(),
         detail: None,
     };
-    auth::write_down(&app, &record).await;
+    auth::append_audit(&app, &record).await;
     let cookie = cookie(&app, &session, limits::SESSION_LASTS.as_secs());
     Ok(([(header::SET_COOKIE, cookie)], Json(LoggedIn { name: token.name, role: token.role.into() })).into_response())
 }

@@ -1,4 +1,4 @@
-//! Bulk operations: redrives of everything that matches, counted first, at a rate, watched and stopped.
+//! Bulk operations: redrive all matching events, with a dry run, a rate, progress, pause and cancel.
 
 use axum::Json;
 use axum::extract::State;
@@ -92,7 +92,7 @@ async fn create(State(app): State<App>, caller: Caller, Body(wanted): Body<Opera
     match &wanted.reason {
         Some(reason) => input::short("reason", reason, INITIATOR_BYTES / 4)?,
         None if wanted.dry_run => {}
-        None => return Err(Problem::invalid("reason", "is needed: others will ask why")),
+        None => return Err(Problem::invalid("reason", "is needed, for the audit")),
     }
     let filter = wanted.filter.into_filter()?;
     let matching = operations::matching(&*app.store, &filter).await?;
@@ -218,7 +218,7 @@ async fn list(State(app): State<App>, Query(most): Query<Most>) -> Result<Json<O
     Ok(Json(OperationList { operations: newest(&app, limit).await? }))
 }
 
-/// The newest operations, as they are shown.
+/// The newest operations.
 pub(crate) async fn newest(app: &App, limit: u32) -> postrider::Result<Vec<OperationView>> {
     Ok(app.store.operations(limit).await?.into_iter().map(Into::into).collect())
 }
@@ -269,13 +269,11 @@ async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Result<Json<O
 async fn steer(app: &App, id: &str, steer: Steer, wanted: OperationState) -> Result<Json<OperationView>, Problem> {
     input::label("operationId", id).map_err(|_| unknown())?;
     let operation = app.store.steer_operation(id, steer).await?.ok_or_else(unknown)?;
-    match operation.state == wanted {
-        true => Ok(Json(operation.into())),
-        false => {
-            let detail = format!("it is {}, and cannot become {}", operation.state.as_str(), wanted.as_str());
-            Err(Problem::conflict("operationState", detail))
-        }
+    if operation.state == wanted {
+        return Ok(Json(operation.into()));
     }
+    let detail = format!("it is {}, and cannot become {}", operation.state.as_str(), wanted.as_str());
+    Err(Problem::conflict("operationState", detail))
 }
 
 fn unknown() -> Problem {

@@ -1,4 +1,4 @@
-//! Live figures: what waits now, and what happened per minute.
+//! Figures: the backlog now, and what happened per minute.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,9 +13,9 @@ use crate::input::Query;
 use crate::problem::Problem;
 use crate::view::At;
 
-/// Minutes where the caller does not say.
+/// The default number of minutes.
 const HOUR: i64 = 60;
-/// Minutes at most: what a chart shows of a week.
+/// The most minutes: a week.
 const WEEK: i64 = 7 * 24 * 60;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -84,10 +84,10 @@ struct Span {
     responses((status = 200, description = "The figures.", body = Stats)))]
 async fn show(State(app): State<App>, Query(span): Query<Span>) -> Result<Json<Stats>, Problem> {
     let minutes = span.minutes.unwrap_or(HOUR);
-    match (1..=WEEK).contains(&minutes) {
-        true => Ok(Json(stats(&app, minutes).await?)),
-        false => Err(Problem::bad_query("minutes", format!("must be 1 to {WEEK}, is {minutes}"))),
+    if !(1..=WEEK).contains(&minutes) {
+        return Err(Problem::bad_query("minutes", format!("must be 1 to {WEEK}, is {minutes}")));
     }
+    Ok(Json(stats(&app, minutes).await?))
 }
 
 /// The figures of so many minutes.
@@ -109,7 +109,7 @@ pub(crate) async fn stats(app: &App, minutes: i64) -> postrider::Result<Stats> {
         waiting.dead += lane.dead;
         waiting.held += lane.held;
     }
-    // Up to the next minute: the current one has begun.
+    // Up to the next minute, so that the current one is included.
     let (from, to) = (now - time::Duration::minutes(minutes), now + time::Duration::MINUTE);
     let figures = app.store.figures(from, to).await?;
     Ok(Stats { waiting, minutes: figures.into_iter().map(Into::into).collect() })

@@ -1,4 +1,4 @@
-//! What happens, as it happens, for whoever has a page open.
+//! The stream of changes, as server-sent events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,11 +14,11 @@ use utoipa_axum::routes;
 use crate::App;
 use crate::problem::Problem;
 
-/// Pages that may watch one server at once: each holds a connection.
+/// Open streams per server, as each holds a connection.
 const STREAMS: usize = 200;
-/// How long one stream lasts. A browser comes back by itself, and is asked again who it is.
+/// How long one stream lasts. A browser reconnects by itself, and its session is checked again.
 const LASTS: Duration = Duration::from_secs(10 * 60);
-/// How often a silent stream says that it lives: sooner than proxies give up.
+/// The keep-alive interval of a silent stream: shorter than the idle timeout of proxies.
 const ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -43,7 +43,7 @@ async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<
         loop {
             match heard.recv().await {
                 Ok(told) => return Some((Ok(Event::default().event(told.kind).data(&*told.json)), heard)),
-                // Whoever reads too slowly misses some: the next figures are right again.
+                // A slow reader misses messages; the next figures are complete again.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
             }

@@ -1,4 +1,4 @@
-//! Subscriptions: who hears which topic, and how.
+//! Subscriptions: which consumer gets which topic, and how.
 
 use axum::Json;
 use axum::extract::State;
@@ -191,7 +191,7 @@ async fn set(
     app.store.set_subscription(&subscription).await?;
     let stored = app.store.subscriptions(Some(&subscription.topic)).await?;
     let stored = stored.into_iter().find(|one| one.subscription.consumer == subscription.consumer);
-    let stored = stored.ok_or_else(|| Problem::not_found("somebody else has removed it meanwhile"))?;
+    let stored = stored.ok_or_else(|| Problem::not_found("it was removed meanwhile"))?;
     let detail = format!("enabled={} via={}", stored.subscription.enabled, stored.subscription.via.as_str());
     let mut response = Json(SubscriptionView::from(stored)).into_response();
     response.extensions_mut().insert(Detail(detail));
@@ -207,8 +207,9 @@ async fn remove(
     Path((topic, consumer)): Path<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let is_possible = (topic == EVERY_TOPIC || is_name(&topic)) && is_name(&consumer);
-    match is_possible && app.store.remove_subscription(&topic, &consumer).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found(format!("{consumer} is not subscribed to {topic}"))),
+    if is_possible && app.store.remove_subscription(&topic, &consumer).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found(format!("{consumer} is not subscribed to {topic}")))
     }
 }

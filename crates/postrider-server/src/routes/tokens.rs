@@ -1,4 +1,4 @@
-//! Tokens: who may come in.
+//! Tokens: list, create and revoke.
 
 use axum::Json;
 use axum::extract::State;
@@ -137,8 +137,9 @@ async fn revoke(State(app): State<App>, caller: Caller, Path(id): Path<String>) 
     if id == caller.token_id {
         return Err(Problem::conflict("ownToken", "this is the token you are using: revoke it with another admin's"));
     }
-    match label("tokenId", &id).is_ok() && app.store.revoke_token(&id).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(Problem::not_found("there is no such token, or it is revoked already")),
+    if label("tokenId", &id).is_ok() && app.store.revoke_token(&id).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found("there is no such token, or it is revoked already"))
     }
 }

@@ -14,8 +14,8 @@ use crate::input::{self, Path};
 use crate::problem::Problem;
 use crate::view::{EventSummary, summaries};
 
-/// How deep the tree is shown: whoever brings ids of their own could make it endless, and many readers of JSON give up at 128
-/// brackets, of which a generation has two. The timeline has every event all the same.
+/// The depth of the tree: publishers choose ids and parents, so a chain has no natural end, and many JSON parsers stop at
+/// 128 brackets, two per generation. The timeline has every event.
 const GENERATIONS: usize = 60;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -51,7 +51,7 @@ struct TraceNode {
     responses((status = 200, description = "The events, as a timeline and as a tree.", body = TraceView)))]
 async fn show(State(app): State<App>, Path(trace_id): Path<String>) -> Result<Json<TraceView>, Problem> {
     let unknown = || Problem::not_found("no event belongs to such a trace");
-    // What cannot be an id is nobody's, and no store is asked.
+    // What cannot be an id is answered without a query.
     input::label("traceId", &trace_id).map_err(|_| unknown())?;
     let trace = lineage::trace(&*app.store, &trace_id).await?;
     if trace.events.is_empty() {

@@ -73,9 +73,9 @@ async fn a_delivery_is_given_up_after_its_last_attempt() {
     desk.close().await;
 }
 
-/// F01, B.3: a lease that ran out still counts, until somebody else has claimed.
+/// F01, B.3: a lease that ran out still counts until another claim takes the delivery.
 #[tokio::test]
-async fn a_late_result_counts_until_somebody_else_has_claimed() {
+async fn a_late_result_counts_until_another_claim() {
     let desk = Desk::open().await;
     points(&desk).await;
     publish(&desk, "e1").await;
@@ -164,9 +164,9 @@ async fn events_of_a_key_come_in_order() {
     desk.close().await;
 }
 
-/// D.9: past its expiry an event is handed to nobody; F03: nor one whose holders were lost too often.
+/// D.9: an expired event is not handed out. F03: nor is one whose attempts were all lost.
 #[tokio::test]
-async fn what_is_expired_or_used_up_is_handed_to_nobody() {
+async fn expired_and_used_up_deliveries_are_not_handed_out() {
     let desk = Desk::open().await;
     points(&desk).await;
     let expired =

@@ -28,9 +28,9 @@ async fn an_event_is_completed_by_its_request() {
     desk.close().await;
 }
 
-/// D.1: what is said is kept, ids as strings or numbers, digit by digit.
+/// D.1: every field is stored; ids may be strings or numbers and keep every digit.
 #[tokio::test]
-async fn everything_that_is_said_comes_back() {
+async fn every_field_comes_back() {
     let desk = Desk::open().await;
     desk.subscribe("order.paid", "points", json!({})).await;
     let body = r#"{"eventId":"e1","topic":"order.paid","payload":{"b":1.50,"a":12345678901234567890123},
@@ -66,7 +66,7 @@ async fn everything_that_is_said_comes_back() {
 
 /// S4: payloads are for those who mend.
 #[tokio::test]
-async fn a_payload_is_masked_for_those_who_only_watch() {
+async fn a_payload_is_masked_for_viewers() {
     let desk = Desk::open().await;
     desk.subscribe("order.paid", "points", json!({})).await;
     let event = json!({ "eventId": "e1", "topic": "order.paid", "payload": "canary", "metadata": { "m": "canary" } });
@@ -132,9 +132,9 @@ async fn an_id_stands_for_one_event() {
     desk.close().await;
 }
 
-/// D.3: nobody subscribes: nothing is stored, and the caller is told.
+/// D.3: without a subscription nothing is stored, and the answer says so.
 #[tokio::test]
-async fn an_event_that_nobody_hears_is_skipped() {
+async fn an_event_without_a_subscription_is_skipped() {
     let desk = Desk::open().await;
     let event = json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 });
     let skipped = desk.publish(event.clone(), 200).await;

@@ -113,7 +113,7 @@ async fn a_list_has_summaries() {
 
 /// S12: what cannot be is answered without asking the store.
 #[tokio::test]
-async fn what_cannot_be_asked_is_refused() {
+async fn an_invalid_query_is_refused() {
     let desk = Desk::open().await;
     for (query, field) in [
         ("limit=0", "limit"),
@@ -172,9 +172,9 @@ async fn a_trace_is_a_tree_and_a_timeline() {
     desk.close().await;
 }
 
-/// S13: whoever brings ids of their own may make a chain of any length: the timeline has it, the tree is cut.
+/// S13: a chain of parents has no limit: the timeline shows all of it, the tree is cut.
 #[tokio::test]
-async fn an_endless_chain_harms_nobody() {
+async fn a_long_chain_is_cut_in_the_tree_only() {
     let desk = Desk::open().await;
     desk.subscribe("t", "points", json!({})).await;
     let event = |n: u32| json!({ "eventId": format!("e{n}"), "topic": "t", "payload": 1, "traceId": "t1", "parentEventId": format!("e{}", n.max(1) - 1) });

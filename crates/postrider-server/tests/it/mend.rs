@@ -86,7 +86,7 @@ async fn a_redrive_is_allowed_or_refused_by_the_rules() {
 
 /// D.8: one consumer only, also one that came later.
 #[tokio::test]
-async fn a_redrive_reaches_the_consumer_that_was_named_and_nobody_else() {
+async fn a_redrive_reaches_only_the_named_consumer() {
     let desk = Desk::open().await;
     two_consumers(&desk).await;
     publish(&desk, "e").await;

@@ -93,7 +93,7 @@ async fn an_operation_is_paused_resumed_and_cancelled() {
 }
 
 #[tokio::test]
-async fn an_operation_that_cannot_be_is_refused() {
+async fn an_invalid_operation_is_refused() {
     let desk = Desk::open().await;
     for (more, field) in [
         (json!({ "reason": null }), "reason"),
@@ -152,7 +152,7 @@ async fn what_goes_wrong_is_seen() {
     desk.close().await;
 }
 
-/// Everything that a stream has told.
+/// The messages of a stream.
 struct Ear {
     messages: tokio::sync::mpsc::UnboundedReceiver<String>,
     heard: Vec<(String, Value)>,
@@ -175,7 +175,7 @@ impl Ear {
         (Self { messages, heard: Vec::new() }, reading)
     }
 
-    /// A message of this kind that fits, told before or soon.
+    /// The first message of this kind that matches, also one that is yet to come.
     async fn hear(&mut self, kind: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let hearing = async {
             loop {
@@ -193,9 +193,9 @@ impl Ear {
     }
 }
 
-/// What happens is told as it happens: new events, statuses, consumers, operations and figures; and the server ends it.
+/// The stream reports new events, statuses, consumers, operations and figures, and ends with the server.
 #[tokio::test]
-async fn a_stream_tells_what_happens() {
+async fn a_stream_reports_changes() {
     let desk = Desk::open().await;
     dead_events(&desk, 1).await;
     let response = desk.get("viewer", "/stream").await;

@@ -73,7 +73,7 @@ async fn a_field_that_breaks_a_rule_is_named() {
 }
 
 #[tokio::test]
-async fn a_method_that_a_path_does_not_take_is_told_which_it_does() {
+async fn a_wrong_method_is_answered_with_the_allowed_ones() {
     let desk = Desk::open().await;
     let response = desk.client.patch(format!("{}/api/v1/tokens", desk.url)).send().await.unwrap();
     assert_eq!(response.headers()["allow"], "GET, HEAD, POST");

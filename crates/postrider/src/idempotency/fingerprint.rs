@@ -77,8 +77,7 @@ mod tests {
         }
         let one = fingerprint(&Deduct { sku: "A", quantity: 2 }).expect("JSON");
         assert_eq!(one, fingerprint(&json!({ "quantity": 2, "sku": "A" })).expect("JSON"));
-        let hex: String = one.iter().map(|byte| format!("{byte:02x}")).collect();
         // printf '{"quantity":2,"sku":"A"}' | sha256sum
-        assert_eq!(hex, "7ebc12bb899a5a30bab5d5ddf5363631393c55424d3d8341d20d352d17136bf4");
+        assert_eq!(hex::encode(one), "7ebc12bb899a5a30bab5d5ddf5363631393c55424d3d8341d20d352d17136bf4");
     }
 }

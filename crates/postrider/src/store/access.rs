@@ -48,11 +48,7 @@ pub trait Access: Send + Sync + 'static {
 
 /// What is kept of a secret. The secret must be impossible to guess, because this hash is fast.
 pub fn hash(secret: &str) -> String {
-    hex(&Sha256::digest(secret))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(secret))
 }
 
 /// The token of a caller who sends `Authorization: Bearer …`, from that header.

@@ -200,7 +200,7 @@ pub(super) fn script(migrations: &[Migration], table: &str, blob: fn(&str) -> St
     let mut script = table.to_owned();
     for migration in migrations {
         let (version, name, sql) = (migration.version(), migration.name(), migration.sql);
-        let checksum = blob(&super::access::hex(&migration.checksum()));
+        let checksum = blob(&hex::encode(migration.checksum()));
         script.push_str(&format!(
             "\n-- Migration {version}: {name}\n\n{sql}\nINSERT INTO postrider_migrations (version, description, success, checksum, execution_time)\n\
              VALUES ({version}, '{name}', true, {checksum}, 0);\n",

@@ -155,10 +155,13 @@ async fn a_bad_setting_stops_the_start() {
     let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
     let name = file.display().to_string();
     for (text, complaint) in [
-        ("[inventory]\nshards = 0\n", format!("inventory.shards ({name}) must be a whole number from 1 to 64, is 0")),
-        ("[inventory]\nshards = 4\n", format!("inventory.shards ({name}) is 4, and --store was given 1 times")),
-        ("[inventory]\nshard = 3\n", format!("inventory.shard ({name}) is unknown")),
-        ("[inventory\n", format!("{name}: TOML parse error")),
+        ("[inventory]\nshards = 0\n", format!("inventory.shards in {name} must be a number from 1 to 64, is \"0\"")),
+        ("[inventory]\nshards = 4\n", format!("inventory.shards in {name}: is 4, but --store is given 1 times")),
+        (
+            "[inventory]\nshard = 3\n",
+            format!("inventory.shard in {name} is no key of the configuration: did you mean inventory.shards?"),
+        ),
+        ("[inventory\n", format!("{name} is no TOML: TOML parse error")),
     ] {
         std::fs::write(&file, text).unwrap();
         let mut command = command(&["sqlite://never.db".to_owned()]);

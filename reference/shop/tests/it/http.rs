@@ -188,13 +188,13 @@ async fn a_bad_setting_stops_the_start() {
     std::fs::write(&file, "[asset]\norder-timeout-minutes = 20\n[points]\nper-cents = \"many\"\n").unwrap();
     let (name, variable) = (file.display().to_string(), "POSTRIDER_POINTS__PER_CENTS");
     for (arguments, environment, complaint) in [
-        (&[][..], "", format!("points.per-cents ({name}) must be a whole number of 1 or more, is \"many\"")),
-        (&[], "few", format!("points.per-cents ({variable}) must be a whole number of 1 or more, is \"few\"")),
-        (&["--points-per-cents", "0"], "7", "points.per-cents (a flag) must be a whole number of 1 or more".into()),
+        (&[][..], "", format!("points.per-cents in {name} must be a number from 1 to 1000000, is \"many\"")),
+        (&[], "few", format!("points.per-cents in the environment ({variable}) must be a number")),
+        (&["--points-per-cents", "0"], "7", "points.per-cents in the command line must be a number".into()),
         (
             &["--lock-timeout-minutes", "20"],
             "7",
-            format!("asset.order-timeout-minutes ({name}) must be shorter than asset.lock-timeout-minutes"),
+            format!("asset.order-timeout-minutes in {name}: must be shorter than asset.lock-timeout-minutes"),
         ),
     ] {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_shop"));

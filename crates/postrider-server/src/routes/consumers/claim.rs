@@ -1,4 +1,4 @@
-//! Claim: a consumer takes what is due, and waits for it if it likes.
+//! Claim: a consumer takes due deliveries, and may wait for them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::view::{EventView, delivery_id};
 use crate::{App, limits};
 
-/// How often a consumer that waits for a paused lane is looked after.
+/// How often a wait for a paused lane is checked: a pause wakes no one.
 const WHILE_PAUSED: Duration = Duration::from_secs(1);
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -100,13 +100,14 @@ async fn claim(
         let is_paused = app.store.paused().await?.contains(&consumer);
         let deliveries = if is_paused { Vec::new() } else { take(&app, &claim).await? };
         if !deliveries.is_empty() {
-            place.pass_on();
+            place.wake_next();
             return Ok(Json(Claimed { deliveries }));
         }
         let again = async {
-            match is_paused {
-                true => tokio::time::sleep(WHILE_PAUSED).await,
-                false => place.rung().await,
+            if is_paused {
+                tokio::time::sleep(WHILE_PAUSED).await;
+            } else {
+                place.due().await;
             }
         };
         tokio::select! {
@@ -117,7 +118,7 @@ async fn claim(
     }
 }
 
-/// Who holds a lease, for people.
+/// The owner of a lease, as operators see it.
 fn owner(caller: &Caller) -> String {
     caller.name.chars().take(limits::LABEL_CHARS).collect()
 }
@@ -132,7 +133,7 @@ pub(super) fn lease(app: &App, seconds: Option<u64>) -> Result<Duration, Problem
     }
 }
 
-/// Claims what has a key and what has none, neither always first.
+/// Claims deliveries with and without a key; which comes first alternates, so that neither starves.
 async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
     let mut taken = Vec::new();
     let keyed_first = Token::fresh().0 % 2 == 0;
@@ -142,17 +143,18 @@ async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
             break;
         }
         let claim = Claim { limit, ..claim.clone() };
-        let lease = match keyed {
-            true => app.store.claim_keyed(&claim, app.options.dead_head).await?,
-            false => app.store.claim(&claim).await?,
+        let lease = if keyed {
+            app.store.claim_keyed(&claim, app.options.dead_head).await?
+        } else {
+            app.store.claim(&claim).await?
         };
         taken.extend(handed_out(app, &claim.lane, lease).await?);
     }
     Ok(taken)
 }
 
-/// What of a claim may be tried. What is past its expiry goes, what its holders have died of too often is given up; behind
-/// one that is handed out neither can be written yet, and the rest of its key goes back.
+/// The deliveries of a claim that are handed out. Expired ones are settled and those whose attempts are used up are buried.
+/// Behind a delivery of the same key that is handed out neither can be written yet: the rest of the key is released.
 async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
     let (mut handed, mut expired, mut exhausted, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begun, mut broken) = (BTreeSet::new(), BTreeSet::new());
@@ -199,7 +201,7 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
     Ok(handed)
 }
 
-/// What proves a claim, and what is needed to decide after a failure.
+/// The lease token of a delivery, with what a failure needs to decide on a retry.
 #[derive(Clone, Copy)]
 pub(super) struct LeaseToken {
     pub(super) token: Token,

@@ -1,4 +1,4 @@
-//! Settle: a consumer says what became of what it took, keeps it for longer, or gives it back.
+//! Settle, extend and release: a consumer reports the outcome of its deliveries, keeps them longer, or gives them back.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -80,7 +80,7 @@ struct SettledAll {
     results: Vec<Settled>,
 }
 
-/// Everything that is to be written under one token, what is done before what failed.
+/// The results under one lease token; successes are written before failures.
 #[derive(Default)]
 struct Ledger {
     done: Vec<DeliveryId>,
@@ -116,9 +116,8 @@ async fn settle(
         ledger.write(&app, &consumer, token, &mut counted).await?;
     }
     app.waiting.look();
-    let outcome = |id: Option<DeliveryId>| match id.is_some_and(|id| counted.contains(&id)) {
-        true => Counted::Settled,
-        false => Counted::LeaseLost,
+    let outcome = |id: Option<DeliveryId>| {
+        if id.is_some_and(|id| counted.contains(&id)) { Counted::Settled } else { Counted::LeaseLost }
     };
     let results = asked.into_iter().map(|(delivery_id, id)| Settled { delivery_id, outcome: outcome(id) }).collect();
     Ok(Json(SettledAll { results }))
@@ -133,7 +132,7 @@ impl Ledger {
         let outcome = if result.will_retry.unwrap_or(true) { Outcome::Failed } else { Outcome::Rejected };
         let error = result.error_message.unwrap_or_else(|| "failed, and does not say why".into());
         let code = result.error_code;
-        // A number in [0, 1), for the jitter.
+        // Uniform in [0, 1), for the jitter.
         let chance = Token::fresh().0 as f64 / i64::MAX as f64;
         match entry::after(&outcome, lease.attempt, lease.max_attempts, &app.options.retry, chance) {
             Decision::Retry(after) => self.retry.push(Failed { id, after, error, code }),
@@ -166,10 +165,10 @@ impl Ledger {
 }
 
 fn check_length(field: &str, length: usize) -> Result<(), Problem> {
-    match length > limits::RESULTS {
-        true => Err(Problem::invalid(field, format!("may be {} at most, are {length}", limits::RESULTS))),
-        false => Ok(()),
+    if length > limits::RESULTS {
+        return Err(Problem::invalid(field, format!("may be {} at most, are {length}", limits::RESULTS)));
     }
+    Ok(())
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -18,7 +18,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Which page. Read by [`Wanted`]; here for the document.
+/// Which page. [`Wanted`] reads it; this type is for the document.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "the document is made of it")]
@@ -47,7 +47,7 @@ struct EventPage {
     responses((status = 200, description = "A page of events.", body = EventPage)))]
 async fn list(State(app): State<App>, wanted: Wanted) -> Result<Json<EventPage>, Problem> {
     let after = wanted.cursor.as_deref().map(str::parse::<Cursor>).transpose();
-    let after = after.map_err(|_| Problem::bad_query("cursor", "is none that was handed out"))?;
+    let after = after.map_err(|_| Problem::bad_query("cursor", "is not the nextCursor of a page"))?;
     let filter = wanted.filter.into_filter().map_err(Problem::in_query)?;
     let page = app.store.list(&List { filter, limit: wanted.limit, after }).await?;
     Ok(Json(EventPage { events: summaries(&page.events), next_cursor: page.next.map(|next| next.to_string()) }))

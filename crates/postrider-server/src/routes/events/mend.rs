@@ -1,4 +1,4 @@
-//! What people do to events: send them again, or let them be.
+//! Redrive and expire: what operators do to events.
 
 use axum::Json;
 use axum::extract::State;
@@ -84,7 +84,7 @@ async fn expire(
     answer(app.store.expire(id.as_str()).await, &[why])
 }
 
-/// A reason as the audit keeps it.
+/// A reason within the limits of the audit.
 fn reason(reason: Option<&str>) -> Result<Option<String>, Problem> {
     if let Some(reason) = reason {
         input::short("reason", reason, INITIATOR_BYTES / 4)?;

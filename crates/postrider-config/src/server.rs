@@ -1,0 +1,48 @@
+//! The keys of `postrider serve` and of the commands that use its store.
+
+use std::time::Duration;
+
+use postrider::store;
+
+use crate::key::keys;
+
+keys! {
+    LISTEN: String = text("listen", "127.0.0.1:7070"), "The address to listen on; port 0 takes any free port";
+    STORE: String = url("store", store::DEFAULT_URL), "The database that holds the events";
+    BROKER: Option<String> = optional_url("broker"), "The RabbitMQ broker; without one, events go to inboxes, pulling consumers and webhooks";
+    BEHIND_PROXY: bool = flag("behind-proxy"), "A proxy in front encrypts, so any address may be listened on without TLS";
+    TLS_CERT: Option<String> = optional("tls.cert"), "The PEM file with the certificate";
+    TLS_KEY: Option<String> = optional("tls.key"), "The PEM file with the private key";
+    OUTBOX_BATCH_SIZE: u32 = number("outbox.batch-size", "100", 1, 500), "Deliveries in one claim";
+    OUTBOX_MAX_RETRY_COUNT: u32 = number("outbox.max-retry-count", "10", 1, 10_000), "Attempts in all, the first included; after the last a delivery is DEAD";
+    OUTBOX_PUBLISHER_CRON: String = cron("outbox.publisher-cron", "0/10 * * * * ?"), "When the relay looks for work that no wake-up announced";
+    OUTBOX_LEASE: Duration = seconds("outbox.lease-seconds", "30", 1, 3_600), "How long a claim lasts before another relay may take the delivery";
+    OUTBOX_BACKOFF_CAP: Duration = seconds("outbox.backoff-cap-seconds", "3600", 1, 604_800), "The longest wait between two attempts";
+    OUTBOX_BACKOFF_JITTER: f64 = share("outbox.backoff-jitter", "0.1"), "The share of a wait that is random";
+    REDRIVE_SENT_OLDER_THAN: Duration = seconds("redrive.sent-older-than-seconds", "600", 0, 31_536_000), "How long an event must be SENT before it may be redriven";
+    REDRIVE_MAX_COUNT: u32 = number("redrive.max-count", "10", 0, 10_000), "How often one event may be redriven";
+    REDRIVE_HORIZON: Duration = days("redrive.horizon-days", "7", 0, 3_650), "The oldest event that may be redriven";
+    RETENTION_INBOX: Duration = days("retention.inbox-days", "14", 1, 36_500), "How long the inbox remembers what was consumed; must outlast every retry and redrive";
+    RETENTION_FINISHED: Duration = days("retention.finished-days", "30", 1, 36_500), "How long finished events are kept; the shop reads it too";
+    RETENTION_ARCHIVE_DIR: Option<String> = optional("retention.archive-dir"), "The folder that finished events are written to before they are deleted";
+    ORDERING_DEAD_HEAD: String = one_of("ordering.dead-head", &["hold", "skip"]), "Whether a DEAD delivery holds back the later ones of its key";
+    SCHEDULER_TIME_ZONE: String = zone("scheduler.time-zone", "UTC"), "The time zone of every cron expression; the shop reads it too";
+    LIMITS_PAYLOAD_BYTES: u32 = number("limits.payload-bytes", "1048576", 1, 1_048_576), "The largest payload";
+    LIMITS_REQUESTS_PER_SECOND: u32 = number("limits.requests-per-second", "1000", 1, 1_000_000), "Requests of one caller, on average";
+    LIMITS_WAIT: Duration = seconds("limits.wait-seconds", "55", 0, 55), "The longest wait of a pulling consumer; keep it below the idle timeout of proxies";
+    OTEL_ENDPOINT: Option<String> = optional_url("otel.endpoint"), "The OpenTelemetry collector (OTLP over HTTP); also OTEL_EXPORTER_OTLP_ENDPOINT";
+    OTEL_HEADERS: Vec<String> = secret_list("otel.headers"), "Headers for the collector, as NAME=VALUE with commas between them; also OTEL_EXPORTER_OTLP_HEADERS";
+    OTEL_SERVICE_NAME: String = text("otel.service-name", "postrider"), "The name of this service in traces; also OTEL_SERVICE_NAME";
+    OTEL_SAMPLE_SHARE: f64 = share("otel.sample-share", "1"), "The share of traces that is exported";
+    WEBHOOK_SECRET: Option<String> = secret("webhook.secret"), "The secret that signs webhooks; without one none is sent";
+    WEBHOOK_PREVIOUS_SECRET: Option<String> = secret("webhook.previous-secret"), "The secret before this one, which signs too while receivers change over";
+    WEBHOOK_TIMEOUT: Duration = seconds("webhook.timeout-seconds", "15", 1, 60), "How long a webhook may take to answer";
+    WEBHOOK_ALLOW_HOSTS: Vec<String> = list("webhook.allow-hosts"), "Hosts that webhooks may call without TLS and at private addresses";
+}
+
+/// What OpenTelemetry calls some of these keys, for every program alike. Ours have the last word.
+pub(crate) const STANDARD: [(&str, &str); 3] = [
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", OTEL_ENDPOINT.name()),
+    ("OTEL_EXPORTER_OTLP_HEADERS", OTEL_HEADERS.name()),
+    ("OTEL_SERVICE_NAME", OTEL_SERVICE_NAME.name()),
+];
