@@ -13,7 +13,7 @@ use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProper
 use postrider::store::History;
 use postrider::transport::rabbitmq::TOGETHER;
 use postrider::transport::rabbitmq::topology::EXCHANGE;
-use postrider::transport::{Delivered, Lane, Parcel, Transport};
+use postrider::transport::{self, Lane, Parcel, Transport};
 use postrider::{LaneOptions, RabbitMq, Store, Subscription, Via};
 use tokio::sync::Mutex;
 
@@ -80,9 +80,9 @@ impl<T: Transport> Transport for Counted<T> {
         self.0.prepare(store).await
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<transport::Outcome> {
         let delivered = self.0.deliver(lane, parcels).await;
-        self.1.count(delivered.iter().filter(|delivered| **delivered == Delivered::Done).count());
+        self.1.count(delivered.iter().filter(|delivered| **delivered == transport::Outcome::Done).count());
         delivered
     }
 }

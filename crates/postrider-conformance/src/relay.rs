@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
 use postrider::entry::DeliveryStatus;
 use postrider::store::{Claim, DeadHead};
-use postrider::transport::{Delivered, Lane, Parcel};
+use postrider::transport::{Lane, Outcome, Parcel};
 use postrider::{
     BatchConsumer, Consumer, Draft, Enlist, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer,
     Received, Relay, RelayOptions, Retention, RetryPolicy, Store, Subscription, Transport, Via,
@@ -911,11 +911,11 @@ pub async fn a_transport_that_can_do_nothing_is_left_alone_for_a_while<H: Harnes
             Ok(())
         }
 
-        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
             self.1.send(tokio::time::Instant::now()).unwrap();
             match self.2.fetch_add(1, Ordering::Relaxed) {
-                0 => vec![Delivered::NotTried; parcels.len()],
-                _ => vec![Delivered::Done; parcels.len()],
+                0 => vec![Outcome::NotTried; parcels.len()],
+                _ => vec![Outcome::Done; parcels.len()],
             }
         }
     }
@@ -950,13 +950,13 @@ pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
             Ok(())
         }
 
-        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
             let take = |parcel: &Parcel| {
                 let name = parcel.envelope.event_id.to_string();
                 self.1.send(name.clone()).unwrap();
                 match name.ends_with("-4") {
-                    true => Delivered::Failed(Failure::retry("not now")),
-                    false => Delivered::Done,
+                    true => Outcome::Failed(Failure::retry("not now")),
+                    false => Outcome::Done,
                 }
             };
             parcels.iter().take(2).map(take).collect()

@@ -110,6 +110,12 @@ impl Failure {
         self
     }
 
+    /// What went wrong, by value.
+    pub fn into_cause(self) -> Cause {
+        let (Self::Retry(cause) | Self::RetryAfter(_, cause) | Self::Reject(cause)) = self;
+        cause
+    }
+
     /// What went wrong.
     pub fn cause(&self) -> &Cause {
         let (Self::Retry(cause) | Self::RetryAfter(_, cause) | Self::Reject(cause)) = self;

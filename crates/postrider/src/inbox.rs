@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
+use crate::entry::{Outcome, StoppedKeys};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -23,7 +24,7 @@ use crate::observe;
 use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
 use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
 use crate::subscription::{Subscription, Via};
-use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
+use crate::transport::{Lane, LaneOptions, Parcel, Transport};
 
 /// Events are consumed one after the other for so long; then others may have their turn.
 const SOON: Duration = Duration::from_millis(10);
@@ -97,7 +98,7 @@ impl<S: Enlist> Inbox<S> {
 
     /// Consumes events of one lane, in order. An answer for each that was tried: the first at least, and no more once they
     /// take long or there is no database.
-    pub(crate) async fn consume(&self, lane: &Lane, tries: impl Iterator<Item = Try> + Send) -> Vec<Delivered> {
+    pub(crate) async fn consume(&self, lane: &Lane, tries: impl Iterator<Item = Try> + Send) -> Vec<Outcome> {
         let consumers = self.lanes.get(&*lane.name);
         let mut tries = tries.peekable();
         if lane.at_once > 1
@@ -121,7 +122,7 @@ impl<S: Enlist> Inbox<S> {
                         "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
                         lane.name
                     ));
-                    Delivered::Failed(failure.code("noConsumer"))
+                    Outcome::Failed(failure.code("noConsumer"))
                 }
                 Some(Registered::Outside(consumer)) => outside(lane, &**consumer, one).await,
                 // Boxed: a future is as large as the largest it may become, and is moved whole for the smallest.
@@ -130,10 +131,10 @@ impl<S: Enlist> Inbox<S> {
                 }
                 Some(Registered::InBatches(consumer)) => {
                     let mut alone = Box::pin(self.in_batches(lane, &**consumer, vec![one])).await;
-                    alone.pop().unwrap_or(Delivered::NotTried)
+                    alone.pop().unwrap_or(Outcome::NotTried)
                 }
             };
-            let enough = tried == Delivered::NotTried || began.elapsed() > SOON;
+            let enough = tried == Outcome::NotTried || began.elapsed() > SOON;
             delivered.push(tried);
             if enough {
                 break;
@@ -142,26 +143,23 @@ impl<S: Enlist> Inbox<S> {
         delivered
     }
 
-    /// A consumer in its transaction.
-    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, one: Try) -> Delivered {
+    /// One event in one transaction.
+    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, one: Try) -> Outcome {
         let handling = &one.handling;
         let tried = async {
-            let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
-            let new = self.store.receive(&mut tx, &receipt(handling)).await?;
+            let mut tx = self.store.begin().await.map_err(no_transaction)?;
+            let new = self.store.receive(&mut tx, &receipt(handling)).await.map_err(rolled_back)?;
             if new {
                 let work = Arc::clone(handling).run(consumer.handle(&mut tx, handling));
                 guarded(work, lane.options.timeout).await?;
             }
-            self.end(tx, lane, &[&one]).await?;
-            Ok(match new {
-                true => {
-                    tracing::info!("{}", observe::CONSUMED_LINE);
-                    Delivered::Completed
-                }
-                false => Delivered::Duplicate,
-            })
+            self.end(tx, lane, &[&one]).await.map_err(rolled_back)?;
+            if new {
+                tracing::info!("{}", observe::CONSUMED_LINE);
+            }
+            Ok(if new { Outcome::Completed } else { Outcome::Duplicate })
         };
-        Trouble::delivered(tried.instrument(span(handling)).await)
+        tried.instrument(span(handling)).await.unwrap_or_else(|without_effect| without_effect)
     }
 
     /// The last statement, and the commit.
@@ -193,57 +191,54 @@ impl<S: Enlist> Inbox<S> {
         self.store.commit(tx).await
     }
 
-    /// Many events in one transaction; one by one where that fails.
-    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, tries: Vec<Try>) -> Vec<Delivered> {
+    /// Many events in one transaction, and each in a transaction of its own if that fails.
+    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, tries: Vec<Try>) -> Vec<Outcome> {
         if tries.len() > 1 {
             let together: Vec<_> = tries.iter().collect();
             match self.in_one_transaction(lane, consumer, &together).await {
-                Ok(delivered) => return delivered,
-                // The database is not there, or the lease is gone: no single step would fare better.
-                Err(trouble @ (Trouble::BeforeTheTry(_) | Trouble::LeaseLost)) => {
-                    return vec![Trouble::delivered(Err(trouble)); tries.len()];
+                Ok(outcomes) => return outcomes,
+                Err(Outcome::Failed(failure)) => {
+                    tracing::debug!(
+                        consumer = %lane.name, events = tries.len(), error = %failure,
+                        "a batch failed: each event is handled by itself"
+                    );
                 }
-                Err(Trouble::Failed(failure)) => {
-                    tracing::debug!(consumer = %lane.name, events = tries.len(), error = %failure, "a batch failed: each by itself");
-                }
+                // There is no database, or the lease is lost: it would be the same for each event.
+                Err(outcome) => return vec![outcome; tries.len()],
             }
         }
-        let mut delivered = Vec::with_capacity(tries.len());
-        let mut stopped: Vec<&String> = Vec::new();
+        let mut outcomes = Vec::with_capacity(tries.len());
+        let mut stopped = StoppedKeys::default();
         for one in &tries {
-            // What comes after a failure waits for it, in the order of its key.
-            let key = one.handling.envelope.key.as_ref();
-            if key.is_some_and(|key| stopped.contains(&key)) {
-                delivered.push(Delivered::NotTried);
-                continue;
-            }
-            let alone = match self.in_one_transaction(lane, consumer, &[one]).await {
-                Ok(mut alone) => alone.pop().unwrap_or(Delivered::NotTried),
-                Err(trouble) => Trouble::delivered(Err(trouble)),
+            let key = one.handling.envelope.key.as_deref();
+            let outcome = match stopped.instead_of_try(key) {
+                Some(outcome) => outcome,
+                None => match self.in_one_transaction(lane, consumer, &[one]).await {
+                    Ok(mut alone) => alone.pop().unwrap_or(Outcome::NotTried),
+                    Err(outcome) => outcome,
+                },
             };
-            if !matches!(alone, Delivered::Completed | Delivered::Duplicate) {
-                stopped.extend(key);
-            }
-            delivered.push(alone);
+            outcomes.push(stopped.record(key, outcome));
         }
-        delivered
+        outcomes
     }
 
+    /// One outcome for each event, or one for all of them without an effect.
     async fn in_one_transaction(
         &self,
         lane: &Lane,
         consumer: &dyn InBatches<S>,
         tries: &[&Try],
-    ) -> Result<Vec<Delivered>, Trouble> {
+    ) -> Result<Vec<Outcome>, Outcome> {
         let receipts: Vec<_> = tries.iter().map(|one| receipt(&one.handling)).collect();
-        let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
-        let new = self.store.receive_many(&mut tx, &receipts).await?;
+        let mut tx = self.store.begin().await.map_err(no_transaction)?;
+        let new = self.store.receive_many(&mut tx, &receipts).await.map_err(rolled_back)?;
         let fresh = tries.iter().zip(&new).filter(|(_, new)| **new);
         let fresh: Vec<_> = fresh.map(|(one, _)| Arc::clone(&one.handling)).collect();
         if !fresh.is_empty() {
             let work = async {
                 match &fresh[..] {
-                    // By itself, an event is the parent of what is enqueued.
+                    // An event by itself is the parent of what is enqueued.
                     [one] => Arc::clone(one).run(consumer.handle(&mut tx, &fresh)).await,
                     _ => consumer.handle(&mut tx, &fresh).await,
                 }
@@ -253,8 +248,8 @@ impl<S: Enlist> Inbox<S> {
                 result?;
             }
         }
-        self.end(tx, lane, tries).await?;
-        Ok(new.into_iter().map(|new| if new { Delivered::Completed } else { Delivered::Duplicate }).collect())
+        self.end(tx, lane, tries).await.map_err(rolled_back)?;
+        Ok(new.into_iter().map(|new| if new { Outcome::Completed } else { Outcome::Duplicate }).collect())
     }
 }
 
@@ -287,7 +282,7 @@ impl<S: Enlist> Transport for Inbox<S> {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         let claimed = |parcel: &Parcel| Try {
             handling: handling(lane, Arc::clone(&parcel.envelope), parcel.attempt),
             claim: Some((parcel.id, parcel.lease.token)),
@@ -323,7 +318,7 @@ fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
 }
 
 /// A consumer without a transaction.
-async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Delivered {
+async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
     let handling = &one.handling;
     let span = span(handling);
     let work = Arc::clone(handling).run(consumer.handle(handling));
@@ -331,9 +326,9 @@ async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Delivered {
         match guarded(work, lane.options.timeout).await {
             Ok(()) => {
                 tracing::info!("{}", observe::CONSUMED_LINE);
-                Delivered::Done
+                Outcome::Done
             }
-            Err(failure) => Delivered::Failed(failure),
+            Err(failure) => Outcome::Failed(failure),
         }
     };
     tried.instrument(span).await
@@ -351,42 +346,19 @@ async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Dur
     }
 }
 
-/// Why there is no effect.
-enum Trouble {
-    /// No transaction was to be had: nothing was tried.
-    BeforeTheTry(Error),
-    LeaseLost,
-    Failed(Failure),
+/// No transaction could begin, so nothing was tried.
+fn no_transaction(error: Error) -> Outcome {
+    tracing::warn!(error = %Failure::from(error), "no transaction to consume in: the delivery is released");
+    Outcome::NotTried
 }
 
-impl Trouble {
-    fn delivered(tried: Result<Delivered, Self>) -> Delivered {
-        match tried {
-            Ok(delivered) => delivered,
-            Err(Self::BeforeTheTry(error)) => {
-                tracing::warn!(error = %Failure::from(error), "no transaction to consume in: given back");
-                Delivered::NotTried
-            }
-            Err(Self::LeaseLost) => Delivered::LeaseLost,
-            Err(Self::Failed(failure)) => Delivered::Failed(failure),
-        }
-    }
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::LeaseLost => Self::LeaseLost,
-            // F55: a consumer that ignores a database error ends up here.
-            Error::TransactionLost(_) => Self::Failed(Failure::from(error).code("transactionLost")),
-            other => Self::Failed(Failure::from(other).code("store")),
-        }
+/// The store refused a statement, or the commit: the effect is rolled back.
+fn rolled_back(error: Error) -> Outcome {
+    match error {
+        Error::LeaseLost => Outcome::LeaseLost,
+        // F55: a consumer that ignores a database error ends here.
+        Error::TransactionLost(_) => Outcome::Failed(Failure::from(error).code("transactionLost")),
+        other => Outcome::Failed(Failure::from(other).code("store")),
     }
 }
 

@@ -11,10 +11,11 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::clock::{Clock, SystemClock};
+use crate::entry::Outcome;
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::store::{Enqueued, NewEvent};
-use crate::transport::{Delivered, Parcel};
+use crate::transport::Parcel;
 
 /// Events written by this process, duplicates not counted.
 pub const EVENTS_CREATED: &str = "postrider_outbox_events_created_total";
@@ -127,20 +128,22 @@ pub(crate) fn delivering_all(consumer: &str, parcels: &[Parcel]) -> Vec<Span> {
 }
 
 /// How the attempt ended.
-pub(crate) fn delivered(span: &Span, delivered: &Delivered) {
-    let outcome = match delivered {
-        Delivered::Completed | Delivered::Done => "done",
-        Delivered::Duplicate => "duplicate",
-        Delivered::NotTried => "notTried",
-        Delivered::LeaseLost => "leaseLost",
-        Delivered::Failed(failure) => {
+pub(crate) fn delivered(span: &Span, outcome: &Outcome) {
+    let word = match outcome {
+        Outcome::Completed | Outcome::Done => "done",
+        Outcome::Duplicate => "duplicate",
+        Outcome::NotTried | Outcome::Behind => "notTried",
+        Outcome::LeaseLost => "leaseLost",
+        Outcome::Expired => "expired",
+        Outcome::Exhausted => "exhausted",
+        Outcome::Failed(failure) => {
             if let Some(code) = &failure.cause().code {
                 span.record("code", code.as_str());
             }
             "failed"
         }
     };
-    span.record("outcome", outcome);
+    span.record("outcome", word);
 }
 
 pub(crate) fn created(events: usize) {

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub use address::is_public;
 pub use signature::WebhookSecret;
 
-use super::{Delivered, Lane, LaneOptions, Parcel, Transport};
+use super::{Lane, LaneOptions, Outcome, Parcel, Transport};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
@@ -255,12 +255,12 @@ impl Transport for Webhooks {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         // One call at a time: the next may take long, and the relay may have to stop.
         let Some(parcel) = parcels.first() else { return Vec::new() };
         vec![match self.call(&lane.name, parcel).await {
-            Ok(()) => Delivered::Done,
-            Err(failure) => Delivered::Failed(failure),
+            Ok(()) => Outcome::Done,
+            Err(failure) => Outcome::Failed(failure),
         }]
     }
 }

@@ -16,12 +16,13 @@ use super::message;
 use super::topology::{self, Undeclared};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
+use crate::entry::StoppedKeys;
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::observe;
 use crate::store::Store;
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, Subscription, Via};
-use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
+use crate::transport::{Lane, LaneOptions, Outcome, Parcel, Transport};
 
 /// Events that share a channel until all of them are confirmed. Few, so that a slow confirm holds up few others; but half as
 /// many on twice as many channels, the same window, were sent a tenth to a fifth slower.
@@ -129,7 +130,7 @@ impl Publisher {
     }
 
     /// Publishes, and waits for the confirms. One answer per letter.
-    pub(super) async fn publish(&self, letters: Vec<Letter<'_>>) -> Vec<Delivered> {
+    pub(super) async fn publish(&self, letters: Vec<Letter<'_>>) -> Vec<Outcome> {
         let began = Instant::now();
         let (answers, objected) = self.publish_together(&letters).await;
         if !objected || letters.len() == 1 {
@@ -140,8 +141,8 @@ impl Publisher {
         let mut alone = Vec::with_capacity(letters.len());
         for (letter, answer) in letters.into_iter().zip(answers) {
             alone.push(match answer {
-                Delivered::NotTried if began.elapsed() < self.link.options.confirm_timeout => {
-                    self.publish_together(&[letter]).await.0.pop().unwrap_or(Delivered::NotTried)
+                Outcome::NotTried if began.elapsed() < self.link.options.confirm_timeout => {
+                    self.publish_together(&[letter]).await.0.pop().unwrap_or(Outcome::NotTried)
                 }
                 answer => answer,
             });
@@ -150,8 +151,8 @@ impl Publisher {
     }
 
     /// True: the broker objects to something in it.
-    async fn publish_together(&self, letters: &[Letter<'_>]) -> (Vec<Delivered>, bool) {
-        let nothing = vec![Delivered::NotTried; letters.len()];
+    async fn publish_together(&self, letters: &[Letter<'_>]) -> (Vec<Outcome>, bool) {
+        let nothing = vec![Outcome::NotTried; letters.len()];
         if self.is_blocked() {
             return (nothing, false);
         }
@@ -206,19 +207,17 @@ impl Publisher {
                 Err(error) if is_objection(&error) => {
                     objected = true;
                     match letters.len() {
-                        1 => {
-                            Delivered::Failed(Failure::retry(format!("the broker refuses it: {error}")).code("refused"))
-                        }
-                        _ => Delivered::NotTried,
+                        1 => Outcome::Failed(Failure::retry(format!("the broker refuses it: {error}")).code("refused")),
+                        _ => Outcome::NotTried,
                     }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "unconfirmed: it will be sent again");
-                    Delivered::NotTried
+                    Outcome::NotTried
                 }
             };
         }
-        if answers.iter().any(|answer| *answer != Delivered::NotTried) {
+        if answers.iter().any(|answer| *answer != Outcome::NotTried) {
             self.link.worked();
         }
         match unanswered {
@@ -236,11 +235,11 @@ impl Publisher {
 }
 
 /// What a confirm means.
-fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Delivered {
+fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Outcome {
     match confirmation {
-        Confirmation::Ack(None) => Delivered::Done,
+        Confirmation::Ack(None) => Outcome::Done,
         // An unroutable letter is confirmed, and returned.
-        Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => Delivered::Failed(
+        Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => Outcome::Failed(
             Failure::retry(format!(
                 "no queue is bound to exchange {:?} for routing key {:?}: start its consumer or bind a queue, then redrive",
                 letter.exchange, letter.routing_key
@@ -248,10 +247,10 @@ fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Delivered {
             .code("unroutable"),
         ),
         Confirmation::Nack(None) => {
-            Delivered::Failed(Failure::retry("the broker could not take it (nack)").code("nack"))
+            Outcome::Failed(Failure::retry("the broker could not take it (nack)").code("nack"))
         }
         Confirmation::NotRequested => {
-            Delivered::Failed(Failure::retry("the broker was not asked to confirm").code("nack"))
+            Outcome::Failed(Failure::retry("the broker was not asked to confirm").code("nack"))
         }
     }
 }
@@ -280,8 +279,8 @@ impl Transport for Publisher {
         }
     }
 
-    async fn deliver(&self, _lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
-        let mut delivered = vec![Delivered::NotTried; parcels.len()];
+    async fn deliver(&self, _lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
+        let mut outcomes = vec![Outcome::NotTried; parcels.len()];
         // Rounds: the first of each key and all without, then the second of each key, and so on.
         let mut rounds: Vec<Vec<usize>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
@@ -295,20 +294,22 @@ impl Transport for Publisher {
             }
             rounds[round].push(n);
         }
-        let mut stopped: Vec<&str> = Vec::new();
+        let mut stopped = StoppedKeys::default();
         let sent_at = SystemClock.now();
-        for round in rounds {
-            let free = |key: &Option<String>| key.as_deref().is_none_or(|key| !stopped.contains(&key));
-            let round: Vec<_> = round.into_iter().filter(|n| free(&parcels[*n].envelope.key)).collect();
-            let answers = self.publish_parcels(parcels, &round, sent_at).await;
-            for (n, answer) in round.into_iter().zip(answers) {
-                if answer != Delivered::Done {
-                    stopped.extend(parcels[n].envelope.key.as_deref());
+        for mut round in rounds {
+            round.retain(|n| match stopped.instead_of_try(parcels[*n].envelope.key.as_deref()) {
+                Some(outcome) => {
+                    outcomes[*n] = outcome;
+                    false
                 }
-                delivered[n] = answer;
+                None => true,
+            });
+            let answers = self.publish_parcels(parcels, &round, sent_at).await;
+            for (n, outcome) in round.into_iter().zip(answers) {
+                outcomes[n] = stopped.record(parcels[n].envelope.key.as_deref(), outcome);
             }
         }
-        delivered
+        outcomes
     }
 }
 
@@ -318,7 +319,7 @@ impl Publisher {
         parcels: &[Parcel],
         round: &[usize],
         sent_at: time::OffsetDateTime,
-    ) -> Vec<Delivered> {
+    ) -> Vec<Outcome> {
         let addressed: Result<Vec<_>> = round
             .iter()
             .map(|n| {
@@ -337,7 +338,7 @@ impl Publisher {
                 self.publish(letters.collect()).await
             }
             // Everything that a store holds can be written as JSON.
-            Err(error) => vec![Delivered::Failed(Failure::from(error).code("encode")); round.len()],
+            Err(error) => vec![Outcome::Failed(Failure::from(error).code("encode")); round.len()],
         }
     }
 }

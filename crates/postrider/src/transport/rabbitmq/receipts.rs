@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::retry;
 use crate::store::{Appended, Report, Store};
-use crate::transport::Delivered;
+use crate::transport::Outcome;
 
 /// Receipts at hand before the first is written down.
 const PREFETCH: u16 = 100;
@@ -162,7 +162,7 @@ impl ReceiptCollector {
             properties: Properties::Given(&message.properties.clone().with_delivery_mode(2)),
         };
         match self.publisher.publish(vec![letter]).await.pop() {
-            Some(Delivered::Done) => Ok(()),
+            Some(Outcome::Done) => Ok(()),
             _ => Err(Away("a message could not be parked".into())),
         }
     }

@@ -31,7 +31,7 @@ use crate::inbox::{Inbox, Try};
 use crate::observe::{self, LaneFigures};
 use crate::retry;
 use crate::store::{Enlist, Report};
-use crate::transport::{Delivered, Lane, Transport};
+use crate::transport::{Lane, Outcome, Transport};
 
 /// How often a message is handed out to somebody who never answers, before it is taken for what kills them.
 const IN_VAIN: i64 = 20;
@@ -441,10 +441,10 @@ impl<S: Enlist> Work<S> {
     async fn handle(&self, batch: Vec<Message>) {
         let mut events = Vec::with_capacity(batch.len());
         for message in batch {
-            match self.verdict(&message) {
+            match self.before(&message) {
                 Ok(envelope) => events.push((message, envelope)),
-                Err(Some(failure)) => self.dead(&message, &failure, message.attempt() - 1).await,
-                Err(None) => self.answer(&message).await,
+                Err(Outcome::Failed(failure)) => self.dead(&message, &failure, message.attempt() - 1).await,
+                Err(_) => self.answer(&message).await,
             }
         }
         let mut refusals = 0;
@@ -453,15 +453,16 @@ impl<S: Enlist> Work<S> {
                 .iter()
                 .map(|(message, envelope)| Try::of_message(&self.lane, Arc::clone(envelope), message.attempt()))
                 .collect();
-            let delivered = self.shared.inbox.consume(&self.lane, tries.into_iter()).await;
-            // A batch of several topics is consumed topic by topic, and a database that is away is asked again.
-            let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
+            let outcomes = self.shared.inbox.consume(&self.lane, tries.into_iter()).await;
+            // What was not tried is tried again: a batch of several topics is consumed topic by topic, the database may be
+            // unreachable, or an earlier message of the same key failed and has now left for its retry queue.
+            let outcomes = outcomes.into_iter().chain(std::iter::repeat(Outcome::NotTried));
             let mut left = Vec::new();
             let before = events.len();
-            for ((message, envelope), delivered) in events.into_iter().zip(delivered) {
-                match delivered {
-                    Delivered::NotTried | Delivered::LeaseLost => left.push((message, envelope)),
-                    delivered => self.note(&message, &envelope, delivered).await,
+            for ((message, envelope), outcome) in events.into_iter().zip(outcomes) {
+                match outcome {
+                    Outcome::NotTried | Outcome::Behind | Outcome::LeaseLost => left.push((message, envelope)),
+                    outcome => self.note(&message, &envelope, outcome).await,
                 }
             }
             refusals = if left.len() < before { 0 } else { refusals + 1 };
@@ -476,25 +477,27 @@ impl<S: Enlist> Work<S> {
         }
     }
 
-    /// The event to handle; or why not: it has to go to the dead, or it is past its time.
-    fn verdict(&self, message: &Message) -> Result<Arc<Envelope>, Option<Failure>> {
-        let envelope = message.envelope.as_ref().map_err(|failure| Some(failure.clone()))?;
+    /// The event to handle, or the outcome without a try: it failed for good, or is past its expiry.
+    fn before(&self, message: &Message) -> Result<Arc<Envelope>, Outcome> {
+        let envelope = message.envelope.as_ref().map_err(|failure| Outcome::Failed(failure.clone()))?;
         let in_vain = message.handed_out_in_vain();
         if in_vain >= IN_VAIN {
-            let why = format!("given up: it was handed out {in_vain} times to somebody who never answered");
-            return Err(Some(Failure::reject(why).code("exhausted")));
+            let why = format!("given up: {in_vain} receivers got it and did not answer");
+            return Err(Outcome::Failed(Failure::reject(why).code("exhausted")));
         }
         if envelope.expire_at.is_some_and(|expiry| expiry <= SystemClock.now()) {
-            return Err(None);
+            return Err(Outcome::Expired);
         }
         Ok(Arc::clone(envelope))
     }
 
-    /// Writes down what became of a message, tells whoever wants to know, and answers for it.
-    async fn note(&self, message: &Message, envelope: &Envelope, delivered: Delivered) {
-        let failure = match delivered {
-            Delivered::Failed(failure) => failure,
-            Delivered::Duplicate => {
+    /// Moves a message to where its outcome leads, reports it, and acknowledges it.
+    async fn note(&self, message: &Message, envelope: &Envelope, outcome: Outcome) {
+        let attempt = message.attempt();
+        let decision = self.lane.decide(&outcome, attempt, envelope);
+        let failure = match outcome {
+            Outcome::Failed(failure) => failure,
+            Outcome::Duplicate => {
                 self.figures.idempotent();
                 return self.succeeded(message, envelope).await;
             }
@@ -504,23 +507,16 @@ impl<S: Enlist> Work<S> {
             }
         };
         self.figures.failed();
-        let attempt = message.attempt();
-        match self.lane.after(&failure, attempt, envelope) {
-            Decision::Retry(after) => {
-                let after = topology::delay_for(&self.delays, after);
-                tracing::warn!(
-                    consumer = %self.lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
-                    attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
-                );
-                let queue = topology::retry_queue(&self.lane.name, after);
-                if self.move_to(&queue, message, &failure, attempt).await
-                    && self.report(envelope, Some((&failure, true))).await
-                {
-                    self.answer(message).await;
-                }
-            }
-            // Nothing else follows from a failure.
-            Decision::Bury | Decision::Settle | Decision::Release => self.dead(message, &failure, attempt).await,
+        let Decision::Retry(after) = decision else { return self.dead(message, &failure, attempt).await };
+        let after = topology::delay_for(&self.delays, after);
+        tracing::warn!(
+            consumer = %self.lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
+            attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
+        );
+        let queue = topology::retry_queue(&self.lane.name, after);
+        if self.move_to(&queue, message, &failure, attempt).await && self.report(envelope, Some((&failure, true))).await
+        {
+            self.answer(message).await;
         }
     }
 
@@ -601,8 +597,8 @@ impl<S: Enlist> Work<S> {
         let mut failures = 0;
         loop {
             match self.shared.publisher.publish(vec![letter]).await.pop() {
-                Some(Delivered::Done) => return true,
-                Some(Delivered::Failed(failure)) => {
+                Some(Outcome::Done) => return true,
+                Some(Outcome::Failed(failure)) => {
                     tracing::error!(queue = letter.routing_key, error = %failure, "a message cannot be moved");
                 }
                 _ => {}
