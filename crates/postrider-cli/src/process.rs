@@ -10,6 +10,7 @@ use postrider::jobs::Schedule;
 use postrider::operations::{Operations, OperationsOptions};
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
+use postrider::transport::rabbitmq::Publisher;
 use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
@@ -51,6 +52,7 @@ impl Plan {
         let lanes = LaneOptions {
             retry: retry.clone(),
             batch: u32::try_from(config.number("outbox.batch-size")).unwrap_or(u32::MAX),
+            dead_head: dead_head(config),
             ..LaneOptions::default()
         };
         let zone = config.text("scheduler.time-zone").unwrap_or("UTC");
@@ -58,7 +60,6 @@ impl Plan {
         let relay = RelayOptions {
             lease: config.seconds("outbox.lease-seconds"),
             shards,
-            dead_head: dead_head(config),
             floor: Some(Schedule::parse(cron, zone).map_err(|e| config.refuse("outbox.publisher-cron", e))?),
             owner: format!("{owner}-{}", std::process::id()),
             ..RelayOptions::default()
@@ -191,7 +192,11 @@ impl Parts {
         let webhooks = Webhooks::new(plan.webhooks.clone())?;
         // The relay of webhooks comes and goes with its lanes; this one stays. Before it is read, the transport has no lanes.
         let relay = match &plan.broker {
-            Some(broker) => Relay::over(Arc::clone(store), Arc::new(broker.publisher())),
+            Some(broker) => {
+                let dead_head = plan.webhooks.lanes.dead_head;
+                let options = LaneOptions { dead_head, ..Publisher::default_options() };
+                Relay::over(Arc::clone(store), Arc::new(broker.publisher().options(options)))
+            }
             None => Relay::over(Arc::clone(store), Arc::new(Webhooks::new(plan.webhooks.clone())?)),
         };
         let relay = relay.options(plan.relay.clone()).retention(plan.retention.clone());

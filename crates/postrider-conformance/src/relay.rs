@@ -174,6 +174,18 @@ impl OutsideConsumer for Fails {
     }
 }
 
+/// Of the same lane, another topic.
+struct FailsToo;
+
+impl OutsideConsumer for FailsToo {
+    const NAME: &'static str = Fails::NAME;
+    type Event = Refunded;
+
+    async fn handle(&self, _: Received<Refunded>) -> Result<(), Failure> {
+        Err(Failure::retry("the mail server is down").code("mail"))
+    }
+}
+
 struct Other<H>(H);
 
 impl<H: Harness> Consumer<H::Store> for Other<H> {
@@ -276,7 +288,7 @@ pub async fn a_policy_may_depend_on_the_code<H: Harness>(h: H) {
     let twice = RetryPolicy { max_attempts: 2, ..RetryPolicy::default() };
     let options = LaneOptions { retry_by_code: [("mail".to_owned(), twice)].into(), ..LaneOptions::default() };
     for expected in [DeliveryStatus::Failed, DeliveryStatus::Dead] {
-        drain(&h, inbox(&h).outside(Fails).options("fails", options.clone())).await;
+        drain(&h, inbox(&h).outside_with(Fails, options.clone())).await;
         assert_eq!(find(&h, "e").await.deliveries[0].status, expected);
         age(&h, HOUR).await;
     }
@@ -419,8 +431,8 @@ pub async fn a_dead_head_holds_or_is_skipped<H: Harness>(h: H) {
     let first_is_bad = |paid: &Received<Paid>| if paid.n == "a1" { Err(Failure::reject("never")) } else { Ok(()) };
     drain(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).await;
     assert!(h.written_down().await.is_empty(), "held");
-    let skip = RelayOptions { dead_head: DeadHead::Skip, ..RelayOptions::default() };
-    relay(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).options(skip).drain().await.unwrap();
+    let skip = LaneOptions { dead_head: DeadHead::Skip, ..LaneOptions::default() };
+    drain(&h, inbox(&h).consumer_with(Count::then(&h, first_is_bad), skip)).await;
     assert_eq!(h.written_down().await, [("a".to_owned(), 2), ("a".to_owned(), 3)]);
 }
 
@@ -768,7 +780,7 @@ pub async fn shutdown_finishes_what_was_begun_and_releases_the_rest<H: Harness>(
     let gate = Arc::new(Semaphore::new(0));
     let gated = Gated { entered, gate: Arc::clone(&gate) };
     let options = LaneOptions { concurrency: 4, ..LaneOptions::default() };
-    let running = Running::start(relay(&h, inbox(&h).outside(gated).options(LANE, options)));
+    let running = Running::start(relay(&h, inbox(&h).outside_with(gated, options)));
     let mut names = BTreeSet::new();
     for _ in 0..4 {
         names.insert(begun.recv().await.unwrap());
@@ -846,7 +858,7 @@ pub async fn a_batch_that_outlasts_its_lease_is_tried_once<H: Harness>(h: H) {
         .map(|()| {
             let gated = Gated { entered: entered.clone(), gate: Arc::clone(&gate) };
             let one_by_one = LaneOptions { batch: 10, concurrency: 1, ..LaneOptions::default() };
-            Running::start(relay(&h, inbox(&h).outside(gated).options(LANE, one_by_one)).options(options.clone()))
+            Running::start(relay(&h, inbox(&h).outside_with(gated, one_by_one)).options(options.clone()))
         })
         .collect();
     drop(entered);
@@ -998,7 +1010,7 @@ pub async fn a_timeout_is_a_failure<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_counted(&h, names(1)).await;
     let options = LaneOptions { timeout: Duration::from_millis(50), ..LaneOptions::default() };
-    drain(&h, inbox(&h).consumer(Hangs(h.clone())).options(LANE, options)).await;
+    drain(&h, inbox(&h).consumer_with(Hangs(h.clone()), options)).await;
     assert_eq!(h.counter("e00000").await, 0);
     let found = find(&h, "e00000").await;
     assert_eq!(found.consumptions[0].code.as_deref(), Some("timeout"));
@@ -1028,8 +1040,9 @@ pub async fn one_lane_has_one_transport<H: Harness>(h: H) {
 
 /// What was registered wrongly is said at the start, before anything is claimed.
 pub async fn mistakes_in_registering_are_refused<H: Harness>(h: H) {
+    let usual = LaneOptions::default;
     for (inbox, expected) in [
-        (inbox(&h).outside(Fails).options("fials", LaneOptions::default()), "options are given for fials"),
+        (inbox(&h).outside_with(Fails, usual()).outside_with(FailsToo, usual()), "fails has options twice"),
         (inbox(&h).outside(Fails).outside(Fails), "fails is registered twice for order.paid"),
     ] {
         let refused = relay(&h, inbox).drain().await.unwrap_err().to_string();

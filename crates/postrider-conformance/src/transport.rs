@@ -232,7 +232,7 @@ pub async fn a_failure_is_tried_again<H: Harness, C: Carrier>(h: H, carrier: C) 
             _ => Ok(()),
         }
     };
-    let inbox = inbox(&h).consumer(Count::then(&h, twice)).consumer(Other(h.clone())).options(LANE, at_once(10));
+    let inbox = inbox(&h).consumer_with(Count::then(&h, twice), at_once(10)).consumer(Other(h.clone()));
     let carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue_counted(&h, drafts(1), &names(1)).await;
     all_once(&h, &names(1)).await;
@@ -248,7 +248,7 @@ pub async fn what_is_given_up_has_a_reason<H: Harness, C: Carrier>(h: H, carrier
         "e00002" => Err(Failure::reject("there is no such order")),
         _ => Ok(()),
     };
-    let inbox = inbox(&h).consumer(Count::then(&h, by_name)).options(LANE, at_once(2));
+    let inbox = inbox(&h).consumer_with(Count::then(&h, by_name), at_once(2));
     let mut carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue_counted(&h, drafts(4), &names(4)).await;
     let mut dead = [carrying.dead().await, carrying.dead().await];
@@ -279,7 +279,7 @@ pub async fn a_panic_is_one_failure<H: Harness, C: Carrier>(h: H, carrier: C) {
         ("e00000", 1) => panic!("a bug"),
         _ => Ok(()),
     };
-    let inbox = inbox(&h).consumer(Count::then(&h, panics)).options(LANE, at_once(10));
+    let inbox = inbox(&h).consumer_with(Count::then(&h, panics), at_once(10));
     let carrying = Carrying::start(&h, &carrier, inbox).await;
     enqueue_counted(&h, drafts(3), &names(3)).await;
     all_once(&h, &names(3)).await;

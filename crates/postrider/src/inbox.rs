@@ -33,62 +33,104 @@ const SOON: Duration = Duration::from_millis(10);
 pub struct Inbox<S: Enlist> {
     store: S,
     lanes: BTreeMap<&'static str, Consumers<S>>,
-    /// What was registered wrongly: a relay refuses to start with it.
+    defaults: LaneOptions,
+    /// Errors in the registration: a relay refuses to start with one.
     mistakes: Vec<String>,
 }
 
-/// What shares a name: one lane.
+/// The consumers of one name: one lane.
 struct Consumers<S: Enlist> {
     by_topic: BTreeMap<&'static str, Registered<S>>,
-    options: LaneOptions,
+    options: Option<LaneOptions>,
 }
 
 impl<S: Enlist> Inbox<S> {
     /// An inbox without consumers, whose transactions are those of `store`.
     pub fn new(store: S) -> Self {
-        Self { store, lanes: BTreeMap::new(), mistakes: Vec::new() }
+        Self { store, lanes: BTreeMap::new(), defaults: LaneOptions::default(), mistakes: Vec::new() }
     }
 
-    /// Adds a consumer with the usual options.
+    /// The options of all lanes whose consumers are added without options.
+    #[must_use]
+    pub fn default_options(mut self, options: LaneOptions) -> Self {
+        self.defaults = options;
+        self
+    }
+
+    /// Adds a consumer with the default options.
     #[must_use]
     pub fn consumer<C: Consumer<S>>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))))
+        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))), None)
     }
 
-    /// Adds a consumer whose effect is elsewhere.
+    /// Adds a consumer, with the options of its lane. Where several consumers share a name, one of them brings the options.
+    ///
+    /// ```
+    /// # use postrider::store::memory::{Conn, MemoryStore};
+    /// # use postrider::{Consumer, Event, Failure, Inbox, LaneOptions, Received};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct OrderPaid { order_id: i64 }
+    /// # impl Event for OrderPaid { const TOPIC: &'static str = "order.paid"; }
+    /// # struct CommitCoupon;
+    /// # impl Consumer<MemoryStore> for CommitCoupon {
+    /// #     const NAME: &'static str = "coupon";
+    /// #     type Event = OrderPaid;
+    /// #     async fn handle(&self, _: &mut Conn, _: Received<OrderPaid>) -> Result<(), Failure> { Ok(()) }
+    /// # }
+    /// use postrider::store::DeadHead;
+    ///
+    /// // A coupon that cannot be committed does not keep the later events of its order waiting.
+    /// let options = LaneOptions { dead_head: DeadHead::Skip, concurrency: 8, ..LaneOptions::default() };
+    /// let inbox = Inbox::new(MemoryStore::new()).consumer_with(CommitCoupon, options);
+    /// ```
+    #[must_use]
+    pub fn consumer_with<C: Consumer<S>>(self, consumer: C, options: LaneOptions) -> Self {
+        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))), Some(options))
+    }
+
+    /// Adds a consumer whose effect is outside the database.
     #[must_use]
     pub fn outside<C: OutsideConsumer>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))))
+        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))), None)
+    }
+
+    /// Adds a consumer whose effect is outside the database, with the options of its lane.
+    #[must_use]
+    pub fn outside_with<C: OutsideConsumer>(self, consumer: C, options: LaneOptions) -> Self {
+        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))), Some(options))
     }
 
     /// Adds a consumer that takes many events at once.
     #[must_use]
     pub fn batch<C: BatchConsumer<S>>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))))
+        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))), None)
     }
 
-    /// Says how a lane is to be served; its consumers must have been added.
+    /// Adds a consumer that takes many events at once, with the options of its lane.
     #[must_use]
-    pub fn options(mut self, consumer: &str, options: LaneOptions) -> Self {
-        match self.lanes.get_mut(consumer) {
-            Some(lane) => lane.options = options,
-            None => self.mistakes.push(format!("options are given for {consumer}, which is no consumer: add it first")),
-        }
-        self
+    pub fn batch_with<C: BatchConsumer<S>>(self, consumer: C, options: LaneOptions) -> Self {
+        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))), Some(options))
     }
 
-    fn add(mut self, name: &'static str, topic: &'static str, registered: Registered<S>) -> Self {
-        let lane = self
-            .lanes
-            .entry(name)
-            .or_insert_with(|| Consumers { by_topic: BTreeMap::new(), options: LaneOptions::default() });
+    fn add(
+        mut self,
+        name: &'static str,
+        topic: &'static str,
+        registered: Registered<S>,
+        options: Option<LaneOptions>,
+    ) -> Self {
+        let lane = self.lanes.entry(name).or_insert_with(|| Consumers { by_topic: BTreeMap::new(), options: None });
         if lane.by_topic.insert(topic, registered).is_some() {
             self.mistakes.push(format!("{name} is registered twice for {topic}: give one of them another name"));
         }
+        if options.is_some() && lane.options.is_some() {
+            self.mistakes.push(format!("{name} has options twice: give them with one of its consumers"));
+        }
+        lane.options = options.or(lane.options.take());
         self
     }
 
-    /// Refuses what was registered wrongly.
+    /// Refuses a wrong registration.
     pub(crate) fn check(&self) -> Result<()> {
         match self.mistakes.first() {
             Some(mistake) => Err(Error::Unsupported(mistake.clone())),
@@ -266,7 +308,7 @@ impl<S: Enlist> Transport for Inbox<S> {
                     1 => consumers.by_topic.values().map(at_once).max().unwrap_or(1),
                     _ => 1,
                 },
-                options: consumers.options.clone(),
+                options: consumers.options.as_ref().unwrap_or(&self.defaults).clone(),
             })
             .collect()
     }

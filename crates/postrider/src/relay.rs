@@ -28,7 +28,7 @@ use crate::jobs::Schedule;
 use crate::observe;
 use crate::retention::Retention;
 use crate::shard::Shards;
-use crate::store::{DeadHead, Store};
+use crate::store::Store;
 use crate::transport::Transport;
 use lane::LaneTask;
 
@@ -66,8 +66,6 @@ pub struct RelayOptions {
     pub shards: Shards,
     /// Which lanes to work on; None: all lanes of its transports.
     pub lanes: Option<BTreeSet<String>>,
-    /// What a DEAD delivery does to the later ones of its key.
-    pub dead_head: DeadHead,
     /// How often to look for work without a wake-up.
     pub poll: Duration,
     /// Times at which to look in any case, whatever `poll` says.
@@ -86,7 +84,6 @@ impl Default for RelayOptions {
             lease: Duration::from_secs(30),
             shards: Shards::ALL,
             lanes: None,
-            dead_head: DeadHead::Hold,
             poll: Duration::from_secs(1),
             floor: None,
             grace: Duration::from_secs(25),

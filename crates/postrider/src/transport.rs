@@ -20,7 +20,7 @@ use crate::entry::{self, Decision};
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::retry::{RetryPolicy, chance};
-use crate::store::{DeliveryId, History, Store, Token};
+use crate::store::{DeadHead, DeliveryId, History, Store, Token};
 
 /// Carries the deliveries of its lanes.
 #[async_trait]
@@ -79,6 +79,8 @@ pub struct LaneOptions {
     pub timeout: Duration,
     /// Whether every attempt is kept in the history.
     pub history: History,
+    /// What the later deliveries of a key do while the first one is DEAD.
+    pub dead_head: DeadHead,
 }
 
 impl Default for LaneOptions {
@@ -91,6 +93,7 @@ impl Default for LaneOptions {
             per_second: None,
             timeout: Duration::from_secs(60),
             history: History::Keep,
+            dead_head: DeadHead::Hold,
         }
     }
 }

@@ -428,9 +428,8 @@ async fn receipts_of_rabbitmq_are_written_down() {
         _ => Ok(()),
     });
     let retry = RetryPolicy { base: Duration::from_millis(1), factor: 1.0, ..RetryPolicy::default() };
-    let inbox = Inbox::new(remote_store.clone())
-        .outside(consumer)
-        .options("mail", LaneOptions { retry, ..LaneOptions::default() });
+    let inbox =
+        Inbox::new(remote_store.clone()).outside_with(consumer, LaneOptions { retry, ..LaneOptions::default() });
     let options = ReceiverOptions { receipts: true, ..ReceiverOptions::default() };
     let receiver = scene.rabbitmq.receiver(inbox).options(options);
     receiver.declare().await.unwrap();

@@ -122,12 +122,10 @@ async fn relays_progress_on_postgres_with_the_smallest_pool() {
         let outbox = Outbox::new(store.clone());
         let greedy = LaneOptions { concurrency: 16, ..LaneOptions::default() };
         let inbox = Inbox::new(store.clone())
+            .default_options(greedy)
             .consumer(Adds::<0>(outbox.clone()))
             .consumer(Adds::<1>(outbox.clone()))
-            .consumer(Adds::<2>(outbox))
-            .options("count", greedy.clone())
-            .options("second", greedy.clone())
-            .options("third", greedy);
+            .consumer(Adds::<2>(outbox));
         tokio::spawn(Relay::new(store.clone(), inbox).drain())
     });
     for relay in relays {

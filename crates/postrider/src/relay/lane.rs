@@ -172,7 +172,7 @@ impl LaneTask {
                 let asked = Instant::now();
                 let lease = match kind {
                     Kind::Unkeyed => shared.store.claim(&claim).await,
-                    Kind::Keyed => shared.store.claim_keyed(&claim, shared.options.dead_head).await,
+                    Kind::Keyed => shared.store.claim_keyed(&claim, lane.options.dead_head).await,
                 };
                 let taken = lease.map(|lease| Taken {
                     lease: Arc::new(HeldLease::new(lease.token, asked, claim.lease)),

@@ -14,7 +14,7 @@ use crate::events::{Canceled, CheckoutLocked, OrderEvent, Refunded};
 use crate::orders::{self, Order};
 use crate::shop::Shop;
 
-pub(super) const LANE: &str = "inventory";
+const LANE: &str = "inventory";
 /// How long an answer may take; a slow one is asked for again under the same key.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -109,7 +109,7 @@ pub(crate) async fn consume<S: Effect>(store: S, stops: Stops, consume: Consume)
         ..LaneOptions::default()
     };
     let count = Count { stops: stops.clone(), takes: Duration::from_millis(consume.takes_ms) };
-    let inbox = Inbox::new(store.clone()).consumer(count).options("count", lane);
+    let inbox = Inbox::new(store.clone()).consumer_with(count, lane);
     let options = RelayOptions {
         poll: Duration::from_millis(consume.poll_ms),
         owner: format!("worker-{}", std::process::id()),

@@ -72,14 +72,19 @@ impl Publisher {
     pub(super) fn new(link: Arc<Link>) -> Self {
         Self {
             link,
-            options: LaneOptions { concurrency: CHANNELS, batch: 400, ..LaneOptions::default() },
+            options: Self::default_options(),
             every_topic: true,
             channels: Mutex::default(),
             blocked: AtomicBool::new(false),
         }
     }
 
-    /// Other options than the usual.
+    /// The options of the lane where none are set: more channels and larger batches than a consumer's.
+    pub fn default_options() -> LaneOptions {
+        LaneOptions { concurrency: CHANNELS, batch: 400, ..LaneOptions::default() }
+    }
+
+    /// Sets the options of the lane.
     #[must_use]
     pub fn options(mut self, options: LaneOptions) -> Self {
         self.options = options;
