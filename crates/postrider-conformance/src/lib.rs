@@ -504,6 +504,8 @@ macro_rules! transport_suite {
             what_a_consumer_enqueues_is_a_child
             a_batch_has_its_effects_once
             events_of_a_key_stay_in_order
+            raw_events_arrive_as_they_were_enqueued
+            one_consumer_takes_raw_events_of_several_topics
         }
     };
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
 use postrider::{
-    BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
-    Relay, RetryPolicy, Store, Transport,
+    BatchConsumer, Consumer, Draft, Enlist, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, RawEvent,
+    Received, Relay, RetryPolicy, Store, Transport,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -429,4 +429,78 @@ pub async fn events_of_a_key_stay_in_order<H: Harness, C: Carrier>(h: H, carrier
         let of_key: Vec<_> = log.iter().filter(|(of, _)| of == key).map(|(_, n)| *n).collect();
         assert_eq!(of_key, (1..=25).collect::<Vec<_>>(), "{key}");
     }
+}
+
+/// Sends what it receives to the case.
+struct Raw(mpsc::UnboundedSender<(String, String, Vec<u8>)>);
+
+impl OutsideConsumer for Raw {
+    const NAME: &'static str = "archive";
+    type Event = RawEvent;
+
+    async fn handle(&self, event: Received<RawEvent>) -> Result<(), Failure> {
+        Ok(self.0.send((event.topic.clone(), event.payload_type.to_string(), event.bytes()?.into_owned()))?)
+    }
+}
+
+/// Everything that can be enqueued can be consumed: bytes, other content types, every topic.
+pub async fn raw_events_arrive_as_they_were_enqueued<H: Harness, C: Carrier>(h: H, carrier: C) {
+    let (received, mut events) = mpsc::unbounded_channel();
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).outside(Raw(received))).await;
+    let photo = [0, 159, 146, 150, 255];
+    let written = [
+        Draft::bytes("photo.stored", "image/jpeg", photo),
+        Draft::text("note.a.b", "application/xml", "<note/>"),
+        Draft::json("order.paid", &serde_json::json!({ "n": 1 })).unwrap(),
+    ];
+    enqueue(&h, written).await;
+    let mut arrived = Vec::new();
+    while arrived.len() < 3 {
+        arrived.push(tokio::time::timeout(PATIENCE, events.recv()).await.expect("an event").unwrap());
+    }
+    carrying.stop().await;
+    arrived.sort();
+    let expected = [
+        ("note.a.b", "application/xml", b"<note/>".to_vec()),
+        ("order.paid", "application/json", br#"{"n":1}"#.to_vec()),
+        ("photo.stored", "image/jpeg", photo.to_vec()),
+    ];
+    assert_eq!(arrived, expected.map(|(topic, kind, bytes)| (topic.to_owned(), kind.to_owned(), bytes)));
+}
+
+/// Counts raw events of two topics, many in one transaction.
+struct RawInBatches<H>(H);
+
+impl<H: Harness> BatchConsumer<H::Store> for RawInBatches<H> {
+    const NAME: &'static str = LANE;
+    const TOPICS: &'static [&'static str] = &["invoice.printed", "label.printed"];
+    type Event = RawEvent;
+
+    async fn handle(
+        &self,
+        tx: &mut Conn<H>,
+        events: Vec<Received<RawEvent>>,
+    ) -> Result<Vec<Result<(), Failure>>, Failure> {
+        for event in &events {
+            self.0.add(tx, &event.topic).await?;
+        }
+        Ok(events.iter().map(|_| Ok(())).collect())
+    }
+}
+
+/// A consumer may name several topics; it gets no others.
+pub async fn one_consumer_takes_raw_events_of_several_topics<H: Harness, C: Carrier>(h: H, carrier: C) {
+    for topic in ["invoice.printed", "label.printed", "photo.stored"] {
+        h.make_counter(topic).await;
+    }
+    let carrying = Carrying::start(&h, &carrier, inbox(&h).batch(RawInBatches(h.clone()))).await;
+    enqueue(
+        &h,
+        ["photo.stored", "label.printed", "invoice.printed"].map(|topic| Draft::bytes(topic, "image/png", [7])),
+    )
+    .await;
+    until(&h, "invoice.printed", 1).await;
+    until(&h, "label.printed", 1).await;
+    carrying.stop().await;
+    assert_eq!(h.counter("photo.stored").await, 0);
 }

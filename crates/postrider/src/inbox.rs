@@ -18,12 +18,11 @@ use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsume
 use crate::entry::{Outcome, StoppedKeys};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::limits;
 use crate::observe;
 use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
 use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
-use crate::subscription::{Subscription, Via};
+use crate::subscription::{EVERY_TOPIC, Subscription, Via};
 use crate::transport::{Lane, LaneOptions, Parcel, Transport};
 
 /// Events are consumed one after the other for so long; then others may have their turn.
@@ -40,8 +39,17 @@ pub struct Inbox<S: Enlist> {
 
 /// The consumers of one name: one lane.
 struct Consumers<S: Enlist> {
-    by_topic: BTreeMap<&'static str, Registered<S>>,
+    registered: Vec<Registered<S>>,
+    /// Which of them gets a topic; [`EVERY_TOPIC`]: all others.
+    by_topic: BTreeMap<&'static str, usize>,
     options: Option<LaneOptions>,
+}
+
+impl<S: Enlist> Consumers<S> {
+    fn of(&self, topic: &str) -> Option<&Registered<S>> {
+        let index = self.by_topic.get(topic).or_else(|| self.by_topic.get(EVERY_TOPIC))?;
+        self.registered.get(*index)
+    }
 }
 
 impl<S: Enlist> Inbox<S> {
@@ -60,7 +68,7 @@ impl<S: Enlist> Inbox<S> {
     /// Adds a consumer with the default options.
     #[must_use]
     pub fn consumer<C: Consumer<S>>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))), None)
+        self.add(C::NAME, C::TOPICS, Registered::InTransaction(Box::new(Typed(consumer))), None)
     }
 
     /// Adds a consumer, with the options of its lane. Where several consumers share a name, one of them brings the options.
@@ -85,44 +93,51 @@ impl<S: Enlist> Inbox<S> {
     /// ```
     #[must_use]
     pub fn consumer_with<C: Consumer<S>>(self, consumer: C, options: LaneOptions) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))), Some(options))
+        self.add(C::NAME, C::TOPICS, Registered::InTransaction(Box::new(Typed(consumer))), Some(options))
     }
 
     /// Adds a consumer whose effect is outside the database.
     #[must_use]
     pub fn outside<C: OutsideConsumer>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))), None)
+        self.add(C::NAME, C::TOPICS, Registered::Outside(Box::new(Typed(consumer))), None)
     }
 
     /// Adds a consumer whose effect is outside the database, with the options of its lane.
     #[must_use]
     pub fn outside_with<C: OutsideConsumer>(self, consumer: C, options: LaneOptions) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))), Some(options))
+        self.add(C::NAME, C::TOPICS, Registered::Outside(Box::new(Typed(consumer))), Some(options))
     }
 
     /// Adds a consumer that takes many events at once.
     #[must_use]
     pub fn batch<C: BatchConsumer<S>>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))), None)
+        self.add(C::NAME, C::TOPICS, Registered::InBatches(Box::new(Typed(consumer))), None)
     }
 
     /// Adds a consumer that takes many events at once, with the options of its lane.
     #[must_use]
     pub fn batch_with<C: BatchConsumer<S>>(self, consumer: C, options: LaneOptions) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))), Some(options))
+        self.add(C::NAME, C::TOPICS, Registered::InBatches(Box::new(Typed(consumer))), Some(options))
     }
 
     fn add(
         mut self,
         name: &'static str,
-        topic: &'static str,
+        topics: &'static [&'static str],
         registered: Registered<S>,
         options: Option<LaneOptions>,
     ) -> Self {
-        let lane = self.lanes.entry(name).or_insert_with(|| Consumers { by_topic: BTreeMap::new(), options: None });
-        if lane.by_topic.insert(topic, registered).is_some() {
-            self.mistakes.push(format!("{name} is registered twice for {topic}: give one of them another name"));
+        let none = || Consumers { registered: Vec::new(), by_topic: BTreeMap::new(), options: None };
+        let lane = self.lanes.entry(name).or_insert_with(none);
+        for topic in topics {
+            if lane.by_topic.insert(topic, lane.registered.len()).is_some() {
+                self.mistakes.push(format!("{name} is registered twice for {topic}: give one of them another name"));
+            }
         }
+        if topics.is_empty() {
+            self.mistakes.push(format!("{name} has no topic: name one at least, or `*` for every topic"));
+        }
+        lane.registered.push(registered);
         if options.is_some() && lane.options.is_some() {
             self.mistakes.push(format!("{name} has options twice: give them with one of its consumers"));
         }
@@ -138,18 +153,18 @@ impl<S: Enlist> Inbox<S> {
         }
     }
 
-    /// Consumes events of one lane, in order. An answer for each that was tried: the first at least, and no more once they
-    /// take long or there is no database.
+    /// Consumes events of one lane, in order. Returns an outcome for each that was tried: at least for the first, and for no
+    /// more once they take long or there is no database.
     pub(crate) async fn consume(&self, lane: &Lane, tries: impl Iterator<Item = Try> + Send) -> Vec<Outcome> {
         let consumers = self.lanes.get(&*lane.name);
         let mut tries = tries.peekable();
         if lane.at_once > 1
-            && let Some((topic, Registered::InBatches(consumer))) =
-                consumers.and_then(|lane| lane.by_topic.iter().next())
+            && let Some(consumers) = consumers
+            && let Some(Registered::InBatches(consumer)) = consumers.registered.first()
         {
             // An operator may have subscribed the lane to other topics.
-            let of_topic = |one: &Try| one.handling.envelope.topic == *topic;
-            let batch: Vec<_> = std::iter::from_fn(|| tries.next_if(of_topic)).collect();
+            let is_for_it = |one: &Try| consumers.of(&one.handling.envelope.topic).is_some();
+            let batch: Vec<_> = std::iter::from_fn(|| tries.next_if(is_for_it)).collect();
             if !batch.is_empty() {
                 return Box::pin(self.in_batches(lane, &**consumer, batch)).await;
             }
@@ -158,7 +173,7 @@ impl<S: Enlist> Inbox<S> {
         let mut delivered = Vec::with_capacity(tries.size_hint().0);
         for one in tries {
             let topic = one.handling.envelope.topic.as_str();
-            let tried = match consumers.and_then(|consumers| consumers.by_topic.get(topic)) {
+            let tried = match consumers.and_then(|consumers| consumers.of(topic)) {
                 None => {
                     let failure = Failure::retry(format!(
                         "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
@@ -302,10 +317,14 @@ impl<S: Enlist> Transport for Inbox<S> {
             .iter()
             .map(|(name, consumers)| Lane {
                 name: (*name).into(),
-                topics: consumers.by_topic.keys().map(ToString::to_string).collect(),
-                at_once: match consumers.by_topic.len() {
-                    // A batch is of one topic.
-                    1 => consumers.by_topic.values().map(at_once).max().unwrap_or(1),
+                topics: if consumers.by_topic.contains_key(EVERY_TOPIC) {
+                    Vec::new()
+                } else {
+                    consumers.by_topic.keys().map(ToString::to_string).collect()
+                },
+                // A batch is for one consumer.
+                at_once: match &consumers.registered[..] {
+                    [alone] => at_once(alone),
                     _ => 1,
                 },
                 options: consumers.options.as_ref().unwrap_or(&self.defaults).clone(),
@@ -313,7 +332,7 @@ impl<S: Enlist> Transport for Inbox<S> {
             .collect()
     }
 
-    /// Registers what its consumers hear; an operator's choice stays.
+    /// Registers the subscriptions of its consumers. What an operator has changed stays as it is.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
         self.check()?;
         for (name, consumers) in &self.lanes {

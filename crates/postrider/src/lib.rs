@@ -169,7 +169,7 @@ pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};
-pub use event::{Aggregate, Event, EventId};
+pub use event::{Aggregate, Event, EventId, RawEvent};
 pub use idempotency::Idempotency;
 pub use inbox::Inbox;
 pub use jobs::{Jobs, Schedule};

@@ -124,7 +124,9 @@ pub(super) async fn declare_lane(
     for seconds in delays {
         declare_queue(channel, &retry_queue(&lane.name, *seconds), Some(&main), Some(*seconds)).await?;
     }
-    let topics = lane.topics.iter().map(|topic| (EXCHANGE, topic.as_str()));
+    // A lane without topics gets every topic. Postrider's `*` would match one word only.
+    let every_topic = lane.topics.is_empty().then_some((EXCHANGE, "#"));
+    let topics = lane.topics.iter().map(|topic| (EXCHANGE, topic.as_str())).chain(every_topic);
     let others = bindings.iter().map(|binding| (binding.exchange.as_str(), binding.routing_key.as_str()));
     for (exchange, routing_key) in topics.chain(others) {
         let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
