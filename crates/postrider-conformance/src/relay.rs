@@ -262,7 +262,7 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let alarms = Alarms::default();
     for attempt in 1..=11 {
-        relay(&h, inbox(&h).outside(Fails)).alert(alarms.clone()).drain().await.unwrap();
+        relay(&h, inbox(&h).outside(Fails)).also_alert(alarms.clone()).drain().await.unwrap();
         let found = find(&h, "e").await;
         let expected = if attempt < 10 { DeliveryStatus::Failed } else { DeliveryStatus::Dead };
         assert_eq!(found.deliveries[0].status, expected, "after attempt {attempt}");
@@ -273,9 +273,11 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     let dead = Alarm::Dead {
         event_id: "e".into(),
         topic: TOPIC.into(),
+        key: None,
         lane: "fails".into(),
         attempts: 10,
         error: "the mail server is down".into(),
+        code: Some("mail".into()),
     };
     assert_eq!(alarms, [dead]);
     assert_eq!(find(&h, "e").await.consumptions.len(), 10);

@@ -57,7 +57,7 @@ impl Carrier for InProcess {
         alert: impl Alert,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = postrider::Result<()>> + Send + 'static {
-        Relay::new(store, inbox).alert(alert).run(stop)
+        Relay::new(store, inbox).also_alert(alert).run(stop)
     }
 
     fn way_to(&self, consumer: &str) -> (String, String) {

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::alert::{Alarm, Alert, LogAlert};
+use crate::alert::{Alarm, Alert};
 use crate::consumer::Failure;
 use crate::error::{Error, Result};
 use crate::jobs::Schedule;
@@ -53,7 +53,7 @@ pub struct Relay {
     store: Arc<dyn Store>,
     transports: Vec<Arc<dyn Transport>>,
     options: RelayOptions,
-    alert: Arc<dyn Alert>,
+    alerts: Vec<Arc<dyn Alert>>,
     retention: Option<Retention>,
 }
 
@@ -110,7 +110,9 @@ pub(crate) struct RelayShared {
 }
 
 impl RelayShared {
+    /// Logs an alarm, and queues it for the other sinks.
     fn alarm(&self, alarm: Alarm) {
+        alarm.log();
         if self.alarms.try_send(alarm).is_err() {
             observe::alert_failed();
         }
@@ -133,7 +135,7 @@ impl Relay {
             store,
             transports: vec![transport],
             options: RelayOptions::default(),
-            alert: Arc::new(LogAlert),
+            alerts: Vec::new(),
             retention: None,
         }
     }
@@ -152,10 +154,11 @@ impl Relay {
         self
     }
 
-    /// Where alarms go, instead of the log.
+    /// Sends alarms here too. Every alarm is also an error in the log: a delivery that is DEAD, with its code and key, or a
+    /// snapshot of the database that is held too long.
     #[must_use]
-    pub fn alert(mut self, alert: impl Alert) -> Self {
-        self.alert = Arc::new(alert);
+    pub fn also_alert(mut self, alert: impl Alert) -> Self {
+        self.alerts.push(Arc::new(alert));
         self
     }
 
@@ -227,7 +230,7 @@ impl Relay {
         upkeep.spawn(watch::listen(Arc::clone(&shared), notifiers));
         upkeep.spawn(watch::keep_figures(Arc::clone(&shared)));
         let mut alerting = JoinSet::new();
-        alerting.spawn(send_alarms(self.alert, alarmed));
+        alerting.spawn(send_alarms(self.alerts, alarmed));
         if let Some(retention) = self.retention {
             upkeep.spawn(watch::prune(Arc::clone(&shared), retention));
         }
@@ -272,12 +275,9 @@ fn ended_early(ended: Result<(), tokio::task::JoinError>) -> Error {
 }
 
 /// Sends alarms, one by one, until all senders are gone.
-async fn send_alarms(alert: Arc<dyn Alert>, mut alarms: mpsc::Receiver<Alarm>) {
+async fn send_alarms(alerts: Vec<Arc<dyn Alert>>, mut alarms: mpsc::Receiver<Alarm>) {
     while let Some(alarm) = alarms.recv().await {
-        if let Err(error) = alert.alert(&alarm).await {
-            observe::alert_failed();
-            tracing::error!(%alarm, %error, "an alarm could not be sent");
-        }
+        alarm.send(&alerts).await;
     }
 }
 

@@ -36,7 +36,7 @@ impl Carrier for Broker {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = postrider::Result<()>> + Send + 'static {
         let publisher = self.rabbitmq.publisher();
-        let receiver = self.rabbitmq.receiver(inbox).alert(alert);
+        let receiver = self.rabbitmq.receiver(inbox).also_alert(alert);
         async move {
             // Whatever is published before a queue is there does not get into it.
             receiver.declare().await?;

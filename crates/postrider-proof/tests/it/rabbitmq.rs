@@ -280,7 +280,7 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
         _ => Ok(()),
     });
     let (alert, mut alarms) = mpsc::unbounded_channel();
-    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).alert(Alarms(alert));
+    let receiver = scene.rabbitmq.receiver(Inbox::new(scene.store.clone()).outside(consumer)).also_alert(Alarms(alert));
     receiver.declare().await.unwrap();
     let channel = scene.connection.create_channel().await.unwrap();
     let publish = |body: &'static [u8]| {

@@ -150,7 +150,7 @@ impl Alert for Tells {
 async fn an_alarm_names(store: &PostgresStore, wanted: &str) {
     let (tell, mut alarms) = mpsc::unbounded_channel();
     let options = RelayOptions { snapshot_age: Duration::ZERO, ..RelayOptions::default() };
-    let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options).alert(Tells(tell));
+    let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options).also_alert(Tells(tell));
     let named = async {
         loop {
             match alarms.recv().await {

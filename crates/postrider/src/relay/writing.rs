@@ -185,9 +185,11 @@ impl Results {
                 let alarm = Alarm::Dead {
                     event_id: envelope.event_id.to_string(),
                     topic: envelope.topic.clone(),
+                    key: envelope.key.clone(),
                     lane: lane.name.to_string(),
                     attempts,
                     error: error.clone(),
+                    code: code.clone(),
                 };
                 self.of(token, &envelope).bury.push((Buried { id, tried, error, code }, alarm));
             }

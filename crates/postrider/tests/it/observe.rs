@@ -22,6 +22,9 @@ impl Event for Paid {
     fn event_id(&self) -> Option<String> {
         Some(format!("order:{}:paid", self.order))
     }
+    fn key(&self) -> Option<String> {
+        Some(self.order.to_string())
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,7 +44,7 @@ impl Consumer<MemoryStore> for Points {
 
     async fn handle(&self, tx: &mut Conn, paid: Received<Paid>) -> Result<(), Failure> {
         match paid.order {
-            13 => return Err(Failure::reject("unlucky")),
+            13 => return Err(Failure::reject("unlucky").code("luck")),
             14 => return Err(Failure::retry("not now")),
             _ => {}
         }
@@ -141,6 +144,32 @@ fn one_orders_story_is_told_by_its_trace() {
     let consumed = story.iter().filter(|line| line.0 == "Consumed" && line.1 == "order.paid").count();
     assert_eq!(consumed, 1, "{story:#?}");
     assert!(text.contains("order:7:paid"), "and by its event id");
+}
+
+/// A.5: a delivery that is given up is an error in the log, also at the first rejection, with what it takes to find it.
+#[test]
+fn a_rejected_delivery_is_an_error_in_the_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone());
+    tracing::subscriber::with_default(subscriber.finish(), || pay_and_deliver(&[7, 13]));
+
+    let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("UTF-8");
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let errors: Vec<_> = lines.filter(|line| line["level"] == "ERROR").collect();
+    let [dead] = &errors[..] else { panic!("one error: {errors:#?}") };
+    for (field, expected) in [
+        ("message", "DEAD: given up. Redrive it when the cause is repaired"),
+        ("event_id", "order:13:paid"),
+        ("topic", "order.paid"),
+        ("consumer", "points"),
+        ("key", "13"),
+        ("code", "luck"),
+        ("error", "unlucky"),
+    ] {
+        assert_eq!(dead["fields"][field], expected, "{field} of {dead:#}");
+    }
+    assert_eq!(dead["fields"]["attempts"], 1);
 }
 
 /// A.18: the figures, under the names people have on their dashboards.

@@ -21,14 +21,14 @@ use super::message::Message;
 use super::publisher::{Letter, Properties, Publisher};
 use super::receipts;
 use super::topology::{self, Binding, Undeclared};
-use crate::alert::{Alarm, Alert, LogAlert};
+use crate::alert::{Alarm, Alert};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::entry::Decision;
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::inbox::{Inbox, Try};
-use crate::observe::{self, LaneFigures};
+use crate::observe::LaneFigures;
 use crate::retry;
 use crate::store::{Enlist, Report};
 use crate::transport::{Lane, Outcome, Transport};
@@ -46,10 +46,10 @@ pub struct Receiver<S: Enlist> {
     inbox: Inbox<S>,
     options: ReceiverOptions,
     bindings: BTreeMap<String, BTreeSet<Binding>>,
-    alert: Arc<dyn Alert>,
+    alerts: Vec<Arc<dyn Alert>>,
 }
 
-/// What a user may choose for a receiver.
+/// The options of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiverOptions {
     /// How many messages a consumer has at hand before it has answered for the first.
@@ -74,7 +74,7 @@ impl<S: Enlist> Receiver<S> {
             inbox,
             options: ReceiverOptions::default(),
             bindings: BTreeMap::new(),
-            alert: Arc::new(LogAlert),
+            alerts: Vec::new(),
         }
     }
 
@@ -92,10 +92,10 @@ impl<S: Enlist> Receiver<S> {
         self
     }
 
-    /// Where alarms go, instead of the log.
+    /// Sends alarms here too. Every alarm is also an error in the log.
     #[must_use]
-    pub fn alert(mut self, alert: impl Alert) -> Self {
-        self.alert = Arc::new(alert);
+    pub fn also_alert(mut self, alert: impl Alert) -> Self {
+        self.alerts.push(Arc::new(alert));
         self
     }
 
@@ -128,7 +128,7 @@ impl<S: Enlist> Receiver<S> {
             link: self.link,
             inbox: self.inbox,
             options: self.options,
-            alert: self.alert,
+            alerts: self.alerts,
             stop: CancellationToken::new(),
         });
         // Whatever ends this future ends its tasks too.
@@ -163,7 +163,7 @@ struct Shared<S: Enlist> {
     link: Arc<Link>,
     inbox: Inbox<S>,
     options: ReceiverOptions,
-    alert: Arc<dyn Alert>,
+    alerts: Vec<Arc<dyn Alert>>,
     stop: CancellationToken,
 }
 
@@ -537,14 +537,14 @@ impl<S: Enlist> Work<S> {
         let alarm = Alarm::Dead {
             event_id: envelope.map(|e| e.event_id.to_string()).or(id).unwrap_or_default(),
             topic: envelope.map(|e| e.topic.clone()).unwrap_or_default(),
+            key: message.key().map(str::to_owned),
             lane: self.lane.name.to_string(),
             attempts,
             error: failure.to_string(),
+            code: failure.cause().code.clone(),
         };
-        if let Err(error) = self.shared.alert.alert(&alarm).await {
-            observe::alert_failed();
-            tracing::error!(%alarm, %error, "an alarm could not be passed on");
-        }
+        alarm.log();
+        alarm.send(&self.shared.alerts).await;
         let reported = match envelope {
             Some(envelope) => self.report(envelope, Some((failure, false))).await,
             None => true,
