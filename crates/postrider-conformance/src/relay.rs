@@ -311,8 +311,8 @@ pub async fn what_kills_its_workers_ends_dead<H: Harness>(h: H) {
     assert_eq!(found.deliveries[0].last_error.as_deref(), Some("given up: its worker died in each of 10 attempts"));
 }
 
-/// F19: a payload that cannot be decoded is given up by itself, and so is what the consumer rejects; a panic harms only
-/// its own event.
+/// F19: a payload that cannot be decoded is tried again, as a newer program may know it; what the consumer rejects is
+/// given up; a panic fails its own event only.
 pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
     somebody_listens(&h).await;
     enqueue_counted(&h, names(10)).await;
@@ -326,7 +326,7 @@ pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
     drain(&h, inbox(&h).consumer(Count::then(&h, picky))).await;
     assert_eq!(counted(&h, names(10)).await, [1, 1, 1, 0, 0, 1, 1, 1, 1, 1]);
     for (event, code, expected) in [
-        ("undecodable", "undecodable", DeliveryStatus::Dead),
+        ("undecodable", "undecodable", DeliveryStatus::Failed),
         ("e00003", "foreign", DeliveryStatus::Dead),
         ("e00004", "panic", DeliveryStatus::Failed),
     ] {
@@ -336,6 +336,48 @@ pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
         let error = found.consumptions[0].error.clone().unwrap();
         assert!(!error.contains("hunter2"), "payloads are not repeated: {error}");
     }
+}
+
+/// A payload of an older version is upcast; one of a newer version waits for a newer program.
+pub async fn a_payload_of_another_version_is_upcast_or_waits<H: Harness>(h: H) {
+    /// What [`Paid`] was before, and will be.
+    #[derive(Serialize, Deserialize)]
+    struct Versioned<const V: u32>(String);
+    impl<const V: u32> Event for Versioned<V> {
+        const TOPIC: &'static str = TOPIC;
+        const VERSION: u32 = V;
+        fn event_id(&self) -> Option<String> {
+            Some(self.0.clone())
+        }
+        fn upcast(version: u32, payload: serde_json::Value) -> serde_json::Result<Self> {
+            let name: String = serde_json::from_value(payload)?;
+            Ok(Self(format!("{name}-of-{version}")))
+        }
+    }
+    struct Names<H>(H);
+    impl<H: Harness> Consumer<H::Store> for Names<H> {
+        const NAME: &'static str = LANE;
+        type Event = Versioned<2>;
+        async fn handle(&self, tx: &mut Conn<H>, event: Received<Versioned<2>>) -> Result<(), Failure> {
+            Ok(self.0.add(tx, &event.0).await?)
+        }
+    }
+    somebody_listens(&h).await;
+    for name in ["old-of-1", "present"] {
+        h.make_counter(name).await;
+    }
+    let drafts = [
+        Draft::of(&Versioned::<1>("old".into())).unwrap(),
+        Draft::of(&Versioned::<2>("present".into())).unwrap(),
+        Draft::of(&Versioned::<3>("new".into())).unwrap().metadata_json(r#"{"from":"a test"}"#),
+    ];
+    enqueue(&h, drafts).await;
+    drain(&h, inbox(&h).consumer(Names(h.clone()))).await;
+    assert_eq!((h.counter("old-of-1").await, h.counter("present").await), (1, 1));
+    let new = find(&h, "new").await;
+    assert_eq!(new.envelope.metadata.as_deref(), Some(r#"{"payloadVersion":3,"from":"a test"}"#));
+    assert_eq!(new.deliveries[0].status, DeliveryStatus::Failed);
+    assert_eq!(new.consumptions[0].code.as_deref(), Some("undecodable"));
 }
 
 /// F55: a consumer that ignores a database error and says that all is well.

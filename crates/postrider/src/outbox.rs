@@ -12,7 +12,7 @@ use crate::consumer::Handling;
 use crate::envelope::trace::{TraceContext, fresh_span_id};
 use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
-use crate::event::{Aggregate, Event, EventId};
+use crate::event::{Aggregate, Event, EventId, with_payload_version};
 use crate::limits;
 use crate::observe;
 use crate::store::{Enlist, Enqueued, NewEvent, Unheard};
@@ -163,7 +163,11 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     if envelope.initiator.service.is_none() {
         envelope.initiator.service = service.map(Into::into);
     }
-    envelope.metadata = draft.metadata.map(Into::into);
+    let metadata = match draft.version {
+        Some(version) => Some(with_payload_version(draft.metadata, version)?),
+        None => draft.metadata,
+    };
+    envelope.metadata = metadata.map(Into::into);
     envelope.deliver_at = draft.deliver_at.map(crate::envelope::trim);
     envelope.expire_at = draft.expire_at.map(crate::envelope::trim);
     envelope.max_attempts = draft.max_attempts;
@@ -215,6 +219,8 @@ pub struct Draft {
     payload: String,
     payload_type: Option<String>,
     payload_encoding: Encoding,
+    /// None: 1, which is not written.
+    version: Option<u32>,
     key: Option<String>,
     aggregate: Option<Aggregate>,
     tenant_id: Option<String>,
@@ -238,6 +244,7 @@ impl Draft {
     /// A draft of a typed event.
     pub fn of<E: Event>(event: &E) -> Result<Self> {
         let mut draft = Self::json(E::TOPIC, event)?;
+        draft.version = (E::VERSION != 1).then_some(E::VERSION);
         draft.event_id = event.event_id();
         draft.key = event.key();
         draft.aggregate = event.aggregate();
