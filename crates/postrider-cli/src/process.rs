@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use postrider::jobs::Schedule;
+use postrider::observe;
 use postrider::operations::{Operations, OperationsOptions};
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
@@ -24,8 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::End;
 use crate::config::Config;
 
-/// Where the histogram of delivery times has its steps, in seconds.
-const STEPS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
 /// Signals within this time are one.
 const SAME: Duration = Duration::from_secs(1);
 /// How often the exporter tidies up.
@@ -220,9 +219,13 @@ impl Parts {
     /// Keeps figures for whoever scrapes them.
     pub(crate) fn metrics(&mut self) -> Result<PrometheusHandle, End> {
         let wrong = |e: &dyn std::fmt::Display| End::Wrong(format!("metrics cannot be kept: {e}"));
-        let seconds = Matcher::Full(postrider::observe::DELIVERY_SECONDS.into());
-        let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &STEPS).map_err(|e| wrong(&e))?;
+        let mut builder = PrometheusBuilder::new();
+        for metric in observe::METRICS.iter().filter(|metric| !metric.buckets.is_empty()) {
+            let name = Matcher::Full(metric.name.into());
+            builder = builder.set_buckets_for_metric(name, metric.buckets).map_err(|e| wrong(&e))?;
+        }
         let metrics = builder.install_recorder().map_err(|e| wrong(&e))?;
+        observe::describe();
         let (kept, stop) = (metrics.clone(), self.stop.clone());
         self.spawn(async move {
             while stop.run_until_cancelled(tokio::time::sleep(UPKEEP)).await.is_some() {

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use postrider::observe::{self, MetricKind};
 use postrider::store::memory::{Conn, MemoryStore};
 use postrider::{
     Consumer, Draft, Enlist, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Store, Subscription, Via,
@@ -211,4 +212,25 @@ fn figures_are_counted() {
         assert!(figures.contains_key(name), "{name} of {figures:#?}");
     }
     assert!(figures["postrider_delivery_seconds{consumer=points}"] >= 2, "{figures:#?}");
+}
+
+/// The recorder of a program knows what each figure means, and no figure is left out.
+#[test]
+fn every_figure_is_described() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        observe::describe();
+        pay_and_deliver(&[7, 13, 14]);
+    });
+    for (key, _, description, _) in snapshotter.snapshot().into_vec() {
+        let name = key.key().name();
+        let metric = observe::METRICS.iter().find(|metric| metric.name == name);
+        assert_eq!(description.as_deref(), metric.map(|metric| metric.help), "{name}");
+        assert!(description.is_some(), "{name}");
+    }
+    for metric in observe::METRICS {
+        assert_eq!(metric.kind == MetricKind::Histogram, !metric.buckets.is_empty(), "{}", metric.name);
+        assert!(metric.buckets.is_sorted(), "{}", metric.name);
+    }
 }
