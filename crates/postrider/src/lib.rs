@@ -130,6 +130,8 @@
 //! 9. [`status`]: what all of it amounts to, for people; [`rollup`]: who keeps that for lists; [`retention`]: how long it is
 //!    kept.
 //!
+//! [`service`] runs all of these loops together.
+//!
 //! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
 //! instances does. Your own tests have help in `postrider::testing`, behind the feature of that name.
 
@@ -156,6 +158,7 @@ pub mod relay;
 pub mod retention;
 pub mod retry;
 pub mod rollup;
+pub mod service;
 pub mod shard;
 pub mod status;
 pub mod store;
@@ -178,6 +181,7 @@ pub use relay::{Relay, RelayOptions};
 pub use retention::Retention;
 pub use retry::RetryPolicy;
 pub use rollup::{Rollup, RollupOptions};
+pub use service::Service;
 pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};
 pub use subscription::{Subscription, Via};

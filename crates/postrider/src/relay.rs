@@ -131,13 +131,12 @@ impl Relay {
 
     /// The same for a store and a transport that are shared.
     pub fn over(store: Arc<dyn Store>, transport: Arc<dyn Transport>) -> Self {
-        Self {
-            store,
-            transports: vec![transport],
-            options: RelayOptions::default(),
-            alerts: Vec::new(),
-            retention: None,
-        }
+        Self { transports: vec![transport], ..Self::without_transport(store) }
+    }
+
+    /// A relay that only routes, until it gets a transport.
+    pub(crate) fn without_transport(store: Arc<dyn Store>) -> Self {
+        Self { store, transports: Vec::new(), options: RelayOptions::default(), alerts: Vec::new(), retention: None }
     }
 
     /// Also serves the lanes of another transport.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use postrider::{Relay, Transport};
+use postrider::{Service, Transport};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -43,16 +43,15 @@ pub async fn run<S: Database>(
         all_answered.cancel();
         Ok(())
     };
-    let relay = Relay::new(shop.store.clone(), inbox).retention(shop.settings.retention.clone());
-    let events = async { Ok(relay.run(all_answered.cancelled()).await?) };
-    let by_the_clock = async { Ok(jobs.run(told_to_stop.cancelled()).await?) };
+    let service = Service::new(shop.store.clone()).inbox(inbox).jobs(jobs).retention(shop.settings.retention.clone());
+    let events = async { Ok(service.run(all_answered.cancelled()).await?) };
     let signal = async {
         shutdown.await;
         tracing::info!("Stopping: what was begun is finished");
         told_to_stop.cancel();
         Ok::<_, AnyError>(())
     };
-    tokio::try_join!(requests, events, by_the_clock, signal)?;
+    tokio::try_join!(requests, events, signal)?;
     Ok(())
 }
 
