@@ -1,8 +1,8 @@
-//! The inbox: the transport inside this process, and what makes an effect happen once. Consumers are registered here;
-//! a relay brings them their events.
+//! The inbox: the transport inside this process, which makes an effect happen once. Consumers are registered here; a relay
+//! delivers their events.
 //!
 //! For a [`Consumer`] one transaction holds the inbox row, the effect, the events it enqueues, the attempt and, as the last
-//! statement, the end of the delivery. If any of them is not there, none is.
+//! statement, the deletion of the delivery. All of them happen, or none.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -25,7 +25,7 @@ use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, 
 use crate::subscription::{EVERY_TOPIC, Subscription, Via};
 use crate::transport::{Lane, LaneOptions, Parcel, Transport};
 
-/// Events are consumed one after the other for so long; then others may have their turn.
+/// How long events are consumed one after the other in one call, so that shutdown and other runs do not wait.
 const SOON: Duration = Duration::from_millis(10);
 
 /// The consumers of this process. As a transport it is the in-process bus.
@@ -182,7 +182,7 @@ impl<S: Enlist> Inbox<S> {
                     Outcome::Failed(failure.code("noConsumer"))
                 }
                 Some(Registered::Outside(consumer)) => outside(lane, &**consumer, one).await,
-                // Boxed: a future is as large as the largest it may become, and is moved whole for the smallest.
+                // Boxed: a future is as large as its largest branch, and is moved as a whole.
                 Some(Registered::InTransaction(consumer)) => {
                     Box::pin(self.in_transaction(lane, &**consumer, one)).await
                 }
@@ -219,7 +219,7 @@ impl<S: Enlist> Inbox<S> {
         tried.instrument(span(handling)).await.unwrap_or_else(|without_effect| without_effect)
     }
 
-    /// The last statement, and the commit.
+    /// Runs the last statement, and commits.
     async fn end(&self, mut tx: S::Tx, lane: &Lane, tries: &[&Try]) -> Result<()> {
         let results: Vec<_> = tries.iter().map(|one| one.handling.take_result()).collect();
         let ended = tries.iter().zip(&results);
@@ -355,13 +355,13 @@ impl<S: Enlist> Transport for Inbox<S> {
 /// One event on its way to its consumer.
 pub(crate) struct Try {
     handling: Arc<Handling>,
-    /// The delivery that ends with it; None: a broker has the message.
+    /// The delivery that it completes; None: it came as a message of a broker.
     claim: Option<(DeliveryId, Token)>,
 }
 
 #[cfg(feature = "rabbitmq")]
 impl Try {
-    /// A message of a broker's.
+    /// A try of a message that a broker delivered.
     pub(crate) fn of_message(lane: &Lane, envelope: Arc<Envelope>, attempt: u32) -> Self {
         Self { handling: handling(lane, envelope, attempt), claim: None }
     }
@@ -378,7 +378,7 @@ fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
     }
 }
 
-/// A consumer without a transaction.
+/// One event without a transaction.
 async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
     let handling = &one.handling;
     let span = span(handling);
@@ -395,7 +395,7 @@ async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
     tried.instrument(span).await
 }
 
-/// Runs a consumer's code: a panic and a timeout are failures of this event alone.
+/// Runs a consumer. A panic and a timeout are failures of this event only.
 async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Duration) -> Result<T, Failure> {
     match tokio::time::timeout(timeout, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => result,
@@ -433,7 +433,7 @@ fn receipt(handling: &Handling) -> Receipt<'_> {
     }
 }
 
-/// One try, by which its story can be followed: the event, the trace it belongs to, and what wrote it.
+/// The span of one try, with its event and trace.
 fn span(handling: &Handling) -> tracing::Span {
     let envelope = &handling.envelope;
     tracing::info_span!(

@@ -1,4 +1,4 @@
-//! Publishing with confirms. What the broker has confirmed *and* not returned is delivered; nothing else is.
+//! Publishing with confirms. An event is delivered if the broker has confirmed it *and* has not returned it.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,26 +24,27 @@ use crate::store::Store;
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, Subscription, Via};
 use crate::transport::{Lane, LaneOptions, Outcome, Parcel, Transport};
 
-/// Events that share a channel until all of them are confirmed. Few, so that a slow confirm holds up few others; but half as
-/// many on twice as many channels, the same window, were sent a tenth to a fifth slower.
+/// Events that share a channel until all of them are confirmed. Few, so that a slow confirm delays few others. Half as many
+/// on twice as many channels, which is the same window, were 10 to 20 % slower.
 pub const TOGETHER: usize = 50;
-/// Channels at the same time, where nothing else is said: with [`TOGETHER`] a window of 400.
+/// Channels at the same time by default: with [`TOGETHER`] a window of 400.
 const CHANNELS: usize = 8;
 
-/// The lane `rabbitmq`: publishes every event of its store, unless told to publish what is subscribed to only.
+/// The lane `rabbitmq`: publishes every event of its store, or with [`Publisher::subscribed_only`] only those with a
+/// subscription.
 ///
 /// Events are sent [`TOGETHER`] at a time, and [`LaneOptions::concurrency`] times as many are unconfirmed at most: that is
-/// the window. Those of one key are sent one after the other, each when the one before it was confirmed.
+/// the window. An event with a key is sent once the one before it is confirmed.
 pub struct Publisher {
     link: Arc<Link>,
     options: LaneOptions,
     every_topic: bool,
-    /// Open, in confirm mode, and used by nobody. One batch has one to itself, so what closes it harms no other.
+    /// Idle channels, open and in confirm mode. A batch uses one alone, so that an error that closes it affects no other.
     channels: Mutex<Vec<Channel>>,
     blocked: AtomicBool,
 }
 
-/// Something to publish.
+/// A message to publish.
 #[derive(Clone, Copy)]
 pub(super) struct Letter<'a> {
     pub(super) exchange: &'a str,
@@ -52,7 +53,7 @@ pub(super) struct Letter<'a> {
     pub(super) properties: Properties<'a>,
 }
 
-/// What is said beside the body. The client library wants one of its own for every time it sends.
+/// The properties of a message. The client library takes them by value for every send.
 #[derive(Clone, Copy)]
 pub(super) enum Properties<'a> {
     Of(&'a Envelope),
@@ -91,15 +92,15 @@ impl Publisher {
         self
     }
 
-    /// Publishes only what somebody subscribes to through the broker. Otherwise the relay subscribes the broker itself, to
-    /// everything: right for a service that does not know who listens.
+    /// Publishes only topics with a subscription through the broker. By default the relay subscribes the broker itself to
+    /// every topic, which is right for a service that does not know its consumers.
     #[must_use]
     pub fn subscribed_only(mut self) -> Self {
         self.every_topic = false;
         self
     }
 
-    /// A channel in confirm mode: an idle one, or a new one. Whoever opens one sees to the exchange.
+    /// A channel in confirm mode: an idle one, or a new one, for which the exchange is declared.
     async fn channel(&self) -> Result<Channel, Undeclared> {
         loop {
             let idle = self.channels.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -121,28 +122,29 @@ impl Publisher {
         }
     }
 
-    /// Whether the broker is short of something, and takes nothing.
+    /// Whether the broker is short of memory or disk, and takes nothing.
     fn is_blocked(&self) -> bool {
         let blocked = self.link.state() == BrokerState::Blocked;
         if self.blocked.swap(blocked, Ordering::Relaxed) != blocked {
             observe::broker_blocked(blocked);
-            match blocked {
-                true => tracing::warn!("the broker is blocked (memory or disk): events wait in their store"),
-                false => tracing::info!("the broker takes events again"),
+            if blocked {
+                tracing::warn!("the broker is blocked (memory or disk): events wait in their store");
+            } else {
+                tracing::info!("the broker takes events again");
             }
         }
         blocked
     }
 
-    /// Publishes, and waits for the confirms. One answer per letter.
+    /// Publishes, and waits for the confirms. One outcome per message.
     pub(super) async fn publish(&self, letters: Vec<Letter<'_>>) -> Vec<Outcome> {
         let began = Instant::now();
         let (answers, objected) = self.publish_together(&letters).await;
         if !objected || letters.len() == 1 {
             return answers;
         }
-        // The broker closed the channel over one of them, and does not say which. One at a time it is found out, and the
-        // others are confirmed.
+        // The broker closed the channel because of one of them, and does not tell which. Sent one at a time, the bad one is
+        // found and the others are confirmed.
         let mut alone = Vec::with_capacity(letters.len());
         for (letter, answer) in letters.into_iter().zip(answers) {
             alone.push(match answer {
@@ -155,7 +157,7 @@ impl Publisher {
         alone
     }
 
-    /// True: the broker objects to something in it.
+    /// Publishes on one channel. True: the broker refused one of the messages, and has closed the channel.
     async fn publish_together(&self, letters: &[Letter<'_>]) -> (Vec<Outcome>, bool) {
         let nothing = vec![Outcome::NotTried; letters.len()];
         if self.is_blocked() {
@@ -178,13 +180,13 @@ impl Publisher {
         };
         let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
         let sending = letters.iter().map(|letter| {
-            // The first wait is for the letter to be written, the second for its confirm.
+            // The first await ends when the message is written, the second when it is confirmed.
             let mut confirmed = Box::pin(async {
                 let (exchange, routing_key) = (letter.exchange.into(), letter.routing_key.into());
                 let properties = letter.properties.make();
                 channel.basic_publish(exchange, routing_key, mandatory, letter.body, properties).await?.await
             });
-            // Asked once, it puts the letter in line.
+            // The first poll queues the message.
             let at_once = (&mut confirmed).now_or_never();
             (confirmed, at_once)
         });
@@ -192,13 +194,13 @@ impl Publisher {
         let mut deadline = std::pin::pin!(sleep(self.link.options.confirm_timeout));
         let mut answers = nothing;
         let (mut objected, mut unanswered) = (false, 0);
-        // Waited for one after the other, the last one first: confirms come for many at once and nearly in order, and to be woken
-        // for each of them took longer than to send it.
+        // Awaited one after the other, the last one first: one confirm covers many messages, nearly in order, and a wake-up
+        // for each of them took longer than sending it.
         for ((letter, (confirmed, at_once)), answered) in letters.iter().zip(sending).zip(&mut answers).rev() {
             let confirmed = match at_once {
                 Some(refused) => refused,
                 None => tokio::select! {
-                    // Past the deadline this still finds what is confirmed behind one that is not.
+                    // After the deadline this still finds messages that were confirmed although an earlier one was not.
                     biased;
                     confirmed = confirmed => confirmed,
                     () = &mut deadline => {
@@ -227,7 +229,7 @@ impl Publisher {
         }
         match unanswered {
             0 => self.give_back(channel),
-            // Blocked brokers answer later; others never will, on this connection.
+            // A blocked broker answers later. Any other one will not answer on this connection.
             _ if self.is_blocked() => {}
             _ => {
                 let wait = self.link.options.confirm_timeout;
@@ -239,11 +241,11 @@ impl Publisher {
     }
 }
 
-/// What a confirm means.
+/// The outcome of a confirm.
 fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Outcome {
     match confirmation {
         Confirmation::Ack(None) => Outcome::Done,
-        // An unroutable letter is confirmed, and returned.
+        // An unroutable message is confirmed and returned.
         Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => Outcome::Failed(
             Failure::retry(format!(
                 "no queue is bound to exchange {:?} for routing key {:?}: start its consumer or bind a queue, then redrive",
@@ -266,7 +268,7 @@ impl Transport for Publisher {
         vec![Lane { name: RABBITMQ.into(), topics: Vec::new(), at_once: TOGETHER, options: self.options.clone() }]
     }
 
-    /// Subscribes the broker, and declares the exchange. A broker that is away is no reason not to begin.
+    /// Subscribes the broker, and declares the exchange. The relay starts although the broker is unreachable.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
         if self.every_topic {
             store.register(&Subscription::new(EVERY_TOPIC, RABBITMQ, Via::RabbitMq)).await?;
@@ -278,7 +280,7 @@ impl Transport for Publisher {
             }
             Err(Undeclared::Refused(error)) => Err(error),
             Err(Undeclared::Away(away)) => {
-                tracing::warn!(error = %away, "the broker is away: events wait until it is there");
+                tracing::warn!(error = %away, "the broker is unreachable: events wait until it is back");
                 Ok(())
             }
         }
@@ -286,7 +288,7 @@ impl Transport for Publisher {
 
     async fn deliver(&self, _lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::NotTried; parcels.len()];
-        // Rounds: the first of each key and all without, then the second of each key, and so on.
+        // Rounds: the first event of each key and all without a key, then the second of each key, and so on.
         let mut rounds: Vec<Vec<usize>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (n, parcel) in parcels.iter().enumerate() {
@@ -342,13 +344,13 @@ impl Publisher {
                 });
                 self.publish(letters.collect()).await
             }
-            // Everything that a store holds can be written as JSON.
+            // Does not happen: everything that a store holds can be written as JSON.
             Err(error) => vec![Outcome::Failed(Failure::from(error).code("encode")); round.len()],
         }
     }
 }
 
-/// Exchange and routing key: the event's own, or the usual; one consumer's queue, where only that one is meant.
+/// Exchange and routing key: those of the event, or the defaults. A target is the queue of one consumer.
 fn address<'a>(envelope: &'a Envelope, target: &str) -> (&'a str, Cow<'a, str>) {
     match target {
         "" => (
