@@ -15,7 +15,7 @@ use postrider::prelude::*;
 use postrider::store::History;
 use postrider::transport::rabbitmq::TOGETHER;
 use postrider::transport::rabbitmq::topology::EXCHANGE;
-use postrider::transport::{Delivered, Lane, Parcel, Transport};
+use postrider::transport::{self, Lane, Parcel, Transport};
 use postrider::{LaneOptions, RabbitMq, Subscription, Via};
 use tokio::sync::Mutex;
 
@@ -82,9 +82,9 @@ impl<T: Transport> Transport for Counted<T> {
         self.0.prepare(store).await
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<transport::Outcome> {
         let delivered = self.0.deliver(lane, parcels).await;
-        self.1.count(delivered.iter().filter(|delivered| **delivered == Delivered::Done).count());
+        self.1.count(delivered.iter().filter(|delivered| **delivered == transport::Outcome::Done).count());
         delivered
     }
 }

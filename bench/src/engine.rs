@@ -174,7 +174,7 @@ async fn no_op(scratch: &Scratch, size: Size, name: &str, history: History) -> O
             scratch.vacuum(name).await?;
             fill(&store, events, 0).await?;
             let goal = Goal::new(events);
-            let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, history));
+            let inbox = Inbox::new(store.clone()).outside_with(NoOp(goal.clone()), options(WORKERS, history));
             relay(&store, inbox, &goal).await
         };
         let bare = async |events| {
@@ -213,7 +213,7 @@ pub(crate) async fn postgres_batches(scratch: &Scratch, size: Size) -> Outcome<V
             fill(&store, events, 0).await?;
             let goal = Goal::new(events);
             let batches = PaysInBatches(goal.clone(), AtomicUsize::default());
-            let inbox = Inbox::new(store.clone()).batch(batches).options(LANE, options(TRANSACTIONS, History::Keep));
+            let inbox = Inbox::new(store.clone()).batch_with(batches, options(TRANSACTIONS, History::Keep));
             relay(&store, inbox, &goal).await
         };
         let single = async |events| pay(&store, events).await;
@@ -234,7 +234,7 @@ async fn pay(store: &PostgresStore, events: usize) -> Outcome<Turn> {
     fill(store, events, 0).await?;
     let goal = Goal::new(events);
     let pays = Pays(goal.clone(), AtomicUsize::default());
-    let inbox = Inbox::new(store.clone()).consumer(pays).options(LANE, options(TRANSACTIONS, History::Keep));
+    let inbox = Inbox::new(store.clone()).consumer_with(pays, options(TRANSACTIONS, History::Keep));
     relay(store, inbox, &goal).await
 }
 
@@ -297,7 +297,7 @@ pub(crate) async fn resident_memory(scratch: &Scratch, events: usize) -> Outcome
 pub(crate) async fn drain_and_report(url: &str, events: usize) -> Outcome<()> {
     let store = PostgresStore::connect(url).await?;
     let goal = Goal::new(events);
-    let inbox = Inbox::new(store.clone()).outside(NoOp(goal.clone())).options(LANE, options(WORKERS, History::Keep));
+    let inbox = Inbox::new(store.clone()).outside_with(NoOp(goal.clone()), options(WORKERS, History::Keep));
     relay(&store, inbox, &goal).await?;
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("no VmHWM in /proc/self/status")?;

@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use postrider::jobs::Schedule;
+use postrider::observe;
 use postrider::operations::{Operations, OperationsOptions};
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
+use postrider::transport::rabbitmq::Publisher;
 use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
@@ -23,8 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::End;
 use crate::config::{Config, server};
 
-/// The buckets of the histogram of delivery times, in seconds.
-const STEPS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
 /// Signals within this time count as one: a terminal and a supervisor may both send it.
 const SAME: Duration = Duration::from_secs(1);
 /// The interval of the exporter's upkeep.
@@ -51,6 +51,7 @@ impl Plan {
         let lanes = LaneOptions {
             retry: retry.clone(),
             batch: config.get(&server::OUTBOX_BATCH_SIZE),
+            dead_head: dead_head(config),
             ..LaneOptions::default()
         };
         let cron = config.get(&server::OUTBOX_PUBLISHER_CRON);
@@ -58,7 +59,6 @@ impl Plan {
         let relay = RelayOptions {
             lease: config.get(&server::OUTBOX_LEASE),
             shards,
-            dead_head: dead_head(config),
             floor: Some(poll.map_err(|e| config.refuse(&server::OUTBOX_PUBLISHER_CRON, e))?),
             owner: format!("{owner}-{}", std::process::id()),
             ..RelayOptions::default()
@@ -194,7 +194,11 @@ impl Parts {
         // `webhooks` runs relays for its own lanes. This relay routes and prunes, with a broker or without: its webhook
         // transport has no lanes.
         let relay = match &plan.broker {
-            Some(broker) => Relay::over(Arc::clone(store), Arc::new(broker.publisher())),
+            Some(broker) => {
+                let dead_head = plan.webhooks.lanes.dead_head;
+                let options = LaneOptions { dead_head, ..Publisher::default_options() };
+                Relay::over(Arc::clone(store), Arc::new(broker.publisher().options(options)))
+            }
             None => Relay::over(Arc::clone(store), Arc::new(Webhooks::new(plan.webhooks.clone())?)),
         };
         let relay = relay.options(plan.relay.clone()).retention(plan.retention.clone());
@@ -218,9 +222,13 @@ impl Parts {
     /// Installs the recorder of metrics.
     pub(crate) fn metrics(&mut self) -> Result<PrometheusHandle, End> {
         let wrong = |e: &dyn std::fmt::Display| End::Wrong(format!("metrics cannot be recorded: {e}"));
-        let seconds = Matcher::Full(postrider::observe::DELIVERY_SECONDS.into());
-        let builder = PrometheusBuilder::new().set_buckets_for_metric(seconds, &STEPS).map_err(|e| wrong(&e))?;
+        let mut builder = PrometheusBuilder::new();
+        for metric in observe::METRICS.iter().filter(|metric| !metric.buckets.is_empty()) {
+            let name = Matcher::Full(metric.name.into());
+            builder = builder.set_buckets_for_metric(name, metric.buckets).map_err(|e| wrong(&e))?;
+        }
         let metrics = builder.install_recorder().map_err(|e| wrong(&e))?;
+        observe::describe();
         let (kept, stop) = (metrics.clone(), self.stop.clone());
         self.spawn(async move {
             while stop.run_until_cancelled(tokio::time::sleep(UPKEEP)).await.is_some() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use postrider::entry::{self, DeliveryStatus, Verdict};
+use postrider::entry::{self, DeliveryStatus, Outcome};
 use postrider::prelude::*;
 use postrider::store::{Claim, History};
 use postrider::{Error, Shards, Via};
@@ -178,14 +178,14 @@ pub async fn attempts_count_at_the_claim_until_they_are_exhausted<H: Harness>(h:
         assert_eq!(claimed.attempt, attempt);
         let max = claimed.envelope.max_attempts.unwrap();
         verdicts.push(entry::before(claimed.attempt, max, claimed.expired));
-        if *verdicts.last().unwrap() == Verdict::Exhausted {
+        if *verdicts.last().unwrap() == Some(Outcome::Exhausted) {
             let mut burial = buried(claimed.id);
             burial.tried = false;
             h.store().bury(lease.token, &[burial], History::Omit).await.unwrap();
         }
         age(&h, HOUR).await;
     }
-    assert_eq!(verdicts, [Verdict::Deliver, Verdict::Deliver, Verdict::Deliver, Verdict::Exhausted]);
+    assert_eq!(verdicts, [None, None, None, Some(Outcome::Exhausted)]);
     let dead = delivery(&h, "e").await;
     assert_eq!((dead.status, dead.attempts), (DeliveryStatus::Dead, 3));
 }

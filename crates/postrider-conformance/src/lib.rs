@@ -417,6 +417,7 @@ macro_rules! suite {
                 a_policy_may_depend_on_the_code
                 what_kills_its_workers_ends_dead
                 a_bad_event_harms_only_itself
+                a_payload_of_another_version_is_upcast_or_waits
                 a_consumer_that_swallows_a_database_error_is_tried_again
                 a_duplicate_is_settled_without_an_effect
                 events_of_a_key_are_consumed_in_order
@@ -504,6 +505,8 @@ macro_rules! transport_suite {
             what_a_consumer_enqueues_is_a_child
             a_batch_has_its_effects_once
             events_of_a_key_stay_in_order
+            raw_events_arrive_as_they_were_enqueued
+            one_consumer_takes_raw_events_of_several_topics
         }
     };
 }

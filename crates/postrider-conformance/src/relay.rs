@@ -10,7 +10,7 @@ use postrider::alert::{Alarm, Alert};
 use postrider::entry::DeliveryStatus;
 use postrider::prelude::*;
 use postrider::store::{Claim, DeadHead};
-use postrider::transport::{Delivered, Lane, Parcel};
+use postrider::transport::{Lane, Outcome, Parcel};
 use postrider::{
     BatchConsumer, Consumer, Draft, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
     Relay, RelayOptions, Retention, RetryPolicy, Subscription, Transport, Via,
@@ -174,6 +174,18 @@ impl OutsideConsumer for Fails {
     }
 }
 
+/// Of the same lane, another topic.
+struct FailsToo;
+
+impl OutsideConsumer for FailsToo {
+    const NAME: &'static str = Fails::NAME;
+    type Event = Refunded;
+
+    async fn handle(&self, _: Received<Refunded>) -> Result<(), Failure> {
+        Err(Failure::retry("the mail server is down").code("mail"))
+    }
+}
+
 struct Other<H>(H);
 
 impl<H: Harness> Consumer<H::Store> for Other<H> {
@@ -250,7 +262,7 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
     let alarms = Alarms::default();
     for attempt in 1..=11 {
-        relay(&h, inbox(&h).outside(Fails)).alert(alarms.clone()).drain().await.unwrap();
+        relay(&h, inbox(&h).outside(Fails)).also_alert(alarms.clone()).drain().await.unwrap();
         let found = find(&h, "e").await;
         let expected = if attempt < 10 { DeliveryStatus::Failed } else { DeliveryStatus::Dead };
         assert_eq!(found.deliveries[0].status, expected, "after attempt {attempt}");
@@ -261,9 +273,11 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     let dead = Alarm::Dead {
         event_id: "e".into(),
         topic: TOPIC.into(),
+        key: None,
         lane: "fails".into(),
         attempts: 10,
         error: "the mail server is down".into(),
+        code: Some("mail".into()),
     };
     assert_eq!(alarms, [dead]);
     assert_eq!(find(&h, "e").await.consumptions.len(), 10);
@@ -276,7 +290,7 @@ pub async fn a_policy_may_depend_on_the_code<H: Harness>(h: H) {
     let twice = RetryPolicy { max_attempts: 2, ..RetryPolicy::default() };
     let options = LaneOptions { retry_by_code: [("mail".to_owned(), twice)].into(), ..LaneOptions::default() };
     for expected in [DeliveryStatus::Failed, DeliveryStatus::Dead] {
-        drain(&h, inbox(&h).outside(Fails).options("fails", options.clone())).await;
+        drain(&h, inbox(&h).outside_with(Fails, options.clone())).await;
         assert_eq!(find(&h, "e").await.deliveries[0].status, expected);
         age(&h, HOUR).await;
     }
@@ -297,7 +311,8 @@ pub async fn what_kills_its_workers_ends_dead<H: Harness>(h: H) {
     assert_eq!(found.deliveries[0].last_error.as_deref(), Some("given up: its worker died in each of 10 attempts"));
 }
 
-/// F19: an undecodable payload and a rejected event become DEAD. A panic affects only its own event.
+/// F19: a payload that cannot be decoded is tried again, as a newer program may know it; what the consumer rejects is
+/// given up; a panic fails its own event only.
 pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue_counted(&h, names(10)).await;
@@ -311,7 +326,7 @@ pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
     drain(&h, inbox(&h).consumer(Count::then(&h, picky))).await;
     assert_eq!(counted(&h, names(10)).await, [1, 1, 1, 0, 0, 1, 1, 1, 1, 1]);
     for (event, code, expected) in [
-        ("undecodable", "undecodable", DeliveryStatus::Dead),
+        ("undecodable", "undecodable", DeliveryStatus::Failed),
         ("e00003", "foreign", DeliveryStatus::Dead),
         ("e00004", "panic", DeliveryStatus::Failed),
     ] {
@@ -321,6 +336,48 @@ pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
         let error = found.consumptions[0].error.clone().unwrap();
         assert!(!error.contains("hunter2"), "payloads are not repeated: {error}");
     }
+}
+
+/// A payload of an older version is upcast; one of a newer version waits for a newer program.
+pub async fn a_payload_of_another_version_is_upcast_or_waits<H: Harness>(h: H) {
+    /// The payload of [`Paid`] in an older and a newer version.
+    #[derive(Serialize, Deserialize)]
+    struct Versioned<const V: u32>(String);
+    impl<const V: u32> Event for Versioned<V> {
+        const TOPIC: &'static str = TOPIC;
+        const VERSION: u32 = V;
+        fn event_id(&self) -> Option<String> {
+            Some(self.0.clone())
+        }
+        fn upcast(version: u32, payload: serde_json::Value) -> serde_json::Result<Self> {
+            let name: String = serde_json::from_value(payload)?;
+            Ok(Self(format!("{name}-of-{version}")))
+        }
+    }
+    struct Names<H>(H);
+    impl<H: Harness> Consumer<H::Store> for Names<H> {
+        const NAME: &'static str = LANE;
+        type Event = Versioned<2>;
+        async fn handle(&self, tx: &mut Conn<H>, event: Received<Versioned<2>>) -> Result<(), Failure> {
+            Ok(self.0.add(tx, &event.0).await?)
+        }
+    }
+    subscribe_lane(&h).await;
+    for name in ["old-of-1", "present"] {
+        h.make_counter(name).await;
+    }
+    let drafts = [
+        Draft::of(&Versioned::<1>("old".into())).unwrap(),
+        Draft::of(&Versioned::<2>("present".into())).unwrap(),
+        Draft::of(&Versioned::<3>("new".into())).unwrap().metadata_json(r#"{"from":"a test"}"#),
+    ];
+    enqueue(&h, drafts).await;
+    drain(&h, inbox(&h).consumer(Names(h.clone()))).await;
+    assert_eq!((h.counter("old-of-1").await, h.counter("present").await), (1, 1));
+    let new = find(&h, "new").await;
+    assert_eq!(new.envelope.metadata.as_deref(), Some(r#"{"payloadVersion":3,"from":"a test"}"#));
+    assert_eq!(new.deliveries[0].status, DeliveryStatus::Failed);
+    assert_eq!(new.consumptions[0].code.as_deref(), Some("undecodable"));
 }
 
 /// F55: a consumer that ignores a database error and returns success.
@@ -418,8 +475,8 @@ pub async fn a_dead_head_holds_or_is_skipped<H: Harness>(h: H) {
     let first_is_bad = |paid: &Received<Paid>| if paid.n == "a1" { Err(Failure::reject("never")) } else { Ok(()) };
     drain(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).await;
     assert!(h.written_down().await.is_empty(), "held");
-    let skip = RelayOptions { dead_head: DeadHead::Skip, ..RelayOptions::default() };
-    relay(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).options(skip).drain().await.unwrap();
+    let skip = LaneOptions { dead_head: DeadHead::Skip, ..LaneOptions::default() };
+    drain(&h, inbox(&h).consumer_with(Count::then(&h, first_is_bad), skip)).await;
     assert_eq!(h.written_down().await, [("a".to_owned(), 2), ("a".to_owned(), 3)]);
 }
 
@@ -767,7 +824,7 @@ pub async fn shutdown_finishes_what_was_begun_and_releases_the_rest<H: Harness>(
     let gate = Arc::new(Semaphore::new(0));
     let gated = Gated { entered, gate: Arc::clone(&gate) };
     let options = LaneOptions { concurrency: 4, ..LaneOptions::default() };
-    let running = Running::start(relay(&h, inbox(&h).outside(gated).options(LANE, options)));
+    let running = Running::start(relay(&h, inbox(&h).outside_with(gated, options)));
     let mut names = BTreeSet::new();
     for _ in 0..4 {
         names.insert(begun.recv().await.unwrap());
@@ -844,7 +901,7 @@ pub async fn a_batch_that_outlasts_its_lease_is_tried_once<H: Harness>(h: H) {
         .map(|()| {
             let gated = Gated { entered: entered.clone(), gate: Arc::clone(&gate) };
             let one_by_one = LaneOptions { batch: 10, concurrency: 1, ..LaneOptions::default() };
-            Running::start(relay(&h, inbox(&h).outside(gated).options(LANE, one_by_one)).options(options.clone()))
+            Running::start(relay(&h, inbox(&h).outside_with(gated, one_by_one)).options(options.clone()))
         })
         .collect();
     drop(entered);
@@ -909,11 +966,11 @@ pub async fn a_transport_without_a_connection_is_asked_again_later<H: Harness>(h
             Ok(())
         }
 
-        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
             self.1.send(tokio::time::Instant::now()).unwrap();
             match self.2.fetch_add(1, Ordering::Relaxed) {
-                0 => vec![Delivered::NotTried; parcels.len()],
-                _ => vec![Delivered::Done; parcels.len()],
+                0 => vec![Outcome::NotTried; parcels.len()],
+                _ => vec![Outcome::Done; parcels.len()],
             }
         }
     }
@@ -949,11 +1006,11 @@ pub async fn a_transport_may_take_some_of_what_it_is_offered<H: Harness>(h: H) {
             Ok(())
         }
 
-        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+        async fn deliver(&self, _: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
             let take = |parcel: &Parcel| {
                 let name = parcel.envelope.event_id.to_string();
                 self.1.send(name.clone()).unwrap();
-                if name.ends_with("-4") { Delivered::Failed(Failure::retry("not now")) } else { Delivered::Done }
+                if name.ends_with("-4") { Outcome::Failed(Failure::retry("not now")) } else { Outcome::Done }
             };
             parcels.iter().take(2).map(take).collect()
         }
@@ -994,7 +1051,7 @@ pub async fn a_timeout_is_a_failure<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue_counted(&h, names(1)).await;
     let options = LaneOptions { timeout: Duration::from_millis(50), ..LaneOptions::default() };
-    drain(&h, inbox(&h).consumer(Hangs(h.clone())).options(LANE, options)).await;
+    drain(&h, inbox(&h).consumer_with(Hangs(h.clone()), options)).await;
     assert_eq!(h.counter("e00000").await, 0);
     let found = find(&h, "e00000").await;
     assert_eq!(found.consumptions[0].code.as_deref(), Some("timeout"));
@@ -1024,8 +1081,9 @@ pub async fn one_lane_has_one_transport<H: Harness>(h: H) {
 
 /// Wrong registrations are reported at start, before anything is claimed.
 pub async fn mistakes_in_registering_are_refused<H: Harness>(h: H) {
+    let usual = LaneOptions::default;
     for (inbox, expected) in [
-        (inbox(&h).outside(Fails).options("fials", LaneOptions::default()), "options are given for fials"),
+        (inbox(&h).outside_with(Fails, usual()).outside_with(FailsToo, usual()), "fails has options twice"),
         (inbox(&h).outside(Fails).outside(Fails), "fails is registered twice for order.paid"),
     ] {
         let refused = relay(&h, inbox).drain().await.unwrap_err().to_string();

@@ -135,8 +135,8 @@ pub async fn delivered_twice_has_one_effect<H: Harness>(h: H) {
     let without = LaneOptions { history: postrider::store::History::Omit, ..LaneOptions::default() };
     enqueue(&h, [draft("e")]).await;
     let inbox = || {
-        let inbox = Inbox::new(h.store().clone()).consumer(Count(h.clone())).outside(mail.clone());
-        inbox.options("mail", without.clone())
+        let inbox = Inbox::new(h.store().clone()).consumer(Count(h.clone()));
+        inbox.outside_with(mail.clone(), without.clone())
     };
     deliver_twice(h.store(), inbox, "e").await;
     assert_eq!(h.counter("effects").await, 1);

@@ -1,40 +1,48 @@
-//! What a person should hear of at once.
+//! Alarms: what an operator should know at once. Every alarm is an error in the log; an [`Alert`] may send it elsewhere too.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-/// Passes alarms on: to a chat, a pager, a queue. Called beside the relay's work, one alarm after the other; what it cannot
-/// pass on is counted and logged, and delays nothing.
+use crate::observe;
+
+/// Sends alarms to a chat, a pager or a queue. It runs beside the relay's work, one alarm after the other. An alarm that it
+/// cannot send is counted and logged, and delays nothing.
 #[async_trait]
 pub trait Alert: Send + Sync + 'static {
-    /// Passes one alarm on.
+    /// Sends one alarm.
     async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// Something that mends itself no more, or is about to hurt.
+/// Something that needs an operator, now or soon.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Alarm {
-    /// A delivery was given up. It may have been delivered all the same, if its last try only seemed to fail.
+    /// A delivery was given up. Its effect may have happened all the same, if the last try only seemed to fail.
     Dead {
         /// The event.
         event_id: String,
         /// Its topic.
         topic: String,
+        /// Its key: with [`DeadHead::Hold`](crate::store::DeadHead) the later events of the key wait for it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
         /// The consumer or broker that did not get it.
         lane: String,
         /// How often it was tried.
         attempts: u32,
         /// What went wrong last.
         error: String,
+        /// The code of that.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        code: Option<String>,
     },
-    /// Somebody keeps an old snapshot of the database open: dead rows cannot be removed, and every claim has to step over
-    /// them.
+    /// A session keeps an old snapshot of the database open: dead rows cannot be removed, and every claim has to skip them.
     SnapshotHeld {
-        /// Who.
+        /// The session.
         holder: String,
         /// For how long, in seconds.
         seconds: u64,
@@ -44,7 +52,7 @@ pub enum Alarm {
 impl fmt::Display for Alarm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dead { event_id, topic, lane, attempts, error } => {
+            Self::Dead { event_id, topic, lane, attempts, error, .. } => {
                 write!(f, "{topic} {event_id} is DEAD for {lane} after {attempts} attempts: {error}")
             }
             Self::SnapshotHeld { holder, seconds } => {
@@ -54,42 +62,49 @@ impl fmt::Display for Alarm {
     }
 }
 
-/// Whoever keeps an old snapshot of the database open.
+/// A session that keeps an old snapshot of the database open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotHolder {
     /// A session, a prepared transaction or a replication slot, in words that find it.
     pub holder: String,
-    /// Since when, as time until now.
+    /// How long it has kept it.
     pub age: Duration,
 }
 
-/// Writes alarms to the log as errors: the default.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct LogAlert;
-
-#[async_trait]
-impl Alert for LogAlert {
-    async fn alert(&self, alarm: &Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        match alarm {
-            Alarm::Dead { event_id, topic, lane, attempts, error } => {
+impl Alarm {
+    /// Writes the alarm to the log, as an error.
+    pub(crate) fn log(&self) {
+        match self {
+            Self::Dead { event_id, topic, key, lane, attempts, error, code } => {
                 tracing::error!(
                     event_id,
                     topic,
+                    key,
                     consumer = lane,
                     attempts,
+                    code,
                     error,
-                    "DEAD: given up, redrive it when mended"
+                    "DEAD: given up. Redrive it when the cause is repaired"
                 );
             }
-            Alarm::SnapshotHeld { holder, seconds } => {
+            Self::SnapshotHeld { holder, seconds } => {
                 tracing::error!(holder, seconds, "a held snapshot slows every claim: end it");
             }
         }
-        Ok(())
+    }
+
+    /// Sends the alarm to every sink.
+    pub(crate) async fn send(&self, alerts: &[Arc<dyn Alert>]) {
+        for alert in alerts {
+            if let Err(error) = alert.alert(self).await {
+                observe::alert_failed();
+                tracing::error!(alarm = %self, %error, "an alarm could not be sent");
+            }
+        }
     }
 }
 
-/// Posts alarms as JSON to an address.
+/// Posts alarms as JSON to a URL.
 #[cfg(feature = "webhook")]
 #[derive(Debug, Clone)]
 pub struct WebhookAlert {
@@ -99,7 +114,7 @@ pub struct WebhookAlert {
 
 #[cfg(feature = "webhook")]
 impl WebhookAlert {
-    /// Alarms go to `url`, each with ten seconds to be answered; redirects are not followed.
+    /// Alarms go to `url`, with ten seconds for the answer. Redirects are not followed.
     pub fn new(url: &str) -> crate::Result<Self> {
         let url =
             reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https")).ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! The bus: events for those who have no transaction to write them in, such as a caller over HTTP. What nobody hears is
-//! not stored: the caller goes on, and is told.
+//! The bus: events of callers without a transaction, such as those over HTTP. An event of a topic without a subscription is
+//! not stored, and the result says so.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::store::{Enqueued, NewEvent, Store, Unheard};
 /// let bus = Bus::new(store);
 /// let paid = bus.prepare(Draft::json("order.paid", &serde_json::json!({"orderId": 7}))?)?;
 /// if let [Enqueued::Skipped(id)] = &bus.publish(&[paid]).await?[..] {
-///     println!("nobody subscribes to order.paid: {id} is not stored");
+///     println!("order.paid has no subscription: {id} is not stored");
 /// }
 /// # Ok(())
 /// # }
@@ -34,13 +34,13 @@ impl Bus {
         Self { store }
     }
 
-    /// Fills in what an event or a draft leaves open, and checks every limit. Nothing is written yet.
+    /// Completes an event or a draft with defaults, and checks every limit. Nothing is written yet.
     pub fn prepare(&self, event: impl IntoDraft) -> Result<NewEvent> {
         outbox::complete(event.into_draft()?, None, SystemClock.now())
     }
 
-    /// Writes prepared events in one transaction: 1,000 at most. One answer per event, in order; after an error nothing is
-    /// written. An event that nobody hears is [`Enqueued::Skipped`], and an error in the log.
+    /// Writes prepared events in one transaction: 1,000 at most. One result per event, in order; after an error nothing is
+    /// written. An event of a topic without a subscription is [`Enqueued::Skipped`], and an error in the log.
     pub async fn publish(&self, batch: &[NewEvent]) -> Result<Vec<Enqueued>> {
         outbox::check_batch(batch)?;
         if batch.is_empty() {
@@ -50,7 +50,7 @@ impl Bus {
         let enqueued = self.store.publish(batch, Unheard::Skip).await;
         observe::published(&spans, &enqueued);
         let enqueued = enqueued?;
-        outbox::tell(self.store.wake(), batch, &enqueued);
+        outbox::announce(self.store.wake(), batch, &enqueued);
         Ok(enqueued)
     }
 }

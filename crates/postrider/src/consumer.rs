@@ -1,9 +1,11 @@
-//! Consumers: what happens when an event arrives. Which of the three kinds to write follows from where the effect is:
+//! Consumers: what happens when an event arrives. There are three kinds, depending on where the effect is:
 //!
 //! - in the store's own database: [`Consumer`]. It gets a transaction, and its effect happens exactly once;
-//! - there too, but many events are cheaper together: [`BatchConsumer`];
+//! - there too, where many events are cheaper together: [`BatchConsumer`];
 //! - anywhere else (HTTP, mail): [`OutsideConsumer`]. No transaction is held over a network call, so its effect may
 //!   happen again after a crash; it gets an idempotency key to send along.
+//!
+//! Each of them receives typed events, or events of any content type ([`RawEvent`](crate::event::RawEvent)).
 
 use std::fmt;
 use std::future::Future;
@@ -16,17 +18,19 @@ use serde::Serialize;
 use crate::envelope::Envelope;
 use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
-use crate::event::Event;
+use crate::event::FromEnvelope;
 use crate::limits;
 use crate::store::Enlist;
 
-/// Has its effect in the transaction that also remembers the event: both happen, once, or neither.
+/// Has its effect in the transaction that also writes the inbox row: both happen, once, or neither.
 pub trait Consumer<S: Enlist>: Send + Sync + 'static {
-    /// The consumer's name, which is also its lane's. Several consumers may share one: each hears a topic of its own, and
-    /// events of one key stay in order across those topics.
+    /// The consumer's name, which is also its lane's. Several consumers of different topics may share one name; events of
+    /// one key then stay in order across those topics.
     const NAME: &'static str;
-    /// What it hears.
-    type Event: Event;
+    /// The topics it is subscribed to, where they are not those of its event. `*` stands for every topic.
+    const TOPICS: &'static [&'static str] = <Self::Event as FromEnvelope>::TOPICS;
+    /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
+    type Event: FromEnvelope;
 
     /// The effect. What is written on `tx`, and every event enqueued on it, commits together with the inbox row.
     fn handle(
@@ -36,15 +40,17 @@ pub trait Consumer<S: Enlist>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Has the effects of many events in one transaction. If one of them fails, the transaction is rolled back and each is
-/// handled by itself, so one bad event takes nothing from the others.
+/// Has the effects of many events in one transaction. If one of them fails, the transaction is rolled back and each event
+/// is handled in a transaction of its own, so that one bad event does not stop the others.
 pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
     /// The consumer's name, which is also its lane's.
     const NAME: &'static str;
     /// How many events it takes at once, at most.
     const SIZE: usize = 100;
-    /// What it hears.
-    type Event: Event;
+    /// The topics it is subscribed to, where they are not those of its event. `*` stands for every topic.
+    const TOPICS: &'static [&'static str] = <Self::Event as FromEnvelope>::TOPICS;
+    /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
+    type Event: FromEnvelope;
 
     /// The effects, in the order of the events. One result per event, or one failure for all.
     fn handle(
@@ -54,35 +60,37 @@ pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Result<(), Failure>>, Failure>> + Send;
 }
 
-/// Has its effect somewhere else. It may be called again for an event that it has handled, if its process dies before
-/// that is written down: send [`Received::idempotency_key`] along.
+/// Has its effect outside the database. It may be called again for an event that it has handled, if its process dies before
+/// the result is written: send [`Received::idempotency_key`] along.
 pub trait OutsideConsumer: Send + Sync + 'static {
     /// The consumer's name, which is also its lane's.
     const NAME: &'static str;
-    /// What it hears.
-    type Event: Event;
+    /// The topics it is subscribed to, where they are not those of its event. `*` stands for every topic.
+    const TOPICS: &'static [&'static str] = <Self::Event as FromEnvelope>::TOPICS;
+    /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
+    type Event: FromEnvelope;
 
     /// The effect.
     fn handle(&self, event: Received<Self::Event>) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Why an event was not consumed, by what is to be done about it. Any error becomes a [`Failure::Retry`] with `?`.
+/// Why an event was not consumed, by what is done about it. Any error becomes a [`Failure::Retry`] with `?`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Failure {
     /// Try again when the lane's retry policy says so.
     Retry(Cause),
-    /// Try again after this long: whoever refused it said when.
+    /// Try again after this long, where the other side has named a time.
     RetryAfter(Duration, Cause),
-    /// No try can succeed: give it up now, for a person to look at.
+    /// No try can succeed: the delivery is DEAD at once, for an operator to look at.
     Reject(Cause),
 }
 
-/// What went wrong, for people; and a code for it, for programs.
+/// What went wrong, as text for operators and a code for programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// The text that is kept with the attempt.
     pub message: String,
-    /// A class of errors: retry policies and the console's groups go by it.
+    /// A class of errors, used by retry policies and the console's groups.
     pub code: Option<String>,
 }
 
@@ -110,6 +118,12 @@ impl Failure {
         self
     }
 
+    /// What went wrong, by value.
+    pub fn into_cause(self) -> Cause {
+        let (Self::Retry(cause) | Self::RetryAfter(_, cause) | Self::Reject(cause)) = self;
+        cause
+    }
+
     /// What went wrong.
     pub fn cause(&self) -> &Cause {
         let (Self::Retry(cause) | Self::RetryAfter(_, cause) | Self::Reject(cause)) = self;
@@ -117,7 +131,7 @@ impl Failure {
     }
 }
 
-/// Also from texts and boxed errors. It is no [`std::error::Error`] itself: then it could not be made from every one.
+/// Also from texts and boxed errors. It is no [`std::error::Error`] itself: a conversion from every error would overlap.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::from_error(&*error.into())
@@ -125,7 +139,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
 }
 
 impl Failure {
-    /// The same, for an error that is still needed.
+    /// The same from a reference.
     pub(crate) fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -147,7 +161,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An event on its way through a consumer: it derefs to the event itself.
+/// An event as its consumer receives it. It derefs to the event itself.
 #[derive(Debug)]
 pub struct Received<E> {
     event: E,
@@ -164,7 +178,7 @@ impl<E> Received<E> {
         self.event
     }
 
-    /// What is known about it beside its payload.
+    /// Its envelope: what is known about it beside its payload.
     pub fn envelope(&self) -> &Envelope {
         &self.handling.envelope
     }
@@ -174,20 +188,21 @@ impl<E> Received<E> {
         self.handling.attempt
     }
 
-    /// The same for every try of this consumer with this event, and for no other: send it to whatever has the effect.
+    /// The same for every try of this consumer with this event, and different for all others. Send it to the system that
+    /// has the effect.
     pub fn idempotency_key(&self) -> String {
         format!("{}:{}", self.handling.consumer, self.handling.envelope.event_id)
     }
 
-    /// The `traceparent` header for calls that this consumer makes: the event's trace, and a span of this try's own.
-    /// None: the event's trace id is no W3C one.
+    /// The `traceparent` header for calls that this consumer makes: the event's trace, and a new span for this try. None
+    /// where the event's trace id is not a W3C trace id.
     pub fn traceparent(&self) -> Option<String> {
         let trace = self.handling.envelope.trace_id.as_deref()?;
         traceparent(trace, &fresh_span_id())
     }
 
     /// Runs `work` on behalf of this event: what it enqueues has this event's trace, and is its child. Only a
-    /// [`BatchConsumer`] has to say so, since it has many events in hand.
+    /// [`BatchConsumer`] needs it, since it handles many events at once.
     pub async fn within<T>(&self, work: impl Future<Output = T>) -> T {
         Arc::clone(&self.handling).run(work).await
     }
@@ -219,7 +234,7 @@ pub(crate) struct Handling {
 }
 
 tokio::task_local! {
-    /// What this task is consuming: events that it writes are that event's children.
+    /// The event that this task consumes: the events that it enqueues are that event's children.
     static CURRENT: Arc<Handling>;
 }
 
@@ -228,17 +243,17 @@ impl Handling {
         Self { consumer, envelope, attempt, result: Mutex::new(None) }
     }
 
-    /// Runs a consumer: whatever it enqueues inherits trace and parent.
+    /// Runs a consumer: what it enqueues inherits trace and parent.
     pub(crate) async fn run<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self, work).await
     }
 
-    /// What this task is consuming, if anything.
+    /// The event that this task consumes, if any.
     pub(crate) fn current() -> Option<Arc<Self>> {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// The result to keep; the next try begins without one.
+    /// Takes the result to keep; the next try begins without one.
     pub(crate) fn take_result(&self) -> Option<String> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

@@ -1,8 +1,8 @@
-//! The inbox: the transport inside this process, and what makes an effect happen once. Consumers are registered here;
-//! a relay brings them their events.
+//! The inbox: the transport inside this process, which makes an effect happen once. Consumers are registered here; a relay
+//! delivers their events.
 //!
 //! For a [`Consumer`] one transaction holds the inbox row, the effect, the events it enqueues, the attempt and, as the last
-//! statement, the end of the delivery. If any of them is not there, none is.
+//! statement, the deletion of the delivery. All of them happen, or none.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -15,79 +15,137 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
+use crate::entry::{Outcome, StoppedKeys};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::limits;
 use crate::observe;
 use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
 use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
-use crate::subscription::{Subscription, Via};
-use crate::transport::{Delivered, Lane, LaneOptions, Parcel, Transport};
+use crate::subscription::{EVERY_TOPIC, Subscription, Via};
+use crate::transport::{Lane, LaneOptions, Parcel, Transport};
 
-/// Events are consumed one after the other for so long; then others may have their turn.
+/// How long events are consumed one after the other in one call, so that shutdown and other runs do not wait.
 const SOON: Duration = Duration::from_millis(10);
 
 /// The consumers of this process. As a transport it is the in-process bus.
 pub struct Inbox<S: Enlist> {
     store: S,
     lanes: BTreeMap<&'static str, Consumers<S>>,
-    /// What was registered wrongly: a relay refuses to start with it.
+    defaults: LaneOptions,
+    /// Errors in the registration: a relay refuses to start with one.
     mistakes: Vec<String>,
 }
 
-/// What shares a name: one lane.
+/// The consumers of one name: one lane.
 struct Consumers<S: Enlist> {
-    by_topic: BTreeMap<&'static str, Registered<S>>,
-    options: LaneOptions,
+    registered: Vec<Registered<S>>,
+    /// Which of them gets a topic; [`EVERY_TOPIC`]: all others.
+    by_topic: BTreeMap<&'static str, usize>,
+    options: Option<LaneOptions>,
+}
+
+impl<S: Enlist> Consumers<S> {
+    fn of(&self, topic: &str) -> Option<&Registered<S>> {
+        let index = self.by_topic.get(topic).or_else(|| self.by_topic.get(EVERY_TOPIC))?;
+        self.registered.get(*index)
+    }
 }
 
 impl<S: Enlist> Inbox<S> {
     /// An inbox without consumers, whose transactions are those of `store`.
     pub fn new(store: S) -> Self {
-        Self { store, lanes: BTreeMap::new(), mistakes: Vec::new() }
+        Self { store, lanes: BTreeMap::new(), defaults: LaneOptions::default(), mistakes: Vec::new() }
     }
 
-    /// Adds a consumer with the usual options.
+    /// The options of all lanes whose consumers are added without options.
+    #[must_use]
+    pub fn default_options(mut self, options: LaneOptions) -> Self {
+        self.defaults = options;
+        self
+    }
+
+    /// Adds a consumer with the default options.
     #[must_use]
     pub fn consumer<C: Consumer<S>>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InTransaction(Box::new(Typed(consumer))))
+        self.add(C::NAME, C::TOPICS, Registered::InTransaction(Box::new(Typed(consumer))), None)
     }
 
-    /// Adds a consumer whose effect is elsewhere.
+    /// Adds a consumer, with the options of its lane. Where several consumers share a name, one of them brings the options.
+    ///
+    /// ```
+    /// # use postrider::store::memory::{Conn, MemoryStore};
+    /// # use postrider::{Consumer, Event, Failure, Inbox, LaneOptions, Received};
+    /// # #[derive(serde::Serialize, serde::Deserialize)]
+    /// # struct OrderPaid { order_id: i64 }
+    /// # impl Event for OrderPaid { const TOPIC: &'static str = "order.paid"; }
+    /// # struct CommitCoupon;
+    /// # impl Consumer<MemoryStore> for CommitCoupon {
+    /// #     const NAME: &'static str = "coupon";
+    /// #     type Event = OrderPaid;
+    /// #     async fn handle(&self, _: &mut Conn, _: Received<OrderPaid>) -> Result<(), Failure> { Ok(()) }
+    /// # }
+    /// use postrider::store::DeadHead;
+    ///
+    /// // A coupon that cannot be committed does not keep the later events of its order waiting.
+    /// let options = LaneOptions { dead_head: DeadHead::Skip, concurrency: 8, ..LaneOptions::default() };
+    /// let inbox = Inbox::new(MemoryStore::new()).consumer_with(CommitCoupon, options);
+    /// ```
+    #[must_use]
+    pub fn consumer_with<C: Consumer<S>>(self, consumer: C, options: LaneOptions) -> Self {
+        self.add(C::NAME, C::TOPICS, Registered::InTransaction(Box::new(Typed(consumer))), Some(options))
+    }
+
+    /// Adds a consumer whose effect is outside the database.
     #[must_use]
     pub fn outside<C: OutsideConsumer>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::Outside(Box::new(Typed(consumer))))
+        self.add(C::NAME, C::TOPICS, Registered::Outside(Box::new(Typed(consumer))), None)
+    }
+
+    /// Adds a consumer whose effect is outside the database, with the options of its lane.
+    #[must_use]
+    pub fn outside_with<C: OutsideConsumer>(self, consumer: C, options: LaneOptions) -> Self {
+        self.add(C::NAME, C::TOPICS, Registered::Outside(Box::new(Typed(consumer))), Some(options))
     }
 
     /// Adds a consumer that takes many events at once.
     #[must_use]
     pub fn batch<C: BatchConsumer<S>>(self, consumer: C) -> Self {
-        self.add(C::NAME, C::Event::TOPIC, Registered::InBatches(Box::new(Typed(consumer))))
+        self.add(C::NAME, C::TOPICS, Registered::InBatches(Box::new(Typed(consumer))), None)
     }
 
-    /// Says how a lane is to be served; its consumers must have been added.
+    /// Adds a consumer that takes many events at once, with the options of its lane.
     #[must_use]
-    pub fn options(mut self, consumer: &str, options: LaneOptions) -> Self {
-        match self.lanes.get_mut(consumer) {
-            Some(lane) => lane.options = options,
-            None => self.mistakes.push(format!("options are given for {consumer}, which is no consumer: add it first")),
+    pub fn batch_with<C: BatchConsumer<S>>(self, consumer: C, options: LaneOptions) -> Self {
+        self.add(C::NAME, C::TOPICS, Registered::InBatches(Box::new(Typed(consumer))), Some(options))
+    }
+
+    fn add(
+        mut self,
+        name: &'static str,
+        topics: &'static [&'static str],
+        registered: Registered<S>,
+        options: Option<LaneOptions>,
+    ) -> Self {
+        let none = || Consumers { registered: Vec::new(), by_topic: BTreeMap::new(), options: None };
+        let lane = self.lanes.entry(name).or_insert_with(none);
+        for topic in topics {
+            if lane.by_topic.insert(topic, lane.registered.len()).is_some() {
+                self.mistakes.push(format!("{name} is registered twice for {topic}: give one of them another name"));
+            }
         }
+        if topics.is_empty() {
+            self.mistakes.push(format!("{name} has no topic: name one at least, or `*` for every topic"));
+        }
+        lane.registered.push(registered);
+        if options.is_some() && lane.options.is_some() {
+            self.mistakes.push(format!("{name} has options twice: give them with one of its consumers"));
+        }
+        lane.options = options.or(lane.options.take());
         self
     }
 
-    fn add(mut self, name: &'static str, topic: &'static str, registered: Registered<S>) -> Self {
-        let lane = self
-            .lanes
-            .entry(name)
-            .or_insert_with(|| Consumers { by_topic: BTreeMap::new(), options: LaneOptions::default() });
-        if lane.by_topic.insert(topic, registered).is_some() {
-            self.mistakes.push(format!("{name} is registered twice for {topic}: give one of them another name"));
-        }
-        self
-    }
-
-    /// Refuses what was registered wrongly.
+    /// Refuses a wrong registration.
     pub(crate) fn check(&self) -> Result<()> {
         match self.mistakes.first() {
             Some(mistake) => Err(Error::Unsupported(mistake.clone())),
@@ -95,18 +153,18 @@ impl<S: Enlist> Inbox<S> {
         }
     }
 
-    /// Consumes events of one lane, in order. An answer for each that was tried: the first at least, and no more once they
-    /// take long or there is no database.
-    pub(crate) async fn consume(&self, lane: &Lane, tries: impl Iterator<Item = Try> + Send) -> Vec<Delivered> {
+    /// Consumes events of one lane, in order. Returns an outcome for each that was tried: at least for the first, and for no
+    /// more once they take long or there is no database.
+    pub(crate) async fn consume(&self, lane: &Lane, tries: impl Iterator<Item = Try> + Send) -> Vec<Outcome> {
         let consumers = self.lanes.get(&*lane.name);
         let mut tries = tries.peekable();
         if lane.at_once > 1
-            && let Some((topic, Registered::InBatches(consumer))) =
-                consumers.and_then(|lane| lane.by_topic.iter().next())
+            && let Some(consumers) = consumers
+            && let Some(Registered::InBatches(consumer)) = consumers.registered.first()
         {
             // An operator may have subscribed the lane to other topics.
-            let of_topic = |one: &Try| one.handling.envelope.topic == *topic;
-            let batch: Vec<_> = std::iter::from_fn(|| tries.next_if(of_topic)).collect();
+            let is_for_it = |one: &Try| consumers.of(&one.handling.envelope.topic).is_some();
+            let batch: Vec<_> = std::iter::from_fn(|| tries.next_if(is_for_it)).collect();
             if !batch.is_empty() {
                 return Box::pin(self.in_batches(lane, &**consumer, batch)).await;
             }
@@ -115,25 +173,25 @@ impl<S: Enlist> Inbox<S> {
         let mut delivered = Vec::with_capacity(tries.size_hint().0);
         for one in tries {
             let topic = one.handling.envelope.topic.as_str();
-            let tried = match consumers.and_then(|consumers| consumers.by_topic.get(topic)) {
+            let tried = match consumers.and_then(|consumers| consumers.of(topic)) {
                 None => {
                     let failure = Failure::retry(format!(
                         "consumer {} has nothing registered for topic {topic}: register it, or remove the subscription",
                         lane.name
                     ));
-                    Delivered::Failed(failure.code("noConsumer"))
+                    Outcome::Failed(failure.code("noConsumer"))
                 }
                 Some(Registered::Outside(consumer)) => outside(lane, &**consumer, one).await,
-                // Boxed: a future is as large as the largest it may become, and is moved whole for the smallest.
+                // Boxed: a future is as large as its largest branch, and is moved as a whole.
                 Some(Registered::InTransaction(consumer)) => {
                     Box::pin(self.in_transaction(lane, &**consumer, one)).await
                 }
                 Some(Registered::InBatches(consumer)) => {
                     let mut alone = Box::pin(self.in_batches(lane, &**consumer, vec![one])).await;
-                    alone.pop().unwrap_or(Delivered::NotTried)
+                    alone.pop().unwrap_or(Outcome::NotTried)
                 }
             };
-            let enough = tried == Delivered::NotTried || began.elapsed() > SOON;
+            let enough = tried == Outcome::NotTried || began.elapsed() > SOON;
             delivered.push(tried);
             if enough {
                 break;
@@ -142,29 +200,26 @@ impl<S: Enlist> Inbox<S> {
         delivered
     }
 
-    /// A consumer in its transaction.
-    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, one: Try) -> Delivered {
+    /// One event in one transaction.
+    async fn in_transaction(&self, lane: &Lane, consumer: &dyn InTransaction<S>, one: Try) -> Outcome {
         let handling = &one.handling;
         let tried = async {
-            let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
-            let new = self.store.receive(&mut tx, &receipt(handling)).await?;
+            let mut tx = self.store.begin().await.map_err(no_transaction)?;
+            let new = self.store.receive(&mut tx, &receipt(handling)).await.map_err(rolled_back)?;
             if new {
                 let work = Arc::clone(handling).run(consumer.handle(&mut tx, handling));
                 guarded(work, lane.options.timeout).await?;
             }
-            self.end(tx, lane, &[&one]).await?;
-            Ok(match new {
-                true => {
-                    tracing::info!("{}", observe::CONSUMED_LINE);
-                    Delivered::Completed
-                }
-                false => Delivered::Duplicate,
-            })
+            self.end(tx, lane, &[&one]).await.map_err(rolled_back)?;
+            if new {
+                tracing::info!("{}", observe::CONSUMED_LINE);
+            }
+            Ok(if new { Outcome::Completed } else { Outcome::Duplicate })
         };
-        Trouble::delivered(tried.instrument(span(handling)).await)
+        tried.instrument(span(handling)).await.unwrap_or_else(|without_effect| without_effect)
     }
 
-    /// The last statement, and the commit.
+    /// Runs the last statement, and commits.
     async fn end(&self, mut tx: S::Tx, lane: &Lane, tries: &[&Try]) -> Result<()> {
         let results: Vec<_> = tries.iter().map(|one| one.handling.take_result()).collect();
         let ended = tries.iter().zip(&results);
@@ -193,57 +248,54 @@ impl<S: Enlist> Inbox<S> {
         self.store.commit(tx).await
     }
 
-    /// Many events in one transaction; one by one where that fails.
-    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, tries: Vec<Try>) -> Vec<Delivered> {
+    /// Many events in one transaction, and each in a transaction of its own if that fails.
+    async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, tries: Vec<Try>) -> Vec<Outcome> {
         if tries.len() > 1 {
             let together: Vec<_> = tries.iter().collect();
             match self.in_one_transaction(lane, consumer, &together).await {
-                Ok(delivered) => return delivered,
-                // The database is not there, or the lease is gone: no single step would fare better.
-                Err(trouble @ (Trouble::BeforeTheTry(_) | Trouble::LeaseLost)) => {
-                    return vec![Trouble::delivered(Err(trouble)); tries.len()];
+                Ok(outcomes) => return outcomes,
+                Err(Outcome::Failed(failure)) => {
+                    tracing::debug!(
+                        consumer = %lane.name, events = tries.len(), error = %failure,
+                        "a batch failed: each event is handled by itself"
+                    );
                 }
-                Err(Trouble::Failed(failure)) => {
-                    tracing::debug!(consumer = %lane.name, events = tries.len(), error = %failure, "a batch failed: each by itself");
-                }
+                // There is no database, or the lease is lost: it would be the same for each event.
+                Err(outcome) => return vec![outcome; tries.len()],
             }
         }
-        let mut delivered = Vec::with_capacity(tries.len());
-        let mut stopped: Vec<&String> = Vec::new();
+        let mut outcomes = Vec::with_capacity(tries.len());
+        let mut stopped = StoppedKeys::default();
         for one in &tries {
-            // What comes after a failure waits for it, in the order of its key.
-            let key = one.handling.envelope.key.as_ref();
-            if key.is_some_and(|key| stopped.contains(&key)) {
-                delivered.push(Delivered::NotTried);
-                continue;
-            }
-            let alone = match self.in_one_transaction(lane, consumer, &[one]).await {
-                Ok(mut alone) => alone.pop().unwrap_or(Delivered::NotTried),
-                Err(trouble) => Trouble::delivered(Err(trouble)),
+            let key = one.handling.envelope.key.as_deref();
+            let outcome = match stopped.instead_of_try(key) {
+                Some(outcome) => outcome,
+                None => match self.in_one_transaction(lane, consumer, &[one]).await {
+                    Ok(mut alone) => alone.pop().unwrap_or(Outcome::NotTried),
+                    Err(outcome) => outcome,
+                },
             };
-            if !matches!(alone, Delivered::Completed | Delivered::Duplicate) {
-                stopped.extend(key);
-            }
-            delivered.push(alone);
+            outcomes.push(stopped.record(key, outcome));
         }
-        delivered
+        outcomes
     }
 
+    /// One outcome for each event, or one for all of them without an effect.
     async fn in_one_transaction(
         &self,
         lane: &Lane,
         consumer: &dyn InBatches<S>,
         tries: &[&Try],
-    ) -> Result<Vec<Delivered>, Trouble> {
+    ) -> Result<Vec<Outcome>, Outcome> {
         let receipts: Vec<_> = tries.iter().map(|one| receipt(&one.handling)).collect();
-        let mut tx = self.store.begin().await.map_err(Trouble::BeforeTheTry)?;
-        let new = self.store.receive_many(&mut tx, &receipts).await?;
+        let mut tx = self.store.begin().await.map_err(no_transaction)?;
+        let new = self.store.receive_many(&mut tx, &receipts).await.map_err(rolled_back)?;
         let fresh = tries.iter().zip(&new).filter(|(_, new)| **new);
         let fresh: Vec<_> = fresh.map(|(one, _)| Arc::clone(&one.handling)).collect();
         if !fresh.is_empty() {
             let work = async {
                 match &fresh[..] {
-                    // By itself, an event is the parent of what is enqueued.
+                    // An event by itself is the parent of what is enqueued.
                     [one] => Arc::clone(one).run(consumer.handle(&mut tx, &fresh)).await,
                     _ => consumer.handle(&mut tx, &fresh).await,
                 }
@@ -253,8 +305,8 @@ impl<S: Enlist> Inbox<S> {
                 result?;
             }
         }
-        self.end(tx, lane, tries).await?;
-        Ok(new.into_iter().map(|new| if new { Delivered::Completed } else { Delivered::Duplicate }).collect())
+        self.end(tx, lane, tries).await.map_err(rolled_back)?;
+        Ok(new.into_iter().map(|new| if new { Outcome::Completed } else { Outcome::Duplicate }).collect())
     }
 }
 
@@ -265,18 +317,22 @@ impl<S: Enlist> Transport for Inbox<S> {
             .iter()
             .map(|(name, consumers)| Lane {
                 name: (*name).into(),
-                topics: consumers.by_topic.keys().map(ToString::to_string).collect(),
-                at_once: match consumers.by_topic.len() {
-                    // A batch is of one topic.
-                    1 => consumers.by_topic.values().map(at_once).max().unwrap_or(1),
+                topics: if consumers.by_topic.contains_key(EVERY_TOPIC) {
+                    Vec::new()
+                } else {
+                    consumers.by_topic.keys().map(ToString::to_string).collect()
+                },
+                // A batch is for one consumer.
+                at_once: match &consumers.registered[..] {
+                    [alone] => at_once(alone),
                     _ => 1,
                 },
-                options: consumers.options.clone(),
+                options: consumers.options.as_ref().unwrap_or(&self.defaults).clone(),
             })
             .collect()
     }
 
-    /// Registers what its consumers hear; an operator's choice stays.
+    /// Registers the subscriptions of its consumers. What an operator has changed stays as it is.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
         self.check()?;
         for (name, consumers) in &self.lanes {
@@ -287,7 +343,7 @@ impl<S: Enlist> Transport for Inbox<S> {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         let claimed = |parcel: &Parcel| Try {
             handling: handling(lane, Arc::clone(&parcel.envelope), parcel.attempt),
             claim: Some((parcel.id, parcel.lease.token)),
@@ -299,13 +355,13 @@ impl<S: Enlist> Transport for Inbox<S> {
 /// One event on its way to its consumer.
 pub(crate) struct Try {
     handling: Arc<Handling>,
-    /// The delivery that ends with it; None: a broker has the message.
+    /// The delivery that it completes; None: it came as a message of a broker.
     claim: Option<(DeliveryId, Token)>,
 }
 
 #[cfg(feature = "rabbitmq")]
 impl Try {
-    /// A message of a broker's.
+    /// A try of a message that a broker delivered.
     pub(crate) fn of_message(lane: &Lane, envelope: Arc<Envelope>, attempt: u32) -> Self {
         Self { handling: handling(lane, envelope, attempt), claim: None }
     }
@@ -322,8 +378,8 @@ fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
     }
 }
 
-/// A consumer without a transaction.
-async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Delivered {
+/// One event without a transaction.
+async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
     let handling = &one.handling;
     let span = span(handling);
     let work = Arc::clone(handling).run(consumer.handle(handling));
@@ -331,15 +387,15 @@ async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Delivered {
         match guarded(work, lane.options.timeout).await {
             Ok(()) => {
                 tracing::info!("{}", observe::CONSUMED_LINE);
-                Delivered::Done
+                Outcome::Done
             }
-            Err(failure) => Delivered::Failed(failure),
+            Err(failure) => Outcome::Failed(failure),
         }
     };
     tried.instrument(span).await
 }
 
-/// Runs a consumer's code: a panic and a timeout are failures of this event alone.
+/// Runs a consumer. A panic and a timeout are failures of this event only.
 async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Duration) -> Result<T, Failure> {
     match tokio::time::timeout(timeout, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => result,
@@ -351,42 +407,19 @@ async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Dur
     }
 }
 
-/// Why there is no effect.
-enum Trouble {
-    /// No transaction was to be had: nothing was tried.
-    BeforeTheTry(Error),
-    LeaseLost,
-    Failed(Failure),
+/// No transaction could begin, so nothing was tried.
+fn no_transaction(error: Error) -> Outcome {
+    tracing::warn!(error = %Failure::from(error), "no transaction to consume in: the delivery is released");
+    Outcome::NotTried
 }
 
-impl Trouble {
-    fn delivered(tried: Result<Delivered, Self>) -> Delivered {
-        match tried {
-            Ok(delivered) => delivered,
-            Err(Self::BeforeTheTry(error)) => {
-                tracing::warn!(error = %Failure::from(error), "no transaction to consume in: given back");
-                Delivered::NotTried
-            }
-            Err(Self::LeaseLost) => Delivered::LeaseLost,
-            Err(Self::Failed(failure)) => Delivered::Failed(failure),
-        }
-    }
-}
-
-impl From<Failure> for Trouble {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
-    }
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::LeaseLost => Self::LeaseLost,
-            // F55: a consumer that ignores a database error ends up here.
-            Error::TransactionLost(_) => Self::Failed(Failure::from(error).code("transactionLost")),
-            other => Self::Failed(Failure::from(other).code("store")),
-        }
+/// The store refused a statement, or the commit: the effect is rolled back.
+fn rolled_back(error: Error) -> Outcome {
+    match error {
+        Error::LeaseLost => Outcome::LeaseLost,
+        // F55: a consumer that ignores a database error ends here.
+        Error::TransactionLost(_) => Outcome::Failed(Failure::from(error).code("transactionLost")),
+        other => Outcome::Failed(Failure::from(other).code("store")),
     }
 }
 
@@ -400,7 +433,7 @@ fn receipt(handling: &Handling) -> Receipt<'_> {
     }
 }
 
-/// One try, by which its story can be followed: the event, the trace it belongs to, and what wrote it.
+/// The span of one try, with its event and trace.
 fn span(handling: &Handling) -> tracing::Span {
     let envelope = &handling.envelope;
     tracing::info_span!(

@@ -1,4 +1,4 @@
-//! Work by the clock: each slot of a schedule fires once, however many instances have the job.
+//! Scheduled jobs: each slot of a schedule runs once, however many instances have the job.
 //!
 //! ```
 //! # async fn example(store: std::sync::Arc<dyn postrider::Store>) -> postrider::Result<()> {
@@ -7,17 +7,17 @@
 //! let jobs = Jobs::new(store).job("reaper", Schedule::parse("0 */5 * * * ?", "UTC")?, |_context| async {
 //!     Ok("released 3 locks".into())
 //! });
-//! jobs.run(async { /* until it is told to stop */ }).await?;
+//! jobs.run(async { /* until shutdown */ }).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A look at the store says what is due (`decide`); a run begins with [`Store::begin_job`], of which one instance of all
-//! gets a token; while it works its lease is extended; it ends with [`Store::finish_job`]. Time is the store's throughout:
-//! this process only measures how long to sleep.
+//! `decide` computes from the store's rows what is due. A run begins with [`Store::begin_job`], which gives a token to one
+//! instance. While the run works its lease is extended; it ends with [`Store::finish_job`]. All times are those of the
+//! store; this process only measures how long to sleep.
 //!
-//! A run that is begun is not begun again. If its process dies, that slot is over, its lease runs out, and the job goes on
-//! with what has become due since, as [`Misfire`] says. Work that must not be missed finds for itself what is left to do,
+//! A slot runs at most once. If its process dies, the slot is over, the lease runs out, and the job continues with the slots
+//! that have become due since, as [`Misfire`] says. Work that must not be missed has to find what is left to do by itself,
 //! as a reaper does.
 
 mod cron;
@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 pub use cron::Schedule;
-use decide::{Step, decide};
+use decide::{JobStep, decide};
 use run::{Run, Stage, chain};
 
 use crate::error::{Error, Result};
@@ -46,23 +46,23 @@ use crate::limits;
 use crate::retry::{RetryPolicy, chance};
 use crate::store::{JobOutcome, JobPlan, JobStart, JobState, Store};
 
-/// How long a run is held without a sign of life: as long as a claim.
+/// The lease of a run: as long as that of a claim.
 pub const LEASE: Duration = Duration::from_secs(30);
-/// The shortest lease: it is extended when a third of it is over, and a slow store must have time to answer.
+/// The shortest lease. It is extended after a third of its length, and a slow store needs time to answer.
 pub const MIN_LEASE: Duration = Duration::from_secs(1);
-/// How long a run may take: what hangs would keep its job from ever running again.
+/// How long a run may take. A run that hangs would stop its job for good.
 pub const TIMEOUT: Duration = Duration::from_secs(3600);
-/// How long running jobs are waited for at shutdown: what orchestrators usually allow.
+/// How long shutdown waits for running jobs: what orchestrators usually allow.
 pub const GRACE: Duration = Duration::from_secs(30);
-/// How late a slot may begin under [`Misfire::Skip`]: a restart should cost nothing that a minute's delay does not.
+/// How late a slot may begin under [`Misfire::Skip`], so that a restart skips no slot.
 pub const LATE: Duration = Duration::from_secs(60);
-/// The longest time between two looks: a database whose clock is set, or a job that somebody else gave up, is noticed.
+/// The longest time between two looks, to notice a changed database clock and a job that another instance gave up.
 const LOOK: Duration = Duration::from_secs(30);
-/// How soon to look again after somebody else was faster.
+/// How soon to look again after another instance was faster.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the last words of runs that were stopped at shutdown may take.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// The waits while the store does not answer: never two tries within a second.
+/// How long writing the results of runs that were stopped at shutdown may take.
+const LAST_RESULTS: Duration = Duration::from_secs(5);
+/// The waits while the store does not answer: at least a second.
 const OUTAGE: RetryPolicy = RetryPolicy {
     base: Duration::from_secs(2),
     factor: 2.0,
@@ -71,19 +71,20 @@ const OUTAGE: RetryPolicy = RetryPolicy {
     max_attempts: u32::MAX,
 };
 
-/// What a run ends with: a few words for the operator, or an error.
+/// The result of a run: a short text for the operator, or an error.
 pub type JobResult = Result<String, Box<dyn StdError + Send + Sync>>;
 
 type Work = Arc<dyn Fn(JobContext) -> Pin<Box<dyn Future<Output = JobResult> + Send>> + Send + Sync>;
 
-/// What happens to slots that nobody could begin in time, because every instance was down or the last run took longer.
+/// What happens to missed slots: all instances were down, or the last run took longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Misfire {
-    /// One run makes up for all of them, as soon as possible, under the latest slot.
+    /// One run replaces all of them, as soon as possible, under the latest slot.
     #[default]
     Once,
-    /// They are left out: the next slot is the next run. One that is not later than [`LATE`] still counts as in time,
-    /// unless it came while the job was running.
+    /// They are skipped: the next slot is the next run. A slot that is no later than [`LATE`] is not missed, unless it came
+    /// while the job was running.
     Skip,
 }
 
@@ -99,7 +100,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// A job with the usual lease and timeout. Its name is the same in every instance and every version.
+    /// A job with the default lease and timeout. Its name has to be the same in every instance and every version.
     pub fn new<F, Fut>(name: impl Into<String>, schedule: Schedule, work: F) -> Self
     where
         F: Fn(JobContext) -> Fut + Send + Sync + 'static,
@@ -115,8 +116,8 @@ impl Job {
         }
     }
 
-    /// How soon another instance may run the job after this one has died. It is extended while the work goes on, which is
-    /// stopped if that fails for this long.
+    /// How soon another instance may run the job after this one has died. The lease is extended during the run; if that
+    /// fails for this long, the run is stopped.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -128,7 +129,7 @@ impl Job {
         self
     }
 
-    /// What happens to slots that nobody could begin in time.
+    /// What happens to missed slots.
     pub fn misfire(mut self, misfire: Misfire) -> Self {
         self.misfire = misfire;
         self
@@ -147,12 +148,12 @@ impl Job {
     }
 }
 
-/// What a run knows of itself.
+/// The context of a run.
 #[derive(Debug, Clone)]
 pub struct JobContext {
     /// The job.
     pub job: Arc<str>,
-    /// The slot, the latest one where this run makes up for several; None: somebody asked for it.
+    /// The slot, the latest one where this run replaces several; None: [`Jobs::run_now`] started it.
     pub slot: Option<OffsetDateTime>,
     /// The instance that runs it.
     pub owner: Arc<str>,
@@ -160,12 +161,12 @@ pub struct JobContext {
 }
 
 impl JobContext {
-    /// Whether the program is about to end: long work should come to a good place to stop.
+    /// Whether the program is shutting down: long work should stop at a good point.
     pub fn is_stopping(&self) -> bool {
         *self.stage.borrow() != Stage::Open
     }
 
-    /// Waits until the program is about to end; until then, for ever.
+    /// Waits until the program is shutting down.
     pub async fn stopping(&self) {
         let mut stage = self.stage.clone();
         if stage.wait_for(|stage| *stage != Stage::Open).await.is_err() {
@@ -174,10 +175,10 @@ impl JobContext {
     }
 }
 
-/// What came of [`Jobs::run_now`].
+/// The result of [`Jobs::run_now`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunNow {
-    /// It ran, and ended like this.
+    /// It ran, with this outcome.
     Ended(JobOutcome),
     /// It is running already, here or elsewhere.
     Busy,
@@ -191,32 +192,29 @@ pub struct Jobs {
     owner: Arc<str>,
     jobs: Vec<Job>,
     grace: Duration,
-    /// A run outside of the loop has ended: what it kept waiting may be due.
+    /// A run of `run_now` has ended: slots that waited for it may be due.
     ended: Notify,
 }
 
 impl Jobs {
-    /// No jobs yet.
+    /// An instance without jobs.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let jobs = Self { store, owner: "".into(), jobs: Vec::new(), grace: GRACE, ended: Notify::new() };
-        jobs.owner("jobs")
+        Self { store, owner: with_incarnation("jobs"), jobs: Vec::new(), grace: GRACE, ended: Notify::new() }
     }
 
-    /// Names this instance for the people who look at who ran what; an incarnation is added.
+    /// The name of this instance, for operators. A random suffix is added.
     pub fn owner(mut self, name: &str) -> Self {
-        // A host that starts again is somebody else.
-        let incarnation = Uuid::new_v4().simple().to_string();
-        self.owner = format!("{name}/{}", &incarnation[..8]).into();
+        self.owner = with_incarnation(name);
         self
     }
 
-    /// How long running jobs are waited for at shutdown; then they are stopped and count as failed.
+    /// How long shutdown waits for running jobs; then they are stopped and count as failed.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Adds a job with the usual options.
+    /// Adds a job with the default options.
     pub fn job<F, Fut>(self, name: impl Into<String>, schedule: Schedule, work: F) -> Self
     where
         F: Fn(JobContext) -> Fut + Send + Sync + 'static,
@@ -231,16 +229,16 @@ impl Jobs {
         self
     }
 
-    /// Writes the schedules down, as [`run`](Self::run) does when it starts. From then on their slots count, also those
-    /// that come while no instance is up.
+    /// Writes the schedules, as [`run`](Self::run) does when it starts. From then on their slots count, also while no
+    /// instance runs.
     pub async fn plan(&self) -> Result<()> {
         self.check()?;
         self.see(true).await.map(|_| ())
     }
 
-    /// Runs jobs when they are due until `shutdown` is ready, then waits for those that run. An outage of the store is
-    /// waited out; only jobs that cannot be right are an error, at once. Dropping the future stops everything at its next
-    /// `await`; leases then run out.
+    /// Runs jobs when they are due until `shutdown` is ready, then waits for those that run. It waits while the store does
+    /// not answer; only invalid jobs are an error, at once. Dropping the future stops everything at its next `await`;
+    /// leases then run out.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<()> {
         self.check()?;
         let mut shutdown = pin!(shutdown);
@@ -252,7 +250,7 @@ impl Jobs {
                 () = &mut shutdown => break,
                 seen = self.see(first) => seen,
             };
-            // Not given up in the middle: a run that has begun in the store must begin here.
+            // Not cancelled by shutdown: a run that has begun in the store must begin here.
             let looked = match seen {
                 Ok((now, states)) => self.fire(&mut runs, &stage, now, &states).await,
                 Err(error) => Err(error),
@@ -281,7 +279,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Runs a job outside of its schedule, under the same lease: never beside another run of it. Slots stay as they are.
+    /// Runs a job outside of its schedule, under the same lease: never at the same time as another run of it. Slots stay as
+    /// they are.
     pub async fn run_now(&self, name: &str) -> Result<RunNow> {
         self.check()?;
         let Some(job) = self.jobs.iter().find(|job| *job.name == *name) else {
@@ -289,7 +288,7 @@ impl Jobs {
             return Err(Error::invalid("job", format!("{name:?} is not known here: write one of {names:?}")));
         };
         self.see(false).await?;
-        // Never closed while the run goes on.
+        // The sender lives as long as the run.
         let (stage, _) = watch::channel(Stage::Open);
         let Some(run) = self.begin(job, None, None, &stage).await? else {
             return Ok(RunNow::Busy);
@@ -310,8 +309,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// The store's time and how the jobs stand. Those that it does not know are planned; at the `first` look, also those
-    /// that it knows with another schedule. Later, that is an instance of another version, and would answer in kind.
+    /// The store's time and the states of the jobs. Unknown jobs are planned; at the `first` look, also those with another
+    /// schedule. Later, another schedule is that of an instance of another version: both would overwrite each other.
     async fn see(&self, first: bool) -> Result<(OffsetDateTime, HashMap<String, JobState>)> {
         let (mut now, mut states) = self.read().await?;
         let mut planned = false;
@@ -339,7 +338,7 @@ impl Jobs {
         self.store.plan_job(&JobPlan { name: &job.name, schedule, zone, next_slot }).await
     }
 
-    /// Begins what is due. Returns how long nothing else will be.
+    /// Begins what is due. Returns how long until something else is due.
     async fn fire(
         &self,
         runs: &mut Runs,
@@ -349,20 +348,20 @@ impl Jobs {
     ) -> Result<Duration> {
         let mut wait = LOOK;
         for job in &self.jobs {
-            // What runs here wakes the loop when it ends.
+            // A run of this instance wakes the loop when it ends.
             let Some(state) = states.get(&*job.name).filter(|_| !runs.has(&job.name)) else { continue };
             match decide(&job.schedule, job.misfire, state, now) {
-                Step::Fire { slot, next } => match self.begin(job, Some(slot), next, stage).await? {
+                JobStep::Fire { slot, next } => match self.begin(job, Some(slot), next, stage).await? {
                     Some(run) => runs.begin(run),
                     None => wait = wait.min(AGAIN),
                 },
-                Step::Wait { next } => {
+                JobStep::Wait { next } => {
                     if job.is_planned_in(state) && state.next_slot != next {
                         self.write_plan(job, next).await?;
                     }
                     wait = next.map_or(wait, |next| wait.min(until(next, now)));
                 }
-                Step::Held { until: lock } => wait = wait.min(until(lock, now)),
+                JobStep::Held { until: lock } => wait = wait.min(until(lock, now)),
             }
         }
         Ok(wait)
@@ -375,7 +374,7 @@ impl Jobs {
         next_slot: Option<OffsetDateTime>,
         stage: &watch::Sender<Stage>,
     ) -> Result<Option<Run>> {
-        // Before the store counts, so that we never think that we hold it for longer than the store does.
+        // Measured before the store begins to count, so that this process never assumes a longer lease than the store.
         let held_since = Instant::now();
         let start = JobStart { name: &job.name, slot, next_slot, owner: &self.owner, lease: job.lease };
         let token = self.store.begin_job(&start).await?;
@@ -390,13 +389,13 @@ impl Jobs {
         }))
     }
 
-    /// Nothing more begins. What runs may end in peace; what does not, in time.
+    /// Nothing more begins. Runs may end within the grace; then they are stopped.
     async fn stop(&self, mut runs: Runs, stage: &watch::Sender<Stage>) {
         stage.send_replace(Stage::Stopping);
         if tokio::time::timeout(self.grace, runs.all_ended()).await.is_err() {
             stage.send_replace(Stage::Over);
-            if tokio::time::timeout(FAREWELL, runs.all_ended()).await.is_err() {
-                tracing::warn!(owner = %self.owner, "jobs were stopped without a word to the store: leases run out");
+            if tokio::time::timeout(LAST_RESULTS, runs.all_ended()).await.is_err() {
+                tracing::warn!(owner = %self.owner, "jobs were stopped and their results not written: their leases run out");
             }
         }
     }
@@ -408,7 +407,7 @@ impl Job {
     }
 }
 
-/// The runs of one loop, each in a task of its own that ends with the loop.
+/// The runs of one loop, each in a task that ends with the loop.
 #[derive(Default)]
 struct Runs {
     tasks: JoinSet<()>,
@@ -428,7 +427,7 @@ impl Runs {
         self.jobs.insert(task.id(), job);
     }
 
-    /// Waits until one has ended; for ever, if there is none.
+    /// Waits until one has ended; forever, if there is none.
     async fn one_ended(&mut self) {
         let id = match self.tasks.join_next_with_id().await {
             None => return std::future::pending().await,
@@ -443,8 +442,13 @@ impl Runs {
     }
 }
 
+/// The name of an instance, which differs after a restart.
+fn with_incarnation(name: &str) -> Arc<str> {
+    format!("{name}/{}", &Uuid::new_v4().simple().to_string()[..8]).into()
+}
+
 fn until(time: OffsetDateTime, now: OffsetDateTime) -> Duration {
-    // A timer that rings a fraction too early looks again.
+    // At least a millisecond: a timer may end a fraction too early.
     Duration::try_from(time - now).unwrap_or_default().max(Duration::from_millis(1))
 }
 

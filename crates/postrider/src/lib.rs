@@ -132,6 +132,8 @@
 //! 9. [`status`]: what all of it amounts to, for people; [`rollup`]: who keeps that for lists; [`retention`]: how long it is
 //!    kept.
 //!
+//! [`service`] runs all of these loops together.
+//!
 //! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
 //! instances does. Your own tests have help in `postrider::testing`, behind the feature of that name.
 
@@ -158,6 +160,7 @@ pub mod relay;
 pub mod retention;
 pub mod retry;
 pub mod rollup;
+pub mod service;
 pub mod shard;
 pub mod status;
 pub mod store;
@@ -179,7 +182,7 @@ pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Result};
-pub use event::{Aggregate, Event, EventId};
+pub use event::{Aggregate, Event, EventId, RawEvent};
 pub use idempotency::Idempotency;
 pub use inbox::Inbox;
 pub use jobs::{Jobs, Schedule};
@@ -188,6 +191,7 @@ pub use relay::{Relay, RelayOptions};
 pub use retention::Retention;
 pub use retry::RetryPolicy;
 pub use rollup::{Rollup, RollupOptions};
+pub use service::Service;
 pub use shard::Shards;
 pub use store::{Enlist, Enqueued, Store, Unheard};
 pub use subscription::{Subscription, Via};

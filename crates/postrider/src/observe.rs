@@ -1,73 +1,211 @@
-//! Every name by which Postrider is observed: metrics, log fields, messages. Nobody else writes one.
+//! Every name by which Postrider is observed: metrics, log fields, messages. No other file has one.
 //!
-//! Metrics go to whatever recorder the program has installed ([`metrics`]); without one they cost nothing. Labels are
-//! consumers only: an id or a key as a label would grow without end.
+//! Metrics go to the recorder that the program has installed ([`metrics`]); without one they cost nothing. [`describe`]
+//! gives it their help texts. The only label is the consumer: the number of ids or keys has no limit.
 
 use std::time::Duration;
 
-use metrics::{Counter, Histogram, counter, gauge, histogram};
-
+use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use tracing::Span;
 use tracing::field::Empty;
 
 use crate::clock::{Clock, SystemClock};
+use crate::entry::Outcome;
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::store::{Enqueued, NewEvent};
-use crate::transport::{Delivered, Parcel};
+use crate::transport::Parcel;
 
-/// Events written by this process, duplicates not counted.
+/// Events written by this process, without duplicates.
 pub const EVENTS_CREATED: &str = "postrider_outbox_events_created_total";
-/// Deliveries that reached where they were going.
+/// Deliveries that reached their consumer or the broker.
 pub const EVENTS_SENT: &str = "postrider_outbox_events_sent_total";
 /// Attempts that failed.
 pub const EVENTS_FAILED: &str = "postrider_outbox_events_failed_total";
-/// Deliveries given up.
+/// Deliveries that were given up (DEAD).
 pub const EVENTS_DEAD: &str = "postrider_outbox_events_dead_total";
-/// Events written that nobody hears.
+/// Events written without any subscription to their topic.
 pub const EVENTS_UNHEARD: &str = "postrider_outbox_events_unheard_total";
-/// Deliveries that wait or are worked on.
+/// Deliveries that wait or are being worked on.
 pub const EVENTS_PENDING: &str = "postrider_outbox_events_pending";
-/// How long the oldest of them has been due.
+/// How long the oldest of them has been due, in seconds.
 pub const OLDEST_PENDING: &str = "postrider_outbox_oldest_pending_seconds";
-/// Effects that happened.
+/// Effects that happened, by consumer.
 pub const CONSUMED: &str = "postrider_consumer_events_consumed_total";
-/// Deliveries whose effect had happened before.
+/// Deliveries whose effect had happened before, by consumer.
 pub const IDEMPOTENT: &str = "postrider_consumer_events_idempotent_total";
-/// Attempts of a consumer that failed.
+/// Attempts that failed, by consumer.
 pub const CONSUMER_FAILED: &str = "postrider_consumer_events_failed_total";
-/// Deliveries that wait for a consumer.
+/// Deliveries that wait, by consumer.
 pub const CONSUMER_LAG: &str = "postrider_consumer_lag";
-/// From when an event was written, or was due, to its effect.
+/// From when an event was written, or was due, to its effect, in seconds, by consumer.
 pub const DELIVERY_SECONDS: &str = "postrider_delivery_seconds";
-/// Results that came too late to count.
+/// Results that came after their lease was lost.
 pub const LEASE_LOST: &str = "postrider_relay_lease_lost_total";
-/// Deliveries given back because their lease was about to run out before they could be tried.
+/// Deliveries released untried because their lease was about to run out.
 pub const SHED: &str = "postrider_relay_shed_total";
 /// Times that the store did not answer.
 pub const STORE_UNAVAILABLE: &str = "postrider_store_unavailable_total";
-/// 1 while the broker takes nothing, being short of memory or disk.
+/// 1 while the broker takes nothing because it is short of memory or disk.
 pub const BROKER_BLOCKED: &str = "postrider_broker_blocked";
-/// Alerts that could not be passed on.
+/// Alarms that could not be sent.
 pub const ALERTS_FAILED: &str = "postrider_alerts_failed_total";
 
-/// The target of spans that are there to be exported: `publish` and `deliver` here, `request` in the server. Each names the
-/// event's trace (`trace_id`) and the span that caused it (`parent_span_id`), and never what an event says.
+/// The upper bounds of the buckets of [`DELIVERY_SECONDS`]: from a millisecond to an hour.
+pub const DELIVERY_SECONDS_BUCKETS: [f64; 12] =
+    [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
+
+/// One metric, as a recorder needs to know it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: MetricKind,
+    /// Its help text.
+    pub help: &'static str,
+    /// The upper bounds of a histogram's buckets; empty for other kinds.
+    pub buckets: &'static [f64],
+}
+
+/// The kind of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricKind {
+    /// It only grows.
+    Counter,
+    /// It is set.
+    Gauge,
+    /// It has buckets.
+    Histogram,
+}
+
+/// Every metric of the library.
+pub const METRICS: [Metric; 17] = [
+    Metric {
+        name: EVENTS_CREATED,
+        kind: MetricKind::Counter,
+        help: "Events written by this process, without duplicates.",
+        buckets: &[],
+    },
+    Metric {
+        name: EVENTS_SENT,
+        kind: MetricKind::Counter,
+        help: "Deliveries that reached their consumer or the broker.",
+        buckets: &[],
+    },
+    Metric { name: EVENTS_FAILED, kind: MetricKind::Counter, help: "Attempts that failed.", buckets: &[] },
+    Metric {
+        name: EVENTS_DEAD,
+        kind: MetricKind::Counter,
+        help: "Deliveries that were given up (DEAD).",
+        buckets: &[],
+    },
+    Metric {
+        name: EVENTS_UNHEARD,
+        kind: MetricKind::Counter,
+        help: "Events written without any subscription to their topic.",
+        buckets: &[],
+    },
+    Metric {
+        name: EVENTS_PENDING,
+        kind: MetricKind::Gauge,
+        help: "Deliveries that wait or are being worked on.",
+        buckets: &[],
+    },
+    Metric {
+        name: OLDEST_PENDING,
+        kind: MetricKind::Gauge,
+        help: "How long the oldest of them has been due, in seconds.",
+        buckets: &[],
+    },
+    Metric { name: CONSUMED, kind: MetricKind::Counter, help: "Effects that happened, by consumer.", buckets: &[] },
+    Metric {
+        name: IDEMPOTENT,
+        kind: MetricKind::Counter,
+        help: "Deliveries whose effect had happened before, by consumer.",
+        buckets: &[],
+    },
+    Metric {
+        name: CONSUMER_FAILED,
+        kind: MetricKind::Counter,
+        help: "Attempts that failed, by consumer.",
+        buckets: &[],
+    },
+    Metric { name: CONSUMER_LAG, kind: MetricKind::Gauge, help: "Deliveries that wait, by consumer.", buckets: &[] },
+    Metric {
+        name: DELIVERY_SECONDS,
+        kind: MetricKind::Histogram,
+        help: "From when an event was written, or was due, to its effect, in seconds, by consumer.",
+        buckets: &DELIVERY_SECONDS_BUCKETS,
+    },
+    Metric {
+        name: LEASE_LOST,
+        kind: MetricKind::Counter,
+        help: "Results that came after their lease was lost.",
+        buckets: &[],
+    },
+    Metric {
+        name: SHED,
+        kind: MetricKind::Counter,
+        help: "Deliveries released untried because their lease was about to run out.",
+        buckets: &[],
+    },
+    Metric {
+        name: STORE_UNAVAILABLE,
+        kind: MetricKind::Counter,
+        help: "Times that the store did not answer.",
+        buckets: &[],
+    },
+    Metric {
+        name: BROKER_BLOCKED,
+        kind: MetricKind::Gauge,
+        help: "1 while the broker takes nothing because it is short of memory or disk.",
+        buckets: &[],
+    },
+    Metric { name: ALERTS_FAILED, kind: MetricKind::Counter, help: "Alarms that could not be sent.", buckets: &[] },
+];
+
+/// Gives the help text of every metric to the recorder that is installed. Call it once, after the recorder was installed.
+///
+/// Most recorders take the buckets of histograms when they are built. With `metrics-exporter-prometheus`:
+///
+/// ```text
+/// let mut builder = PrometheusBuilder::new();
+/// for metric in postrider::observe::METRICS.iter().filter(|metric| !metric.buckets.is_empty()) {
+///     builder = builder.set_buckets_for_metric(Matcher::Full(metric.name.into()), metric.buckets)?;
+/// }
+/// builder.install()?;
+/// postrider::observe::describe();
+/// ```
+pub fn describe() {
+    for metric in METRICS {
+        match metric.kind {
+            MetricKind::Counter => describe_counter!(metric.name, metric.help),
+            MetricKind::Gauge => describe_gauge!(metric.name, metric.help),
+            MetricKind::Histogram => describe_histogram!(metric.name, metric.help),
+        }
+    }
+}
+
+/// The target of spans for export: `publish` and `deliver` here, `request` in the server. Each has the event's trace
+/// (`trace_id`) and the span that caused it (`parent_span_id`), and never a payload.
 pub const SPANS: &str = "postrider::spans";
 
-/// What a log line about an enqueued event says.
+/// The message of a log line about an enqueued event.
 pub(crate) const ENQUEUED: &str = "Outbox enqueued";
-/// What a log line about an event that reached its lane's end says.
+/// The message of a log line about an event that reached its consumer or the broker.
 pub(crate) const PUBLISHED: &str = "Outbox published";
-/// What a log line about an effect says; a duplicate has none.
+/// The message of a log line about an effect; a duplicate has none.
 pub(crate) const CONSUMED_LINE: &str = "Consumed";
 
-/// Whether anybody wants spans: somebody collects them.
+/// Whether a subscriber collects spans.
 pub(crate) fn wants_spans() -> bool {
     tracing::span_enabled!(target: SPANS, tracing::Level::INFO)
 }
 
-/// The writing of events, one span each: they may belong to different traces. Empty where nobody wants any.
+/// A span for each event that is written, since they may belong to different traces. Empty where spans are not collected.
 pub(crate) fn publishing(batch: &[NewEvent]) -> Vec<Span> {
     if !wants_spans() {
         return Vec::new();
@@ -86,7 +224,7 @@ pub(crate) fn publishing(batch: &[NewEvent]) -> Vec<Span> {
     batch.iter().map(span).collect()
 }
 
-/// How the writing ended.
+/// Records how the write ended.
 pub(crate) fn published(spans: &[Span], enqueued: &Result<Vec<Enqueued>>) {
     for (n, span) in spans.iter().enumerate() {
         let outcome = match enqueued.as_ref().map(|enqueued| enqueued.get(n)) {
@@ -100,11 +238,11 @@ pub(crate) fn published(spans: &[Span], enqueued: &Result<Vec<Enqueued>>) {
     }
 }
 
-/// One attempt to deliver; handed out to a consumer that pulls, it ends at once.
+/// A span for one attempt to deliver. For a consumer that pulls it ends when the delivery is handed out.
 pub fn delivering(consumer: &str, attempt: u32, envelope: &Envelope) -> Span {
     tracing::info_span!(
         target: SPANS,
-        // A relay has many in hand; none of them caused the other.
+        // A relay delivers many at a time; none of them is the parent of another.
         parent: None,
         "deliver",
         trace_id = envelope.trace_id.as_deref(),
@@ -118,29 +256,32 @@ pub fn delivering(consumer: &str, attempt: u32, envelope: &Envelope) -> Span {
     )
 }
 
-/// Attempts that begin together. Empty where nobody wants any.
+/// Spans for attempts that begin together. Empty where spans are not collected.
 pub(crate) fn delivering_all(consumer: &str, parcels: &[Parcel]) -> Vec<Span> {
-    match wants_spans() {
-        true => parcels.iter().map(|parcel| delivering(consumer, parcel.attempt, &parcel.envelope)).collect(),
-        false => Vec::new(),
+    if wants_spans() {
+        parcels.iter().map(|parcel| delivering(consumer, parcel.attempt, &parcel.envelope)).collect()
+    } else {
+        Vec::new()
     }
 }
 
-/// How the attempt ended.
-pub(crate) fn delivered(span: &Span, delivered: &Delivered) {
-    let outcome = match delivered {
-        Delivered::Completed | Delivered::Done => "done",
-        Delivered::Duplicate => "duplicate",
-        Delivered::NotTried => "notTried",
-        Delivered::LeaseLost => "leaseLost",
-        Delivered::Failed(failure) => {
+/// Records how the attempt ended.
+pub(crate) fn delivered(span: &Span, outcome: &Outcome) {
+    let word = match outcome {
+        Outcome::Completed | Outcome::Done => "done",
+        Outcome::Duplicate => "duplicate",
+        Outcome::NotTried | Outcome::Behind => "notTried",
+        Outcome::LeaseLost => "leaseLost",
+        Outcome::Expired => "expired",
+        Outcome::Exhausted => "exhausted",
+        Outcome::Failed(failure) => {
             if let Some(code) = &failure.cause().code {
                 span.record("code", code.as_str());
             }
             "failed"
         }
     };
-    span.record("outcome", outcome);
+    span.record("outcome", word);
 }
 
 pub(crate) fn created(events: usize) {
@@ -151,7 +292,7 @@ pub(crate) fn unheard(events: usize) {
     counter!(EVENTS_UNHEARD).increment(events as u64);
 }
 
-/// What one lane counts: found once, since finding them takes longer than counting.
+/// The metrics of one lane. They are looked up once, since a lookup takes longer than counting.
 pub(crate) struct LaneFigures {
     sent: Counter,
     failed: Counter,
@@ -193,7 +334,7 @@ impl LaneFigures {
         self.idempotent.increment(1);
     }
 
-    /// By this process's clock and the writer's: a figure, nothing hangs on it.
+    /// By the clocks of this process and of the writer: nothing else depends on this figure.
     pub(crate) fn consumed(&self, envelope: &Envelope) {
         let due = envelope.deliver_at.unwrap_or(envelope.occurred_at).max(envelope.occurred_at);
         self.consumed.increment(1);

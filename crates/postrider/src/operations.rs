@@ -1,8 +1,8 @@
-//! Bulk operations: redrives of everything that matches a filter, in batches, at the rate that was asked for.
+//! Bulk operations: redrives of everything that matches a filter, in batches, at a chosen rate.
 //!
-//! An operation is a row ([`Store::create_operation`]); any number of instances may work, and each operation is worked on by
-//! one, under a lease and its token. A batch's redrives and the progress over them commit together, so that whenever its
-//! worker dies the next one goes on behind what was done, and redrives nothing twice.
+//! An operation is a row ([`Store::create_operation`]). Any number of instances may work; one instance at a time works on an
+//! operation, under a lease. The redrives of a batch and the progress commit together, so that after a crash the next
+//! instance continues behind the last batch and redrives nothing twice.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,19 +18,19 @@ use crate::limits;
 use crate::retry;
 use crate::store::{Advance, Filter, List, Operation, OperationState, Store, Token};
 
-/// Events in one transaction, at most: others must not notice the locks.
+/// Events in one transaction, at most, so that the locks delay no other work.
 const BATCH: u32 = 200;
-/// How many events are counted before an operation says "at least so many".
+/// Where counting stops: larger operations are "at least this many".
 const COUNTED: u64 = 100_000;
 
-/// What a user may choose.
+/// The options of the worker.
 #[derive(Debug, Clone)]
 pub struct OperationsOptions {
     /// How often to look for work.
     pub poll: Duration,
-    /// How soon another instance goes on after this one has died.
+    /// How soon another instance continues after this one has died.
     pub lease: Duration,
-    /// Who works, for people: an incarnation is added.
+    /// The name of this instance, for operators. A random suffix is added.
     pub owner: String,
 }
 
@@ -40,7 +40,7 @@ impl Default for OperationsOptions {
     }
 }
 
-/// Works on bulk operations until it is told to stop.
+/// Works on bulk operations until it is stopped.
 pub struct Operations {
     store: Arc<dyn Store>,
     options: OperationsOptions,
@@ -49,13 +49,13 @@ pub struct Operations {
 /// How many events match a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matching {
-    /// So many.
+    /// How many.
     pub events: u64,
-    /// False: at least so many.
+    /// False: at least this many.
     pub exact: bool,
 }
 
-/// Counts what an operation would look at: its dry run.
+/// Counts the events of an operation: a dry run.
 pub async fn matching(store: &dyn Store, filter: &Filter) -> Result<Matching> {
     let mut list = List::new(filter.clone(), limits::PAGE_EVENTS);
     let mut events = 0;
@@ -71,12 +71,12 @@ pub async fn matching(store: &dyn Store, filter: &Filter) -> Result<Matching> {
 }
 
 impl Operations {
-    /// With the usual options.
+    /// A worker with the default options.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, options: OperationsOptions::default() }
     }
 
-    /// Other options than the usual.
+    /// Sets the options.
     #[must_use]
     pub fn options(mut self, options: OperationsOptions) -> Self {
         self.options = options;
@@ -98,7 +98,7 @@ impl Operations {
                 }
                 Err(error) => {
                     failed += 1;
-                    tracing::error!(error = %Failure::from(error), "bulk operations cannot go on: they wait");
+                    tracing::error!(error = %Failure::from(error), "bulk operations have failed: they are tried again");
                     retry::pause(failed)
                 }
             };
@@ -109,13 +109,13 @@ impl Operations {
             }
         }
         if let Some(work) = work {
-            // Otherwise the next instance waits until it runs out.
+            // Otherwise the next instance would wait until the lease runs out.
             self.store.release_operation(&work.operation.request.id, work.token).await?;
         }
         Ok(())
     }
 
-    /// Works until nothing is left that could be worked on: for tests, and for programs that a timer starts.
+    /// Works until no operation is left: for tests, and for programs started by a timer.
     pub async fn drain(self) -> Result<()> {
         let owner = self.owner();
         let mut work = None;
@@ -132,7 +132,7 @@ impl Operations {
         format!("{}-{}", self.options.owner, &Uuid::new_v4().simple().to_string()[..8])
     }
 
-    /// One batch of the operation in hand, or of another one. Returns how long to wait before the next.
+    /// One batch of the current operation, or of the next one. Returns the pause before the next batch.
     async fn pass(&self, owner: &str, work: &mut Option<Work>) -> Result<Duration> {
         let lease = self.options.lease;
         let mut current = match work.take() {
@@ -148,7 +148,7 @@ impl Operations {
         let page = self.store.list(&list).await?;
         let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
         let advance = Advance { id: &request.id, token: current.token, events: &events, next: page.next, lease };
-        // None: it was paused or cancelled, or is somebody else's.
+        // None: it was paused or cancelled, or another instance has it.
         let Some(operation) = self.store.advance_operation(&advance).await? else { return Ok(Duration::ZERO) };
         current.redriven += operation.done - current.operation.done;
         let pause = current.pause();
@@ -160,22 +160,22 @@ impl Operations {
     }
 }
 
-/// The operation in hand.
+/// The operation that this instance works on.
 struct Work {
     operation: Operation,
     token: Token,
     since: Instant,
-    /// Since then, for the rate.
+    /// How many since `since`, for the rate.
     redriven: u64,
 }
 
 impl Work {
-    /// A quarter of a second's worth.
+    /// The number of events for a quarter of a second.
     fn batch(&self) -> u32 {
         self.operation.request.rate_per_second.map_or(BATCH, |rate| (rate / 4).clamp(1, BATCH))
     }
 
-    /// Until what was redriven is no more than the rate allows.
+    /// The pause that keeps the rate.
     fn pause(&self) -> Duration {
         let Some(rate) = self.operation.request.rate_per_second else { return Duration::ZERO };
         let allowed = Duration::from_secs_f64(self.redriven as f64 / f64::from(rate));

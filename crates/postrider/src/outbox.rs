@@ -1,5 +1,5 @@
-//! The outbox: writes events in the caller's own transaction. Commit, and the event exists and is on its way;
-//! roll back, and it never was.
+//! The outbox: writes events in the caller's own transaction. After the commit the event is delivered; after a rollback it
+//! does not exist.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::consumer::Handling;
 use crate::envelope::trace::{TraceContext, fresh_span_id};
 use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
-use crate::event::{Aggregate, Event, EventId};
+use crate::event::{Aggregate, Event, EventId, with_payload_version};
 use crate::limits;
 use crate::observe;
 use crate::store::{Enlist, Enqueued, NewEvent, Unheard};
@@ -28,19 +28,19 @@ pub struct Outbox<S> {
 }
 
 impl<S: Enlist> Outbox<S> {
-    /// An outbox that keeps what nobody listens to yet.
+    /// An outbox that also keeps events of topics without a subscription.
     pub fn new(store: S) -> Self {
         Self { store, service: None, unheard: Unheard::Keep, clock: Arc::new(SystemClock) }
     }
 
-    /// Names the service that writes: it stands as initiator where an event names none.
+    /// The name of the service: the initiator of events that name none.
     #[must_use]
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.service = Some(name.into());
         self
     }
 
-    /// What to do with an event that no enabled subscription hears.
+    /// What happens to an event of a topic without an enabled subscription.
     #[must_use]
     pub fn unheard(mut self, unheard: Unheard) -> Self {
         self.unheard = unheard;
@@ -54,7 +54,7 @@ impl<S: Enlist> Outbox<S> {
         self
     }
 
-    /// Writes one event in the transaction of `conn`: an event, or a [`Draft`] where there is more to say.
+    /// Writes one event in the transaction of `conn`: an [`Event`], or a [`Draft`] with more options.
     ///
     /// A known id with the same content is [`Enqueued::Duplicate`]; with other content it is
     /// [`Error::IdConflict`]. After any error the transaction must be rolled back.
@@ -81,24 +81,22 @@ impl<S: Enlist> Outbox<S> {
         let enqueued = self.store.enqueue(conn, &batch, self.unheard).await;
         observe::published(&spans, &enqueued);
         let enqueued = enqueued?;
-        tell(self.store.wake(), &batch, &enqueued);
+        announce(self.store.wake(), &batch, &enqueued);
         Ok(enqueued)
     }
 }
 
 /// Refuses a batch that is too long.
 pub(crate) fn check_batch(batch: &[NewEvent]) -> Result<()> {
-    match batch.len() > limits::BATCH_EVENTS {
-        true => Err(Error::too_large(
-            "events",
-            format!("may be {} at most in one batch, are {}", limits::BATCH_EVENTS, batch.len()),
-        )),
-        false => Ok(()),
+    if batch.len() <= limits::BATCH_EVENTS {
+        return Ok(());
     }
+    let message = format!("may be {} at most in one batch, are {}", limits::BATCH_EVENTS, batch.len());
+    Err(Error::too_large("events", message))
 }
 
-/// Tells the log, the metrics and the relay of this process what was enqueued.
-pub(crate) fn tell(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
+/// Logs and counts what was enqueued, and wakes the relays of this process.
+pub(crate) fn announce(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
     let (mut created, mut unheard) = (0, 0);
     for (NewEvent { envelope, .. }, enqueued) in batch.iter().zip(enqueued) {
         let (event_id, topic, trace_id) =
@@ -111,17 +109,17 @@ pub(crate) fn tell(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
             Enqueued::Duplicate(_) => tracing::info!(event_id, topic, trace_id, "duplicate, written before"),
             Enqueued::Unheard(_) => {
                 (created, unheard) = (created + 1, unheard + 1);
-                tracing::warn!(event_id, topic, trace_id, "kept unheard: nobody subscribes to its topic");
+                tracing::warn!(event_id, topic, trace_id, "kept unheard: its topic has no subscription");
             }
             Enqueued::Skipped(_) => {
                 unheard += 1;
-                tracing::error!(event_id, topic, trace_id, "not stored: nobody subscribes to its topic");
+                tracing::error!(event_id, topic, trace_id, "not stored: its topic has no subscription");
             }
         }
     }
     observe::created(created);
     observe::unheard(unheard);
-    // One is enough: they commit together.
+    // One poke is enough: they commit together.
     let accepted = enqueued.iter().zip(batch).rfind(|(enqueued, _)| matches!(enqueued, Enqueued::Accepted(_)));
     if let Some((_, new)) = accepted {
         wake.poke(new.envelope.event_id.as_str(), &new.envelope.topic);
@@ -144,7 +142,7 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     envelope.aggregate = draft.aggregate;
     envelope.tenant_id = draft.tenant_id;
     envelope.store_id = draft.store_id;
-    // What is written while another event is consumed is that event's child, and of its trace.
+    // An event that a consumer enqueues is the child of the event that it consumes, in the same trace.
     let consumed = Handling::current();
     let consumed = consumed.as_ref().map(|handling| &handling.envelope);
     envelope.parent_event_id = match draft.parent_event_id {
@@ -163,7 +161,11 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     if envelope.initiator.service.is_none() {
         envelope.initiator.service = service.map(Into::into);
     }
-    envelope.metadata = draft.metadata.map(Into::into);
+    let metadata = match draft.version {
+        Some(version) => Some(with_payload_version(draft.metadata, version)?),
+        None => draft.metadata,
+    };
+    envelope.metadata = metadata.map(Into::into);
     envelope.deliver_at = draft.deliver_at.map(crate::envelope::trim);
     envelope.expire_at = draft.expire_at.map(crate::envelope::trim);
     envelope.max_attempts = draft.max_attempts;
@@ -173,7 +175,7 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     Ok(NewEvent { envelope, fresh_id, delay: draft.delay, expire_after: draft.expire_after })
 }
 
-/// UUIDv7: ids of one moment lie side by side in the index, which a random id would scatter.
+/// UUIDv7: new ids are next to each other in the index; random ids would be scattered.
 fn fresh_event_id(now: OffsetDateTime) -> String {
     let seconds = u64::try_from(now.unix_timestamp()).unwrap_or_default();
     Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, now.nanosecond())).to_string()
@@ -197,7 +199,7 @@ impl IntoDraft for Draft {
     }
 }
 
-/// An event that is about to be written, with whatever there is to say beside its payload.
+/// An event that is about to be written, with all its options.
 ///
 /// ```
 /// # use postrider::Draft;
@@ -215,6 +217,8 @@ pub struct Draft {
     payload: String,
     payload_type: Option<String>,
     payload_encoding: Encoding,
+    /// None: 1, which is not written.
+    version: Option<u32>,
     key: Option<String>,
     aggregate: Option<Aggregate>,
     tenant_id: Option<String>,
@@ -238,6 +242,7 @@ impl Draft {
     /// A draft of a typed event.
     pub fn of<E: Event>(event: &E) -> Result<Self> {
         let mut draft = Self::json(E::TOPIC, event)?;
+        draft.version = (E::VERSION != 1).then_some(E::VERSION);
         draft.event_id = event.event_id();
         draft.key = event.key();
         draft.aggregate = event.aggregate();
@@ -275,28 +280,28 @@ impl Draft {
         self
     }
 
-    /// Gives the event an id of the caller's own.
+    /// Sets the id of the event.
     #[must_use]
     pub fn event_id(mut self, id: impl Into<String>) -> Self {
         self.event_id = Some(id.into());
         self
     }
 
-    /// Says what the event is about.
+    /// Sets what the event is about.
     #[must_use]
     pub fn aggregate(mut self, aggregate: Aggregate) -> Self {
         self.aggregate = Some(aggregate);
         self
     }
 
-    /// Says whose event it is.
+    /// Sets the tenant.
     #[must_use]
     pub fn tenant(mut self, id: impl Into<String>) -> Self {
         self.tenant_id = Some(id.into());
         self
     }
 
-    /// Says which store (shop, branch) it comes from.
+    /// Sets the store (shop, branch) that it comes from.
     #[must_use]
     pub fn store(mut self, id: impl Into<String>) -> Self {
         self.store_id = Some(id.into());
@@ -311,7 +316,7 @@ impl Draft {
         self
     }
 
-    /// Continues the trace of a W3C `traceparent` header; one that cannot be read begins a new trace.
+    /// Continues the trace of a W3C `traceparent` header. An invalid header begins a new trace.
     #[must_use]
     pub fn traceparent(mut self, header: &str) -> Self {
         if let Some(context) = TraceContext::parse(header) {
@@ -321,35 +326,35 @@ impl Draft {
         self
     }
 
-    /// Names the event that caused this one.
+    /// Sets the event that caused this one.
     #[must_use]
     pub fn parent(mut self, event_id: impl Into<String>) -> Self {
         self.parent_event_id = Some(event_id.into());
         self
     }
 
-    /// Says who caused it.
+    /// Sets who caused it.
     #[must_use]
     pub fn initiator(mut self, initiator: Initiator) -> Self {
         self.initiator = initiator;
         self
     }
 
-    /// Carries anything else, as a JSON object.
+    /// Adds metadata, as a JSON object.
     #[must_use]
     pub fn metadata(mut self, object: &serde_json::Map<String, serde_json::Value>) -> Self {
         self.metadata = serde_json::to_string(object).ok();
         self
     }
 
-    /// The same for an object that is text already, which stays as it is.
+    /// The same for an object as text, which is stored as it is.
     #[must_use]
     pub fn metadata_json(mut self, object: impl Into<String>) -> Self {
         self.metadata = Some(object.into());
         self
     }
 
-    /// Says when it became true, where that was not now.
+    /// Overrides `occurredAt`; the default is now.
     #[must_use]
     pub fn occurred_at(mut self, at: OffsetDateTime) -> Self {
         self.occurred_at = Some(at);

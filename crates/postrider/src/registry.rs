@@ -1,14 +1,14 @@
-//! Where consumers of many types become things of one type. Nobody else erases types.
+//! Consumers of many types behind one type. No other file erases types.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer, Received};
-use crate::event::Event;
+use crate::event::FromEnvelope;
 use crate::store::Enlist;
 
-/// A consumer of some type, behind its kind.
+/// A consumer of any type, by its kind.
 pub(crate) enum Registered<S: Enlist> {
     InTransaction(Box<dyn InTransaction<S>>),
     Outside(Box<dyn Outside>),
@@ -32,7 +32,7 @@ pub(crate) trait InBatches<S: Enlist>: Send + Sync {
     async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<Vec<Result<(), Failure>>, Failure>;
 }
 
-/// A type of its own for each kind: one type may be a consumer in two ways.
+/// A wrapper for each kind, since one type may be a consumer of two kinds.
 pub(crate) struct Typed<C>(pub(crate) C);
 
 #[async_trait]
@@ -58,56 +58,15 @@ impl<S: Enlist, C: BatchConsumer<S>> InBatches<S> for Typed<C> {
     async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<Vec<Result<(), Failure>>, Failure> {
         let events = batch.iter().map(decode).collect::<Result<_, _>>()?;
         let results = self.0.handle(tx, events).await?;
-        match results.len() == batch.len() {
-            true => Ok(results),
-            false => Err(Failure::reject(format!(
-                "the consumer answered for {} of {} events: return one result for each",
-                results.len(),
-                batch.len()
-            ))
-            .code("answers")),
+        if results.len() == batch.len() {
+            return Ok(results);
         }
+        let (answered, events) = (results.len(), batch.len());
+        let why = format!("the consumer answered for {answered} of {events} events: return one result for each");
+        Err(Failure::reject(why).code("answers"))
     }
 }
 
-/// F19: what cannot be decoded can never be, and is given up by itself.
-fn decode<E: Event>(handling: &Arc<Handling>) -> Result<Received<E>, Failure> {
-    match serde_json::from_str(&handling.envelope.payload) {
-        Ok(event) => Ok(Received::new(event, Arc::clone(handling))),
-        Err(e) => {
-            Err(Failure::reject(format!("the payload is no {}: {}", E::TOPIC, without_values(&e))).code("undecodable"))
-        }
-    }
-}
-
-/// The error without what it found: payloads are not for logs.
-fn without_values(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    let names_a_field = ["missing field", "unknown field", "duplicate field"].iter().any(|kind| text.starts_with(kind));
-    match names_a_field {
-        true => text,
-        false => format!("{:?} error at line {} column {}", error.classify(), error.line(), error.column()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(serde::Deserialize)]
-    #[allow(dead_code, reason = "only its decoding is of interest")]
-    struct Paid {
-        cents: i64,
-    }
-
-    #[test]
-    fn an_undecodable_payload_is_described_without_its_values() {
-        let describe = |json: &str| match serde_json::from_str::<Paid>(json) {
-            Ok(_) => panic!("{json} is a payment"),
-            Err(e) => without_values(&e),
-        };
-        assert_eq!(describe("{}"), "missing field `cents` at line 1 column 2");
-        let secret = describe(r#"{"cents": "hunter2"}"#);
-        assert_eq!(secret, "Data error at line 1 column 19");
-    }
+fn decode<E: FromEnvelope>(handling: &Arc<Handling>) -> Result<Received<E>, Failure> {
+    Ok(Received::new(E::from_envelope(&handling.envelope)?, Arc::clone(handling)))
 }

@@ -1,44 +1,44 @@
-//! The relay: brings what waits to where it has its effect. One pass is claim → deliver → settle; any number of relays,
+//! The relay: carries waiting deliveries to their transports. One pass is claim → deliver → settle; any number of relays,
 //! in any number of processes, share the work.
 //!
-//! Inside, each lane is one task (`relay/lane.rs`) that claims, delivers and writes down results side by side, and one
-//! task watches (`relay/watch.rs`): for pokes, for what falls due, for plain inserts to route, for a store that is away.
+//! Inside, each lane is one task (`relay/lane.rs`) that claims, delivers and writes results at the same time. One more task
+//! watches (`relay/watch.rs`): for pokes, due times, plain inserts to route, and a store that does not answer.
 
+mod claiming;
 mod deliver;
-mod health;
 mod lane;
-mod outcomes;
-mod rate;
 mod watch;
+mod writing;
 
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch as watch_channel;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::alert::{Alarm, Alert, LogAlert};
+use crate::alert::{Alarm, Alert};
+use crate::consumer::Failure;
 use crate::error::{Error, Result};
 use crate::jobs::Schedule;
 use crate::observe;
 use crate::retention::Retention;
 use crate::shard::Shards;
-use crate::store::{DeadHead, Store};
+use crate::store::Store;
 use crate::transport::Transport;
-use health::Health;
 use lane::LaneTask;
 
-/// Alarms that wait to be passed on, at most: past that they are counted as failed.
+/// Alarms that wait to be sent, at most: further ones are counted as failed.
 const ALARMS: usize = 1_000;
 
-/// How long the last alarms may take to be passed on when the relay stops.
+/// How long sending the last alarms may take when the relay stops.
 const LAST_ALARMS: Duration = Duration::from_secs(5);
 
-/// Brings deliveries to their transports until it is told to stop.
+/// Carries deliveries to their transports until it is stopped.
 ///
 /// ```no_run
 /// # #[cfg(feature = "sqlite")]
@@ -53,30 +53,28 @@ pub struct Relay {
     store: Arc<dyn Store>,
     transports: Vec<Arc<dyn Transport>>,
     options: RelayOptions,
-    alert: Arc<dyn Alert>,
+    alerts: Vec<Arc<dyn Alert>>,
     retention: Option<Retention>,
 }
 
-/// What a user may choose for a relay.
+/// The options of a relay.
 #[derive(Debug, Clone)]
 pub struct RelayOptions {
     /// How long a claim lasts unless it is extended, which happens while work goes on.
     pub lease: Duration,
     /// Which shards to work on.
     pub shards: Shards,
-    /// Which lanes to work on; None: all that its transports have.
+    /// Which lanes to work on; None: all lanes of its transports.
     pub lanes: Option<BTreeSet<String>>,
-    /// What a DEAD delivery does to the later ones of its key.
-    pub dead_head: DeadHead,
-    /// How often to look when nobody pokes.
+    /// How often to look for work without a wake-up.
     pub poll: Duration,
     /// Times at which to look in any case, whatever `poll` says.
     pub floor: Option<Schedule>,
-    /// How long what is in flight may take to finish once the relay is told to stop.
+    /// How long work in progress may take to finish after the relay was stopped.
     pub grace: Duration,
-    /// How old a snapshot of the database may get before an alarm names whoever holds it.
+    /// How old a snapshot of the database may get before an alarm names its holder.
     pub snapshot_age: Duration,
-    /// Who holds its leases, for people: an incarnation is added, so that a restart is somebody else.
+    /// The name under which it holds leases, for operators. A random suffix is added, so that a restart has another name.
     pub owner: String,
 }
 
@@ -86,7 +84,6 @@ impl Default for RelayOptions {
             lease: Duration::from_secs(30),
             shards: Shards::ALL,
             lanes: None,
-            dead_head: DeadHead::Hold,
             poll: Duration::from_secs(1),
             floor: None,
             grace: Duration::from_secs(25),
@@ -98,22 +95,24 @@ impl Default for RelayOptions {
 }
 
 /// What all tasks of one relay share.
-pub(crate) struct Shared {
+pub(crate) struct RelayShared {
     store: Arc<dyn Store>,
     options: RelayOptions,
     owner: String,
     health: Health,
     stop: CancellationToken,
     alarms: mpsc::Sender<Alarm>,
-    /// Something falls due sooner than the watcher knows, or there may be nothing left.
+    /// Asks the watcher to look: something is due sooner than it knows, or nothing may be left.
     look: Notify,
     paused: Mutex<BTreeSet<String>>,
     /// Stop as soon as nothing is due.
     until_drained: bool,
 }
 
-impl Shared {
+impl RelayShared {
+    /// Logs an alarm, and queues it for the other sinks.
     fn alarm(&self, alarm: Alarm) {
+        alarm.log();
         if self.alarms.try_send(alarm).is_err() {
             observe::alert_failed();
         }
@@ -130,54 +129,53 @@ impl Relay {
         Self::over(Arc::new(store), Arc::new(transport))
     }
 
-    /// The same for those who share them.
+    /// The same for a store and a transport that are shared.
     pub fn over(store: Arc<dyn Store>, transport: Arc<dyn Transport>) -> Self {
-        Self {
-            store,
-            transports: vec![transport],
-            options: RelayOptions::default(),
-            alert: Arc::new(LogAlert),
-            retention: None,
-        }
+        Self { transports: vec![transport], ..Self::without_transport(store) }
     }
 
-    /// Serves the lanes of another transport too.
+    /// A relay that only routes, until it gets a transport.
+    pub(crate) fn without_transport(store: Arc<dyn Store>) -> Self {
+        Self { store, transports: Vec::new(), options: RelayOptions::default(), alerts: Vec::new(), retention: None }
+    }
+
+    /// Also serves the lanes of another transport.
     #[must_use]
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transports.push(Arc::new(transport));
         self
     }
 
-    /// Other options than the usual.
+    /// Sets the options.
     #[must_use]
     pub fn options(mut self, options: RelayOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Where alarms go, instead of the log.
+    /// Sends alarms here too. Every alarm is also an error in the log: a delivery that is DEAD, with its code and key, or a
+    /// snapshot of the database that is held too long.
     #[must_use]
-    pub fn alert(mut self, alert: impl Alert) -> Self {
-        self.alert = Arc::new(alert);
+    pub fn also_alert(mut self, alert: impl Alert) -> Self {
+        self.alerts.push(Arc::new(alert));
         self
     }
 
-    /// Removes what is finished once it is older than this. Without it everything is kept. Of many relays one does it at
-    /// a time.
+    /// Removes what is finished once it is older than this. Without it everything is kept. One relay at a time prunes.
     #[must_use]
     pub fn retention(mut self, retention: Retention) -> Self {
         self.retention = Some(retention);
         self
     }
 
-    /// Works until `shutdown` is ready. Then nothing more is claimed, what was not begun is given back without counting an
-    /// attempt, and what is in flight has [`RelayOptions::grace`] to finish. What has not finished then is left to its
-    /// lease: whether it had its effect is not known.
+    /// Works until `shutdown` is ready. Then nothing more is claimed, what was not begun is released without counting an
+    /// attempt, and work in progress has [`RelayOptions::grace`] to finish. What has not finished then is left to its
+    /// lease, since it is not known whether it had its effect.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         self.work(shutdown, false).await
     }
 
-    /// Works until nothing is due, then stops as [`Relay::run`] does: for tests, and for programs that a timer starts.
+    /// Works until nothing is due, then stops as [`Relay::run`] does: for tests, and for programs started by a timer.
     pub async fn drain(self) -> Result<()> {
         self.work(std::future::pending(), true).await
     }
@@ -205,7 +203,7 @@ impl Relay {
         }
         let paused = Mutex::new(store.paused().await?);
         let (alarms, alarmed) = mpsc::channel(ALARMS);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RelayShared {
             owner: format!("{}-{}", options.owner, &Uuid::new_v4().simple().to_string()[..8]),
             store,
             options,
@@ -216,30 +214,30 @@ impl Relay {
             paused,
             until_drained,
         });
-        // Whatever ends this future ends its tasks too.
+        // The tasks end when this future ends or is dropped.
         let _stop = shared.stop.clone().drop_guard();
-        tracing::info!(owner = %shared.owner, lanes = ?names, "the relay begins");
+        tracing::info!(owner = %shared.owner, lanes = ?names, "the relay has started");
         let mut working = JoinSet::new();
-        let mut bells = Vec::new();
+        let mut notifiers = Vec::new();
         for (lane, transport) in lanes {
-            let bell = watch::Bell::new(&lane);
-            bells.push(bell.clone());
-            working.spawn(LaneTask::new(Arc::clone(&shared), lane, transport, bell).run());
+            let notifier = watch::LaneNotifier::new(&lane);
+            notifiers.push(notifier.clone());
+            working.spawn(LaneTask::new(Arc::clone(&shared), lane, transport, notifier).run());
         }
-        let mut beside = JoinSet::new();
-        beside.spawn(watch::watch(Arc::clone(&shared), bells.clone()));
-        beside.spawn(watch::listen(Arc::clone(&shared), bells));
-        beside.spawn(watch::keep_figures(Arc::clone(&shared)));
-        let mut passing_on = JoinSet::new();
-        passing_on.spawn(pass_on(self.alert, alarmed));
+        let mut upkeep = JoinSet::new();
+        upkeep.spawn(watch::watch(Arc::clone(&shared), notifiers.clone()));
+        upkeep.spawn(watch::listen(Arc::clone(&shared), notifiers));
+        upkeep.spawn(watch::keep_figures(Arc::clone(&shared)));
+        let mut alerting = JoinSet::new();
+        alerting.spawn(send_alarms(self.alerts, alarmed));
         if let Some(retention) = self.retention {
-            beside.spawn(watch::prune(Arc::clone(&shared), retention));
+            upkeep.spawn(watch::prune(Arc::clone(&shared), retention));
         }
 
         tokio::select! {
             () = shutdown => {}
             () = shared.stop.cancelled() => {}
-            // A relay without lanes still looks after the router and the others' wake-up.
+            // Without lanes this never happens: the relay still routes, and announces to other relays.
             Some(ended) = working.join_next(), if !shared.stop.is_cancelled() => {
                 if !shared.stop.is_cancelled() {
                     return Err(ended_early(ended));
@@ -251,19 +249,19 @@ impl Relay {
         let finished = tokio::time::timeout(grace, async {
             while let Some(ended) = working.join_next().await {
                 if let Err(e) = ended {
-                    tracing::error!(error = %e, "a lane ended badly");
+                    tracing::error!(error = %e, "a lane has panicked");
                 }
             }
         });
         match finished.await {
             Ok(()) => tracing::info!(owner = %shared.owner, "the relay has finished"),
-            Err(_) => tracing::warn!(owner = %shared.owner, ?grace, "what is still in flight is left to its lease"),
+            Err(_) => tracing::warn!(owner = %shared.owner, ?grace, "unfinished work is left to its lease"),
         }
-        // Nobody is left to raise an alarm; those that were raised last are passed on.
         working.shutdown().await;
-        beside.shutdown().await;
+        upkeep.shutdown().await;
+        // This drops the last sender of alarms, so the task ends once it has sent the last one.
         drop(shared);
-        let _ = tokio::time::timeout(LAST_ALARMS, passing_on.join_next()).await;
+        let _ = tokio::time::timeout(LAST_ALARMS, alerting.join_next()).await;
         Ok(())
     }
 }
@@ -275,12 +273,56 @@ fn ended_early(ended: Result<(), tokio::task::JoinError>) -> Error {
     })
 }
 
-/// Passes alarms on, one by one, until nobody is left to raise one.
-async fn pass_on(alert: Arc<dyn Alert>, mut alarms: mpsc::Receiver<Alarm>) {
+/// Sends alarms, one by one, until all senders are gone.
+async fn send_alarms(alerts: Vec<Arc<dyn Alert>>, mut alarms: mpsc::Receiver<Alarm>) {
     while let Some(alarm) = alarms.recv().await {
-        if let Err(error) = alert.alert(&alarm).await {
-            observe::alert_failed();
-            tracing::error!(%alarm, error = %error, "an alarm could not be passed on");
+        alarm.send(&alerts).await;
+    }
+}
+
+/// Whether the store answers. While it does not, one task asks it and all others wait: otherwise an outage would become a
+/// storm of connections.
+struct Health {
+    up: watch_channel::Sender<bool>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { up: watch_channel::Sender::new(true) }
+    }
+}
+
+impl Health {
+    fn is_up(&self) -> bool {
+        *self.up.borrow()
+    }
+
+    /// Takes note of an error. True: the store does not answer, and what failed may be done again later.
+    fn note(&self, error: &Error) -> bool {
+        let away = matches!(error, Error::Unavailable(_));
+        if away && self.up.send_replace(false) {
+            observe::store_unavailable();
+            let error = Failure::from_error(error);
+            tracing::error!(%error, "the store does not answer: the relay waits for it");
         }
+        away
+    }
+
+    /// The store has answered.
+    fn recovered(&self) {
+        if !self.up.send_replace(true) {
+            tracing::info!("the store answers again");
+        }
+    }
+
+    /// Waits until the store answers.
+    async fn up(&self) {
+        // Fails only if the sender is dropped, and it lives in `self`.
+        let _ = self.up.subscribe().wait_for(|up| *up).await;
+    }
+
+    /// Waits until the store does not answer.
+    async fn down(&self) {
+        let _ = self.up.subscribe().wait_for(|up| !*up).await;
     }
 }

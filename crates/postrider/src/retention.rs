@@ -1,7 +1,7 @@
-//! How long things are kept once they are finished, and who removes them.
+//! How long finished things are kept, and how they are removed.
 //!
-//! The inbox is what knows that an effect has happened. So it is kept longer than anything can come again: a retention that
-//! would forget sooner is refused before it does harm.
+//! An inbox row proves that an effect has happened. It is kept longer than its event can be delivered again; a shorter
+//! retention is refused.
 
 mod archive;
 
@@ -13,7 +13,7 @@ use crate::retry::RetryPolicy;
 use crate::store::{Prunable, Prune, Store};
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// Rows looked at in one transaction: claims beside it must not notice.
+/// Rows in one transaction: few, so that claims are not delayed.
 const BATCH: u32 = 500;
 
 /// What to keep, for how long.
@@ -21,15 +21,15 @@ const BATCH: u32 = 500;
 pub struct Retention {
     /// Finished events, with their attempts and statuses; bulk operations that have ended; figures.
     pub finished: Duration,
-    /// What consumers have had.
+    /// Inbox rows.
     pub inbox: Duration,
-    /// Idempotency keys that nobody holds.
+    /// Idempotency keys that are not held.
     pub keys: Duration,
     /// For how long after it was written an event may be redriven.
     pub redrive_horizon: Duration,
-    /// A folder where events are kept before they are removed: one file a day (`events-2026-02-28.jsonl`, by when they were
-    /// stored), one line an event, with its status and every attempt. It is on the disk before anything is removed; a
-    /// crash in between writes some of them twice. None: they are gone.
+    /// A folder to which events are written before they are removed: one file a day (`events-2026-02-28.jsonl`, by the day
+    /// they were stored), one line an event, with its status and every attempt. The file is synced before anything is
+    /// removed; a crash in between writes some of them twice. None: they are removed without an archive.
     pub archive: Option<PathBuf>,
 }
 
@@ -41,8 +41,8 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Refuses to forget an event that can still be delivered again: on its last day it may be redriven, and is then
-    /// tried for as long as `policy` lasts.
+    /// Refuses a retention of the inbox in which an event could be delivered again after its row was removed: it may be
+    /// redriven at the end of the horizon, and is then tried for as long as `policy` lasts.
     pub fn check(&self, policy: &RetryPolicy) -> Result<()> {
         let needed = self.redrive_horizon + policy.longest();
         if self.inbox < needed {
@@ -50,7 +50,7 @@ impl Retention {
                 "retention of the inbox",
                 format!(
                     "must be at least {needed:?}, the redrive horizon and the longest retries together, is {:?}: an event \
-                     could be delivered again after its effect was forgotten",
+                     could be delivered again after its inbox row was removed",
                     self.inbox
                 ),
             ));
@@ -58,8 +58,8 @@ impl Retention {
         Ok(())
     }
 
-    /// Removes what is older, in small transactions, until nothing is. Returns how many rows went. The inbox comes
-    /// last: what could still be delivered goes first.
+    /// Removes everything older, in small transactions. Returns how many rows were removed. The inbox comes last, after the
+    /// events whose rows it has.
     pub async fn prune(&self, store: &dyn Store) -> Result<u64> {
         let mut removed = match &self.archive {
             Some(folder) => self.archive_events(store, folder).await?,
@@ -80,14 +80,14 @@ impl Retention {
                 let pruned = store.prune(&Prune { what, older_than, after: from, limit: BATCH }).await?;
                 removed += pruned.removed;
                 after = pruned.next;
-                // Others first.
+                // Lets other tasks run.
                 tokio::task::yield_now().await;
             }
         }
         Ok(removed)
     }
 
-    /// Keeps finished events in files, and then removes those.
+    /// Writes finished events to files, and then removes them.
     async fn archive_events(&self, store: &dyn Store, folder: &std::path::Path) -> Result<u64> {
         let mut removed = 0;
         let mut after = Some(0);
@@ -109,7 +109,7 @@ impl Retention {
 mod tests {
     use super::*;
 
-    /// F21 inbox pruned too early: refused before anything is.
+    /// F21: an inbox that would be pruned too early is refused.
     #[test]
     fn an_inbox_that_forgets_too_early_is_refused() {
         let policy = RetryPolicy::default();
@@ -118,7 +118,7 @@ mod tests {
         let short = Retention { inbox: hour, ..Retention::default() };
         let refused = short.check(&policy).expect_err("an hour is too short").to_string();
         assert!(refused.starts_with("retention of the inbox must be at least"), "{refused}");
-        // The horizon alone is not enough: it may be redriven at its very end.
+        // The horizon alone is not enough: an event may be redriven at its end.
         let no_room = Retention { inbox: 7 * DAY, ..Retention::default() };
         assert!(no_room.check(&policy).is_err());
         let patient = RetryPolicy { max_attempts: 1_000, ..RetryPolicy::default() };

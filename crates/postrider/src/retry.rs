@@ -13,15 +13,15 @@ pub struct RetryPolicy {
     pub factor: f64,
     /// No wait is longer than this, jitter included.
     pub cap: Duration,
-    /// The share of a wait that is left to chance, 0 to 1: 0.1 spreads a wait over ±10 %, so that a crowd
-    /// that failed together does not come back together.
+    /// The random share of a wait, 0 to 1: 0.1 spreads it over ±10 %, so that deliveries that failed together are not
+    /// retried together.
     pub jitter: f64,
     /// Attempts in all, the first one included; after the last the delivery is DEAD.
     pub max_attempts: u32,
 }
 
 impl Default for RetryPolicy {
-    /// 2, 4, 8 … seconds up to an hour, ±10 %, ten attempts in all.
+    /// 2, 4, 8 seconds and so on up to an hour, ±10 %, ten attempts in all.
     fn default() -> Self {
         Self {
             base: Duration::from_secs(2),
@@ -38,7 +38,7 @@ impl RetryPolicy {
     pub fn delay(&self, failures: u32, chance: f64) -> Duration {
         let cap = self.cap.as_secs_f64();
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
-        // `min` before the jitter keeps an infinite power finite.
+        // `min` comes before the jitter, since the power may be infinite.
         let wait = (self.base.as_secs_f64() * self.factor.powi(exponent)).min(cap);
         let spread = 1.0 + self.jitter.clamp(0.0, 1.0) * (2.0 * chance - 1.0);
         Duration::from_secs_f64((wait * spread).clamp(0.0, cap))
@@ -46,7 +46,7 @@ impl RetryPolicy {
 
     /// How long all waits take together, at most.
     pub fn longest(&self) -> Duration {
-        // Beyond this many, all waits are as long as the cap, whatever the factor.
+        // After this many, all waits are as long as the cap, for every factor above 1.
         const GROWING: u32 = 1_100;
         let waits = self.max_attempts.saturating_sub(1);
         let growing: Duration = (1..=waits.min(GROWING)).map(|failures| self.delay(failures, 1.0)).sum();
@@ -54,8 +54,8 @@ impl RetryPolicy {
     }
 }
 
-/// How often to ask a server that is away: 1, 2, 4 … 30 seconds, spread so that many do not ask together.
-const ASKING: RetryPolicy = RetryPolicy {
+/// The waits for an unreachable server: 1, 2, 4 and so on up to 30 seconds, with jitter so that clients do not come together.
+const RECONNECT: RetryPolicy = RetryPolicy {
     base: Duration::from_secs(1),
     factor: 2.0,
     cap: Duration::from_secs(30),
@@ -63,9 +63,9 @@ const ASKING: RetryPolicy = RetryPolicy {
     max_attempts: u32::MAX,
 };
 
-/// How long to wait before asking a server that is away for the `asked`th time.
-pub(crate) fn pause(asked: u32) -> Duration {
-    ASKING.delay(asked, chance())
+/// How long to wait before try number `n` to reach an unreachable server.
+pub(crate) fn pause(n: u32) -> Duration {
+    RECONNECT.delay(n, chance())
 }
 
 /// A uniform number in [0, 1).
@@ -87,10 +87,10 @@ mod tests {
         assert_eq!(seconds, [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600]);
     }
 
-    /// F50: a crowd that failed together comes back spread evenly over the jitter (chi² over ten tenths; a fair spread is
-    /// beyond 40 less than once in 100,000 times).
+    /// F50: deliveries that failed together are spread evenly over the jitter (chi² over ten tenths; an even spread exceeds
+    /// 40 less than once in 100,000 times).
     #[test]
-    fn jitter_spreads_a_crowd_evenly() {
+    fn jitter_spreads_retries_evenly() {
         let policy = RetryPolicy::default();
         let mut tenths = [0_u32; 10];
         for _ in 0..1_000 {

@@ -1,6 +1,6 @@
-//! How deliveries get to where they have their effect. A relay claims them and hands them to a transport; what it
-//! answers decides whether they are settled, retried or given up. [`Inbox`](crate::Inbox) is the transport inside
-//! this process, `rabbitmq` the one through a broker, `webhook` the one over HTTP.
+//! How deliveries reach their consumers. A relay claims deliveries and passes them to a transport; the [`Outcome`] that
+//! it returns decides whether they are settled, retried or given up. [`Inbox`](crate::Inbox) is the transport inside
+//! this process, `rabbitmq` goes through a broker, `webhook` over HTTP.
 
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
@@ -15,12 +15,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use crate::consumer::Failure;
-use crate::entry::{self, Decision, Outcome};
+pub use crate::entry::Outcome;
+use crate::entry::{self, Decision};
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::retry::{RetryPolicy, chance};
-use crate::store::{DeliveryId, History, Store, Token};
+use crate::store::{DeadHead, DeliveryId, History, Store, Token};
 
 /// Carries the deliveries of its lanes.
 #[async_trait]
@@ -28,59 +28,59 @@ pub trait Transport: Send + Sync + 'static {
     /// The lanes that it serves.
     fn lanes(&self) -> Vec<Lane>;
 
-    /// Called before the first claim: subscriptions are registered, queues declared.
+    /// Called before the first claim: registers subscriptions, declares queues.
     async fn prepare(&self, store: &dyn Store) -> Result<()>;
 
-    /// Delivers parcels of one lane and one claim, in order. An answer for each that it has taken, the first at least; it is
-    /// asked again for the others. It is offered up to [`Lane::at_once`]; where that is 1, a few if they are likely to be
-    /// done in no time, no two of them of one key.
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered>;
+    /// Delivers parcels of one lane and one claim, in order. Returns an outcome for each that it has taken, at least for
+    /// the first; the others are offered again. It is offered up to [`Lane::at_once`] parcels. Where that is 1, it is
+    /// offered a few if the last ones were fast, no two of them of one key.
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome>;
 }
 
-/// One lane, and how it wants to be served.
+/// One lane, and how it is served.
 #[derive(Debug, Clone)]
 pub struct Lane {
     /// Its name: the consumer's, or the broker's.
     pub name: Arc<str>,
-    /// The topics it hears, so that a new event wakes it; empty for all.
+    /// The topics whose events wake it; empty for all.
     pub topics: Vec<String>,
-    /// How many parcels go together.
+    /// How many parcels one call of the transport takes.
     pub at_once: usize,
-    /// What the user may choose.
+    /// Its options.
     pub options: LaneOptions,
 }
 
 impl Lane {
-    /// What follows from a failure of attempt number `attempt`.
-    pub(crate) fn after(&self, failure: &Failure, attempt: u32, envelope: &Envelope) -> Decision {
-        let policy = self.options.policy(failure.cause().code.as_deref());
-        let outcome = match failure {
-            Failure::Retry(_) => Outcome::Failed,
-            Failure::RetryAfter(wait, _) => Outcome::FailedFor(*wait),
-            Failure::Reject(_) => Outcome::Rejected,
+    /// What is written for an outcome of attempt number `attempt`.
+    pub(crate) fn decide(&self, outcome: &Outcome, attempt: u32, envelope: &Envelope) -> Decision {
+        let policy = match outcome {
+            Outcome::Failed(failure) => self.options.policy(failure.cause().code.as_deref()),
+            _ => &self.options.retry,
         };
         let max_attempts = envelope.max_attempts.unwrap_or(policy.max_attempts);
-        entry::after(&outcome, attempt, max_attempts, policy, chance())
+        entry::after(outcome, attempt, max_attempts, policy, chance)
     }
 }
 
-/// What a user may choose for each lane.
+/// The options of a lane.
 #[derive(Debug, Clone)]
 pub struct LaneOptions {
     /// When to try again, and how often.
     pub retry: RetryPolicy,
-    /// Other policies for failures with these codes.
+    /// Policies for failures with these codes, instead of `retry`.
     pub retry_by_code: BTreeMap<String, RetryPolicy>,
     /// How many calls of the transport run at the same time.
     pub concurrency: usize,
     /// How many deliveries one claim takes.
     pub batch: u32,
-    /// How many deliveries a second at most, on this instance; None: as many as there are.
+    /// How many deliveries a second at most, on this instance; None: no limit.
     pub per_second: Option<u32>,
     /// How long one try may take before it counts as failed.
     pub timeout: Duration,
-    /// Whether every attempt is kept.
+    /// Whether every attempt is kept in the history.
     pub history: History,
+    /// What the later deliveries of a key do while the first one is DEAD.
+    pub dead_head: DeadHead,
 }
 
 impl Default for LaneOptions {
@@ -93,6 +93,7 @@ impl Default for LaneOptions {
             per_second: None,
             timeout: Duration::from_secs(60),
             history: History::Keep,
+            dead_head: DeadHead::Hold,
         }
     }
 }
@@ -104,7 +105,7 @@ impl LaneOptions {
     }
 }
 
-/// A claimed delivery on its way.
+/// A claimed delivery on its way to its consumer.
 #[derive(Debug)]
 pub struct Parcel {
     /// The delivery.
@@ -119,27 +120,10 @@ pub struct Parcel {
     pub lease: Arc<HeldLease>,
 }
 
-/// What became of a parcel.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Delivered {
-    /// The effect happened, and the delivery went with it in one transaction: nothing is left to do.
-    Completed,
-    /// The effect happened; the relay settles.
-    Done,
-    /// The effect had happened before; now the delivery is gone too.
-    Duplicate,
-    /// It failed.
-    Failed(Failure),
-    /// Nothing was tried: it goes back as it was, and the attempt does not count.
-    NotTried,
-    /// The lease was gone before the effect could be committed, so there was none. Whoever holds it now decides.
-    LeaseLost,
-}
-
-/// A claim's lease as its holder knows it: it may have ended earlier, never later.
+/// The lease of a claim as its holder knows it. Another claim cannot take the deliveries before it has run out.
 #[derive(Debug)]
 pub struct HeldLease {
-    /// What proves the claim.
+    /// Proves the claim.
     pub token: Token,
     origin: Instant,
     /// Milliseconds after `origin`.
@@ -148,7 +132,7 @@ pub struct HeldLease {
 }
 
 impl HeldLease {
-    /// A lease of `length` that was asked for at `asked`: the database began to count no earlier than that.
+    /// A lease of `length` that was asked for at `asked`. The database began to count no earlier than that.
     pub fn new(token: Token, asked: Instant, length: Duration) -> Self {
         Self { token, origin: asked, until: AtomicU64::new(millis(length)), lost: AtomicBool::new(false) }
     }
@@ -161,7 +145,7 @@ impl HeldLease {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// How long it surely holds.
+    /// How long it certainly lasts.
     pub fn remaining(&self) -> Duration {
         if self.lost.load(Ordering::Relaxed) {
             return Duration::ZERO;

@@ -1,9 +1,8 @@
-//! How a relay learns that there is something to do. A store has one [`Wake`], shared by its clones: whoever enqueues pokes
-//! it, and the relays of this process listen.
+//! How a relay learns of new events in its own process. A store has one [`Wake`], shared by its clones: `enqueue` pokes it,
+//! and the relays of this process listen.
 //!
-//! A poke comes before the commit, which only the caller knows of. So it names an event, and the relay looks for that
-//! event, often at first and then less and less, until it is there or has been long enough in coming that the poll
-//! will do.
+//! A poke comes before the commit, which only the caller knows of. So it names an event, and the relay looks for that event,
+//! often at first and then less often, until it is committed or left to the poll.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,24 +11,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Events that are looked for at the same time, at most. A process that has this many transactions open has relays
-/// that are busy anyway.
+/// Events that are looked for at the same time, at most. With this many open transactions the relays are busy anyway.
 const POKES: usize = 1_024;
-/// How long an event is looked for. Most commits come within milliseconds; whatever takes longer than this is found by
-/// the next poll.
+/// How long an event is looked for. Most commits come within milliseconds; the poll finds the others.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The shortest and the longest pause between two looks.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(64));
-/// A pause is this share of the time that the event has been looked for already: so much later than the commit it is
-/// found, at worst.
+/// A pause is this fraction of the time since the poke. It bounds how much later than its commit an event is found.
 const SHARE: u32 = 400;
 
-/// Where enqueuers and relays of one process meet.
+/// Connects `enqueue` with the relays of the same process.
 #[derive(Debug, Clone, Default)]
-pub struct Wake(Arc<Shared>);
+pub struct Wake(Arc<WakeInner>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct WakeInner {
     pokes: Mutex<Vec<Poke>>,
     poked: Notify,
     listeners: AtomicUsize,
@@ -57,7 +53,7 @@ impl Wake {
         self.0.poked.notify_one();
     }
 
-    /// From now on pokes are kept; until the guard is dropped.
+    /// Pokes are kept until the guard is dropped.
     pub(crate) fn listen(&self) -> Listening {
         self.0.listeners.fetch_add(1, Ordering::Relaxed);
         Listening(self.clone())
@@ -68,14 +64,14 @@ impl Wake {
         self.0.poked.notified().await;
     }
 
-    /// What is to be looked for. Events that have been long in coming are left out, and left to the poll.
+    /// The events to look for. Those that take too long are left to the poll.
     pub(crate) fn expected(&self) -> Vec<Poke> {
         let mut pokes = self.pokes();
         pokes.retain(|poke| poke.since.elapsed() < PATIENCE);
         pokes.clone()
     }
 
-    /// These are there.
+    /// These events are committed.
     pub(crate) fn sighted(&self, event_ids: &[String]) {
         self.pokes().retain(|poke| !event_ids.contains(&poke.event_id));
     }
@@ -92,7 +88,7 @@ impl Poke {
     }
 }
 
-/// Keeps pokes coming.
+/// Pokes are kept while it lives.
 #[derive(Debug)]
 pub(crate) struct Listening(Wake);
 

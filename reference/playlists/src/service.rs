@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
-use postrider::{Inbox, Outbox, RabbitMq, Relay, Retention, Transport};
+use postrider::{Inbox, Outbox, RabbitMq, Retention, Transport};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -158,13 +158,16 @@ async fn carry<S: Database>(
 ) -> postrider::Result<()> {
     let inbox = inbox(service, &store);
     match broker {
-        None => Relay::new(store, inbox).retention(Retention::default()).run(stop.cancelled()).await,
+        None => {
+            let service = postrider::Service::new(store).inbox(inbox).retention(Retention::default());
+            service.run(stop.cancelled()).await
+        }
         Some(broker) => {
-            let mut relay = Relay::new(store.clone(), broker.publisher()).retention(Retention::default());
+            let mut sending = postrider::Service::new(store.clone()).transport(broker.publisher());
             if cleaning::is_subscribed_in(&store).await? {
-                relay = relay.transport(self::inbox(service, &store));
+                sending = sending.inbox(self::inbox(service, &store));
             }
-            let sending = relay.run(stop.cancelled());
+            let sending = sending.retention(Retention::default()).run(stop.cancelled());
             let receiving = broker.receiver(inbox).run(stop.cancelled());
             tokio::try_join!(sending, receiving).map(|_| ())
         }

@@ -30,19 +30,13 @@ use crate::{coupons, points, wallet};
 /// meanwhile would never get the asset or a refund.
 const PATIENT_ATTEMPTS: u32 = 6;
 
-/// The lanes of the assets and of the safety nets.
-const LANES: [&str; 8] =
-    ["coupon", "wallet", "points", "payment", "refund", "member-service", "message-service", "activity"];
-
 /// All consumers of a shop.
 pub fn inbox<S: Database>(shop: &Shop<S>) -> Inbox<S> {
-    let mut inbox = members::add(add(Inbox::new(shop.store.clone()), shop), shop);
     let options = LaneOptions { retry: shop.settings.retry.clone(), ..LaneOptions::default() };
-    for lane in LANES {
-        inbox = inbox.options(lane, options.clone());
-    }
+    let inbox = Inbox::new(shop.store.clone()).default_options(options);
+    let inbox = members::add(add(inbox, shop), shop);
     match &shop.settings.inventory {
-        Some(url) => inventory::add(inbox, shop, url).options(inventory::LANE, options),
+        Some(url) => inventory::add(inbox, shop, url),
         None => inbox,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use postrider::{Relay, Transport};
+use postrider::{Service, Transport};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -42,16 +42,15 @@ pub async fn run<S: Database>(
         all_answered.cancel();
         Ok(())
     };
-    let relay = Relay::new(shop.store.clone(), inbox).retention(shop.settings.retention.clone());
-    let events = async { Ok(relay.run(all_answered.cancelled()).await?) };
-    let jobs = async { Ok(jobs.run(stopping.cancelled()).await?) };
+    let service = Service::new(shop.store.clone()).inbox(inbox).jobs(jobs).retention(shop.settings.retention.clone());
+    let events = async { Ok(service.run(all_answered.cancelled()).await?) };
     let signal = async {
         shutdown.await;
         tracing::info!("Stopping: finishing open requests and deliveries");
         stopping.cancel();
         Ok::<_, AnyError>(())
     };
-    tokio::try_join!(requests, events, jobs, signal)?;
+    tokio::try_join!(requests, events, signal)?;
     Ok(())
 }
 

@@ -36,7 +36,7 @@ impl Carrier for Broker {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = postrider::Result<()>> + Send + 'static {
         let publisher = self.rabbitmq.publisher();
-        let receiver = self.rabbitmq.receiver(inbox).alert(alert);
+        let receiver = self.rabbitmq.receiver(inbox).also_alert(alert);
         async move {
             // A message published before its queue exists is not in the queue.
             receiver.declare().await?;

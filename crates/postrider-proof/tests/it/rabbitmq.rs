@@ -281,7 +281,8 @@ async fn poison_in_a_queue_of_rabbitmq_is_parked() {
         _ => Ok(()),
     });
     let (alert, mut alarms) = mpsc::unbounded_channel();
-    let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer)).alert(Alarms(alert));
+    let receiver =
+        fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer)).also_alert(Alarms(alert));
     receiver.declare().await.unwrap();
     let channel = fixture.connection.create_channel().await.unwrap();
     let publish = |body: &'static [u8]| {
@@ -430,9 +431,8 @@ async fn receipts_of_rabbitmq_are_stored() {
         _ => Ok(()),
     });
     let retry = RetryPolicy { base: Duration::from_millis(1), factor: 1.0, ..RetryPolicy::default() };
-    let inbox = Inbox::new(remote_store.clone())
-        .outside(consumer)
-        .options("mail", LaneOptions { retry, ..LaneOptions::default() });
+    let inbox =
+        Inbox::new(remote_store.clone()).outside_with(consumer, LaneOptions { retry, ..LaneOptions::default() });
     let options = ReceiverOptions { receipts: true, ..ReceiverOptions::default() };
     let receiver = fixture.rabbitmq.receiver(inbox).options(options);
     receiver.declare().await.unwrap();

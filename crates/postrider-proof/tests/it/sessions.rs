@@ -122,12 +122,10 @@ async fn relays_progress_on_postgres_with_the_smallest_pool() {
         let outbox = Outbox::new(store.clone());
         let greedy = LaneOptions { concurrency: 16, ..LaneOptions::default() };
         let inbox = Inbox::new(store.clone())
+            .default_options(greedy)
             .consumer(Adds::<0>(outbox.clone()))
             .consumer(Adds::<1>(outbox.clone()))
-            .consumer(Adds::<2>(outbox))
-            .options("count", greedy.clone())
-            .options("second", greedy.clone())
-            .options("third", greedy);
+            .consumer(Adds::<2>(outbox));
         tokio::spawn(Relay::new(store.clone(), inbox).drain())
     });
     for relay in relays {
@@ -152,7 +150,7 @@ impl Alert for SendsAlarms {
 async fn an_alarm_names(store: &PostgresStore, wanted: &str) {
     let (sender, mut alarms) = mpsc::unbounded_channel();
     let options = RelayOptions { snapshot_age: Duration::ZERO, ..RelayOptions::default() };
-    let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options).alert(SendsAlarms(sender));
+    let relay = Relay::new(store.clone(), Inbox::new(store.clone())).options(options).also_alert(SendsAlarms(sender));
     let named = async {
         loop {
             match alarms.recv().await {

@@ -1,4 +1,4 @@
-//! When something runs: a cron expression in a time zone, as a pure function from one moment to the next.
+//! When a job runs: a cron expression in a time zone, as a pure function from one time to the next slot.
 //!
 //! [`croner`] reads the expression and walks the calendar. What a slot means on the two days of the year on which the clocks
 //! change is decided here, in [`Schedule::next_after`].

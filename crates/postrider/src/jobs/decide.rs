@@ -1,4 +1,4 @@
-//! What is due, and what is to be left out. Pure: how a job stands and what time it is decide it.
+//! What is due, and what is skipped. A pure function of the state of a job and the time.
 
 use time::OffsetDateTime;
 
@@ -7,33 +7,33 @@ use crate::store::JobState;
 
 /// What to do about a job.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
-    /// Begin this slot; the next one comes then.
+pub(super) enum JobStep {
+    /// Begin this slot; `next` is the one after it.
     Fire { slot: OffsetDateTime, next: Option<OffsetDateTime> },
-    /// Nothing until then.
+    /// Nothing is due before this.
     Wait { next: Option<OffsetDateTime> },
-    /// Somebody runs it; look again then.
+    /// An instance runs it; look again at this time.
     Held { until: OffsetDateTime },
 }
 
-/// What a job's state asks for. Pure; the store has the last word.
-pub(super) fn decide(schedule: &Schedule, misfire: Misfire, state: &JobState, now: OffsetDateTime) -> Step {
+/// Decides about one job. The store decides again when the run begins, under lock.
+pub(super) fn decide(schedule: &Schedule, misfire: Misfire, state: &JobState, now: OffsetDateTime) -> JobStep {
     if let Some(until) = state.lock_until.filter(|until| *until > now) {
-        // At the next slot too: its holder may have ended by then, and be gone.
+        // Also at the next slot: the run may have ended by then.
         let next = schedule.next_after(now).unwrap_or(until);
-        return Step::Held { until: until.min(next) };
+        return JobStep::Held { until: until.min(next) };
     }
     let mut after = state.last_slot.map_or(state.since, |last| last.max(state.since));
     if misfire == Misfire::Skip {
-        // What came while it ran is left out: until it said that it ended, or until nobody believed it any more.
+        // Slots during a run are skipped: until it finished, or until its lease ran out.
         let ended = state.lock_until.max(state.finished_at);
         after = ended.map_or(after, |ended| ended.max(after));
     }
     let in_time = |slot: &OffsetDateTime| misfire == Misfire::Once || now - *slot <= LATE;
-    // Later than the last slot too: a clock that was set back must not promise what the store will refuse.
+    // Also later than the last slot: after a clock was set back, the store would refuse an earlier one.
     let next = schedule.next_after(now.max(after));
     match schedule.last_between(after, now).filter(in_time) {
-        Some(slot) => Step::Fire { slot, next },
-        None => Step::Wait { next },
+        Some(slot) => JobStep::Fire { slot, next },
+        None => JobStep::Wait { next },
     }
 }

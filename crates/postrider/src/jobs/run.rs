@@ -1,4 +1,4 @@
-//! One run of a job, from its token to its last word: the work, the lease that is kept meanwhile, and what can end it.
+//! One run of a job: the work, the extension of its lease meanwhile, and what can end it.
 
 use std::any::Any;
 use std::error::Error as StdError;
@@ -13,14 +13,14 @@ use super::{Job, JobContext, JobResult, OUTAGE};
 use crate::retry::chance;
 use crate::store::{JobOutcome, Store, Token};
 
-/// Where the loop is.
+/// The stage of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Jobs begin.
     Open,
-    /// None begins, those that run may end.
+    /// No job begins; runs may end.
     Stopping,
-    /// Those that still run are stopped.
+    /// Runs are stopped.
     Over,
 }
 
@@ -31,20 +31,20 @@ pub(super) struct Run {
     pub(super) token: Token,
     pub(super) slot: Option<OffsetDateTime>,
     pub(super) owner: Arc<str>,
-    /// When we asked for the lease.
+    /// When the lease was asked for.
     pub(super) held_since: Instant,
     pub(super) stage: watch::Receiver<Stage>,
 }
 
 impl Run {
-    /// Works, and says how it ended. None: the lease was lost, the work is stopped, and there is nothing to say.
+    /// Runs to the end, and writes the outcome. None: the lease was lost, the run is stopped, and nothing is written.
     pub(super) async fn carry_out(self) -> Option<JobOutcome> {
         let (job, owner) = (&*self.job.name, &*self.owner);
         let slot = self.slot.map(tracing::field::display);
         tracing::info!(job, slot, owner, "job begins");
         let outcome = self.work().await;
         let took = self.held_since.elapsed();
-        // The one place where every run ends, for whoever counts them.
+        // The one place where every run ends: dashboards may count these lines.
         match &outcome {
             Some(JobOutcome::Done(result)) => tracing::info!(job, slot, owner, ?took, result, "job is done"),
             Some(JobOutcome::Failed(error)) => tracing::error!(job, slot, owner, ?took, error, "job failed"),
@@ -64,7 +64,7 @@ impl Run {
             stage: self.stage.clone(),
         };
         let work = Arc::clone(&self.job.work);
-        // In a task of its own: it may keep a thread busy, and the lease must be kept all the same. A set, because dropping
+        // In a task of its own: it may block a thread, and the lease must be extended all the same. A set, because dropping
         // it stops the task.
         let mut task = JoinSet::new();
         task.spawn(async move { work(context).await });
@@ -73,15 +73,15 @@ impl Run {
             Some(ended) = task.join_next() => return Some(outcome(ended)),
             () = self.lease_is_lost() => None,
             () = tokio::time::sleep(timeout) => Some(format!("stopped after {timeout:?}, which is its timeout")),
-            () = self.is_over() => Some("stopped at shutdown, when the time to end was over".into()),
+            () = self.is_over() => Some("stopped at shutdown, after the grace period".into()),
         };
-        // Waits until it has really stopped: only then may anybody else begin.
+        // Waits until it has stopped: only then may another instance begin.
         task.shutdown().await;
         stopped.map(JobOutcome::Failed)
     }
 
-    /// Extends the lease until somebody else has it, or might have it: a store that does not answer may have given it away
-    /// once it ran out.
+    /// Extends the lease until another instance has it, or may have it: once it ran out, a store that does not answer may
+    /// have given it away.
     async fn lease_is_lost(&self) {
         let Self { job, token, .. } = self;
         let mut held_until = self.held_since + job.lease;
@@ -107,7 +107,7 @@ impl Run {
         }
     }
 
-    /// Tells the store, for as long as a lease: after that, it has drawn its own conclusion.
+    /// Writes the outcome. It tries for the length of a lease; after that the store has ended the run by itself.
     async fn finish(&self, outcome: &JobOutcome) {
         let (job, owner) = (&*self.job.name, &*self.owner);
         let given_up = Instant::now() + self.job.lease;
@@ -116,11 +116,7 @@ impl Run {
             let error = match self.store.finish_job(job, self.token, outcome).await {
                 Ok(true) => return,
                 Ok(false) => {
-                    tracing::warn!(
-                        job,
-                        owner,
-                        "a job ended after its lease was taken over, and what it said was not kept"
-                    );
+                    tracing::warn!(job, owner, "a job ended after its lease was taken over: its outcome is not kept");
                     return;
                 }
                 Err(error) => error,
@@ -129,10 +125,10 @@ impl Run {
             let wait = OUTAGE.delay(failures, chance());
             let error = chain(&error);
             if Instant::now() + wait > given_up {
-                tracing::warn!(job, owner, error, "how a job ended could not be kept");
+                tracing::warn!(job, owner, error, "the outcome of a job could not be written");
                 return;
             }
-            tracing::warn!(job, owner, error, ?wait, "how a job ended is not kept yet");
+            tracing::warn!(job, owner, error, ?wait, "the outcome of a job is not written yet");
             tokio::time::sleep(wait).await;
         }
     }
@@ -143,19 +139,19 @@ fn outcome(ended: Result<JobResult, JoinError>) -> JobOutcome {
         Ok(Ok(result)) => JobOutcome::Done(result),
         Ok(Err(error)) => JobOutcome::Failed(chain(&*error)),
         Err(error) => match error.try_into_panic() {
-            Ok(panic) => JobOutcome::Failed(format!("panicked: {}", said(&*panic))),
+            Ok(panic) => JobOutcome::Failed(format!("panicked: {}", panic_text(&*panic))),
             Err(error) => JobOutcome::Failed(error.to_string()),
         },
     }
 }
 
-/// An error with what caused it.
+/// The text of an error and of its sources.
 pub(super) fn chain(error: &(dyn StdError + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |cause| (*cause).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-fn said(panic: &(dyn Any + Send)) -> &str {
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (_, Some(text)) => text,

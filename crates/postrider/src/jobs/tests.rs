@@ -204,7 +204,7 @@ async fn a_slot_that_is_a_little_late_is_not_missed() {
     assert_eq!(world.state().await.next_slot, Some(NOON + 2 * HOUR));
 }
 
-/// F54: lock 5 min, drain 8 min. The lease is extended, so nobody else begins, and what became due meanwhile is one run.
+/// F54: lock 5 min, drain 8 min. The lease is extended, so no other instance begins, and the missed slots are one run.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_outlives_its_schedule_is_not_started_elsewhere() {
     for (misfire, slots) in [(Misfire::Once, [1, 8, 16]), (Misfire::Skip, [1, 9, 17])] {
@@ -315,7 +315,7 @@ async fn shutdown_stops_what_does_not_end() {
     assert_eq!(state.lock_until, None);
 }
 
-/// Long work is told, and can come to a good end.
+/// Long work sees the shutdown, and can end well.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_told_of_the_shutdown() {
     let world = World::at(NOON);
@@ -334,7 +334,7 @@ async fn a_job_is_told_of_the_shutdown() {
     assert_eq!(world.state().await.outcome, Some(JobOutcome::Done("as far as page 7".into())));
 }
 
-/// F01, F54: somebody else has the job by now, so its work is stopped and says nothing.
+/// F01, F54: another instance has the job by now, so the work is stopped and writes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_lost_its_lease_is_stopped() {
     struct Tell(Option<oneshot::Sender<()>>);
@@ -356,7 +356,7 @@ async fn a_run_that_lost_its_lease_is_stopped() {
     });
     let theft = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // As if this process had been asleep for longer than its lease: the clock is set ahead, and somebody comes.
+        // As if this process had been suspended for longer than its lease: the clock is set ahead, and another instance begins.
         *world.clock.at.lock().unwrap() += minutes(1);
         let start = JobStart { name: "job", slot: None, next_slot: None, owner: "thief", lease: HOUR };
         world.store.begin_job(&start).await.unwrap().expect("the lease ran out");

@@ -1,7 +1,7 @@
-//! What was claimed, on its way to the transport. The tasks of a lane take from one line, a little at a time: nothing stands
-//! behind something slow while somebody is free.
+//! What was claimed, on its way to the transport. The tasks of a lane take from one queue, a little at a time, so that
+//! nothing waits behind a slow delivery while another task is free.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,36 +10,37 @@ use futures_util::FutureExt;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::Shared;
-use super::outcomes::{How, Tried};
+use super::RelayShared;
+use super::writing::Tried;
 use crate::consumer::Failure;
+use crate::entry::{Outcome, StoppedKeys};
 use crate::observe;
 use crate::store::{DeliveryId, Token};
-use crate::transport::{Delivered, Lane, Parcel, Transport};
+use crate::transport::{Lane, Parcel, Transport};
 
-/// When a task ends and tells what it did, at the latest: after so long, or after so many.
+/// A task ends and reports after this long, or after this many parcels.
 const PORTION: Duration = Duration::from_millis(10);
 const PORTION_PARCELS: usize = 64;
-/// Work that a task takes from the line at once: more than one only if that is soon done.
-const HANDFUL: Duration = Duration::from_micros(500);
+/// How much work a task takes from the queue at once, where parcels do not go together.
+const TAKE: Duration = Duration::from_micros(500);
 
-/// Deliveries that a task has tried, and what it took.
+/// What a task has delivered, and how long that took.
 #[derive(Default)]
 pub(super) struct Portion {
     pub(super) tried: Vec<(Token, Tried)>,
     pub(super) took: Duration,
-    /// The transport was asked, and tried nothing.
+    /// The transport was called, and has tried nothing.
     pub(super) refused: bool,
 }
 
-/// Deliveries of one key in order, or one without: nearly all are that, and need no memory of their own.
+/// Deliveries of one key in order, or one without a key. Most are of length one, which needs no memory of its own.
 pub(super) type Run = SmallVec<[Parcel; 1]>;
 
 /// What was claimed and not begun.
 #[derive(Default)]
-pub(super) struct Line(Mutex<VecDeque<Run>>);
+pub(super) struct Queue(Mutex<VecDeque<Run>>);
 
-impl Line {
+impl Queue {
     fn runs(&self) -> MutexGuard<'_, VecDeque<Run>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,16 +53,16 @@ impl Line {
         self.runs().is_empty()
     }
 
-    pub(super) fn join(&self, runs: Vec<Run>) {
+    pub(super) fn extend(&self, runs: Vec<Run>) {
         self.runs().extend(runs);
     }
 
-    /// Everybody leaves.
+    /// Empties the queue and returns its parcels.
     pub(super) fn clear(&self) -> Vec<Parcel> {
         std::mem::take(&mut *self.runs()).into_iter().flatten().collect()
     }
 
-    /// Takes parcels out, wherever they stand.
+    /// Removes parcels, wherever they are in the queue.
     pub(super) fn remove(&self, gone: impl Fn(&Parcel) -> bool) -> Vec<DeliveryId> {
         let (mut runs, mut removed) = (self.runs(), Vec::new());
         for run in runs.iter_mut() {
@@ -72,16 +73,14 @@ impl Line {
         removed
     }
 
-    /// The next, all of one claim, and how many of them the transport may have at a time: of what goes together as many as it
-    /// takes; otherwise a handful, or a fair share of what there is. There no two are of one key, unless they are a run, which
-    /// is offered one by one: what follows a failure must not be tried.
-    fn take(&self, lane: &Lane, handful: usize) -> (Vec<Parcel>, usize) {
+    /// Takes the next parcels, all of one claim, and says how many of them the transport may have at a time. A transport
+    /// that takes many at once gets as many as it takes. Others get up to `limit`, or a fair share of the queue; there no
+    /// two are of one key, except for a run, which is offered one by one: nothing behind a failure may be tried.
+    fn take(&self, lane: &Lane, limit: usize) -> (Vec<Parcel>, usize) {
         let mut runs = self.runs();
         let together = lane.at_once > 1;
-        let most = match together {
-            true => lane.at_once,
-            false => handful.min(runs.len().div_ceil(lane.options.concurrency.max(1))),
-        };
+        let most =
+            if together { lane.at_once } else { limit.min(runs.len().div_ceil(lane.options.concurrency.max(1))) };
         let mut taken: Vec<Parcel> = Vec::with_capacity(most.min(runs.len()));
         taken.extend(runs.pop_front().into_iter().flatten());
         if !together && taken.len() > 1 {
@@ -99,25 +98,26 @@ impl Line {
     }
 }
 
-/// Tries what stands in line, until there is something to tell. What its lease will not outlast is shed, and so is
-/// everything once the relay stops. `pace`: how long one takes, in seconds, lately; 0: nobody knows.
+/// Delivers what is queued until it is time to report. Nothing begins that its lease may not outlast, or after the relay
+/// was stopped. `pace`: how many seconds a delivery takes; 0: not known.
 pub(super) async fn deliver(
-    shared: &Shared,
+    shared: &RelayShared,
     lane: &Lane,
     transport: &dyn Transport,
-    line: &Line,
+    queue: &Queue,
     pace: f64,
 ) -> Portion {
     let started = Instant::now();
-    let handful = match pace == 0.0 || observe::wants_spans() {
-        // Each try has a span to itself.
-        true => 1,
-        false => (HANDFUL.as_secs_f64() / pace) as usize,
+    let limit = if pace == 0.0 || observe::wants_spans() {
+        // Each try has a span of its own.
+        1
+    } else {
+        (TAKE.as_secs_f64() / pace) as usize
     };
-    let handful = handful.clamp(1, PORTION_PARCELS);
+    let limit = limit.clamp(1, PORTION_PARCELS);
     let mut portion = Portion::default();
     while !portion.refused && portion.tried.len() < PORTION_PARCELS && started.elapsed() < PORTION {
-        let (parcels, at_a_time) = line.take(lane, handful);
+        let (parcels, at_a_time) = queue.take(lane, limit);
         if parcels.is_empty() {
             break;
         }
@@ -127,100 +127,65 @@ pub(super) async fn deliver(
     portion
 }
 
-/// Why the rest of a run is not tried.
-pub(super) enum Broken {
-    /// Its failure releases the rest.
-    Failed,
-    /// The rest is given back.
-    NotTried,
-}
-
-impl Broken {
-    pub(super) fn of(how: &How) -> Option<Self> {
-        match how {
-            How::Delivered(Delivered::Failed(_)) | How::Exhausted | How::Behind => Some(Self::Failed),
-            How::Delivered(Delivered::NotTried | Delivered::LeaseLost) | How::Expired => Some(Self::NotTried),
-            How::Delivered(Delivered::Completed | Delivered::Done | Delivered::Duplicate) => None,
-        }
-    }
-
-    /// What becomes of the rest.
-    pub(super) fn rest(&self) -> How {
-        match self {
-            Self::Failed => How::Behind,
-            Self::NotTried => How::Delivered(Delivered::NotTried),
-        }
-    }
-}
-
-/// Tries what was taken from the line, so many at a time, or as few of them as the transport takes.
+/// Delivers what was taken from the queue, `at_a_time` parcels in each call of the transport.
 async fn deliver_taken(
-    shared: &Shared,
+    shared: &RelayShared,
     lane: &Lane,
     transport: &dyn Transport,
     parcels: Vec<Parcel>,
     at_a_time: usize,
     portion: &mut Portion,
 ) {
-    let mut broken: HashMap<String, Broken> = HashMap::new();
+    let mut stopped = StoppedKeys::default();
     let mut parcels = parcels.into_iter();
-    while let Some(first) = parcels.as_slice().first() {
-        let offered = &parcels.as_slice()[..at_a_time.clamp(1, parcels.len())];
-        let untried = portion.refused || first.envelope.key.as_ref().is_some_and(|key| broken.contains_key(key));
-        let delivered = match untried {
-            true => vec![Delivered::NotTried],
-            false => offer(shared, lane, transport, offered, &mut portion.refused).await,
+    while !parcels.as_slice().is_empty() {
+        let next = parcels.as_slice().iter().take(at_a_time.max(1));
+        let free = next.take_while(|parcel| stopped.instead_of_try(parcel.envelope.key.as_deref()).is_none()).count();
+        let outcomes = if portion.refused || free == 0 {
+            vec![Outcome::NotTried]
+        } else {
+            offer(shared, lane, transport, &parcels.as_slice()[..free], &mut portion.refused).await
         };
-        // As many as there are answers: with the others it is asked again.
-        for (delivered, Parcel { id, attempt, envelope, lease, .. }) in delivered.into_iter().zip(parcels.by_ref()) {
-            if matches!(delivered, Delivered::Completed | Delivered::Done) {
+        // The transport may answer for fewer than it was offered: the others are offered again.
+        for (outcome, Parcel { id, attempt, envelope, lease, .. }) in outcomes.into_iter().zip(parcels.by_ref()) {
+            if matches!(outcome, Outcome::Completed | Outcome::Done) {
                 tracing::info!(
                     lane = %lane.name, event_id = %envelope.event_id, topic = %envelope.topic,
                     trace_id = envelope.trace_id.as_deref(), attempt, "{}", observe::PUBLISHED
                 );
             }
-            let before = envelope.key.as_ref().and_then(|key| broken.get(key));
-            let how = match (delivered, before) {
-                (Delivered::NotTried, Some(broken)) => broken.rest(),
-                (delivered, _) => How::Delivered(delivered),
-            };
-            if let (Some(key), Some(reason)) = (&envelope.key, Broken::of(&how)) {
-                broken.entry(key.clone()).or_insert(reason);
-            }
-            portion.tried.push((lease.token, Tried { id, attempt, envelope, how }));
+            let outcome = stopped.record(envelope.key.as_deref(), outcome);
+            portion.tried.push((lease.token, Tried { id, attempt, envelope, outcome }));
         }
     }
 }
 
-/// Offers parcels of one claim to the transport: an answer for the first, at least. `refused`: it tried nothing.
+/// Offers parcels of one claim to the transport. Returns an outcome for the first at least. Sets `refused` if the transport
+/// was called and has tried nothing.
 async fn offer(
-    shared: &Shared,
+    shared: &RelayShared,
     lane: &Lane,
     transport: &dyn Transport,
     offered: &[Parcel],
     refused: &mut bool,
-) -> Vec<Delivered> {
-    let nothing = vec![Delivered::NotTried; offered.len()];
-    // A tenth of the lease is kept in hand: a try that begins must be able to end.
+) -> Vec<Outcome> {
+    // A try that begins must be able to end within its lease: with less than a tenth left it does not begin.
     let spare = shared.options.lease / 10;
-    if offered.first().is_some_and(|parcel| parcel.lease.remaining() < spare) {
+    let too_late = offered.first().is_some_and(|parcel| parcel.lease.remaining() < spare);
+    if too_late {
         observe::shed(offered.len());
-        return nothing;
     }
-    if shared.stop.is_cancelled() {
-        return nothing;
+    if too_late || shared.stop.is_cancelled() {
+        return vec![Outcome::NotTried; offered.len()];
     }
     let spans = observe::delivering_all(&lane.name, offered);
-    // Consumers are guarded each by itself; this is for transports.
+    // The inbox catches the panics of consumers; this is for panics of a transport.
     let delivering = AssertUnwindSafe(transport.deliver(lane, offered)).catch_unwind();
-    let mut delivered = delivering.await.unwrap_or_else(|_| {
-        vec![Delivered::Failed(Failure::retry("the transport panicked").code("panic")); offered.len()]
+    let mut outcomes = delivering.await.unwrap_or_else(|_| {
+        vec![Outcome::Failed(Failure::retry("the transport panicked").code("panic")); offered.len()]
     });
-    spans.iter().zip(&delivered).for_each(|(span, delivered)| observe::delivered(span, delivered));
-    delivered.truncate(offered.len());
-    *refused = delivered.iter().all(|delivered| *delivered == Delivered::NotTried);
-    match delivered.is_empty() {
-        true => nothing,
-        false => delivered,
-    }
+    spans.iter().zip(&outcomes).for_each(|(span, outcome)| observe::delivered(span, outcome));
+    outcomes.truncate(offered.len());
+    *refused = outcomes.iter().all(|outcome| *outcome == Outcome::NotTried);
+    if outcomes.is_empty() { vec![Outcome::NotTried; offered.len()] } else { outcomes }
 }

@@ -1,4 +1,4 @@
-//! Events in files, for whoever has to keep them longer than a database should: JSON lines, one file a day.
+//! Events in files, to keep them longer than in the database: JSON lines, one file a day.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -38,7 +38,7 @@ struct Attempt<'a> {
     created_at: OffsetDateTime,
 }
 
-/// Appends events to the files of their days. When it returns they are on the disk.
+/// Appends events to the files of their days. When it returns they are synced to disk.
 pub(super) async fn write(folder: PathBuf, events: Vec<Record>) -> Result<()> {
     let written = tokio::task::spawn_blocking(move || append(&folder, &events)).await;
     written.map_err(|e| Error::Store(e.into()))?
@@ -55,11 +55,11 @@ fn append(folder: &Path, events: &[Record]) -> Result<()> {
         |e: std::io::Error| Error::Store(format!("the archive {} cannot be written: {e}", folder.display()).into());
     std::fs::create_dir_all(folder).map_err(failed)?;
     for (name, lines) in days {
-        // One write a batch, so that a reader sees whole lines.
+        // One write for each batch, so that a reader sees whole lines.
         let mut file = OpenOptions::new().create(true).append(true).open(folder.join(name)).map_err(failed)?;
         file.write_all(&lines).and_then(|()| file.sync_all()).map_err(failed)?;
     }
-    // A new file is only there once its folder says so.
+    // A new file is durable once its folder is synced.
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 

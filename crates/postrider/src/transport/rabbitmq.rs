@@ -1,6 +1,6 @@
-//! RabbitMQ: one event, many queues. A relay publishes what it claims through a [`Publisher`], with confirms; in another
-//! process, or the same, a [`Receiver`] reads the queues of its consumers and has their effects through the same [`Inbox`]
-//! that serves them without a broker.
+//! RabbitMQ: one event, many queues. A relay publishes what it claims through a [`Publisher`], with confirms. In another
+//! process, or the same, a [`Receiver`] reads the queues of its consumers and passes the events to the same [`Inbox`] that
+//! serves them without a broker.
 //!
 //! Delivery through a broker is at least once. The *effect* is exactly once, because inbox row and effect are one
 //! transaction in the consumer's database, and the message is acknowledged after it.
@@ -44,20 +44,20 @@ pub use publisher::{Publisher, TOGETHER};
 pub use receipts::ReceiptCollector;
 pub use receiver::{Receiver, ReceiverOptions};
 
-/// A broker. Clones share one connection for publishing, however many relays there are; each [`Receiver`] has one of its
-/// own, because a broker in need blocks those that publish and nobody else.
+/// A broker. Clones share one connection for publishing, however many relays there are. Each [`Receiver`] has a connection
+/// of its own, because a broker that is short of memory or disk blocks only the connections that publish.
 #[derive(Clone)]
 pub struct RabbitMq {
     link: Arc<Link>,
 }
 
-/// What a user may choose for a broker.
+/// The options of a broker.
 #[derive(Debug, Clone)]
 pub struct RabbitMqOptions {
     /// How long a connection may take to be made.
     pub connect_timeout: Duration,
-    /// How long a confirm may take; past that the event counts as not sent, and its connection as dead. Less than the
-    /// relay's lease, so that it is known in time.
+    /// How long a confirm may take. After that the event counts as not sent, and its connection as dead. It has to be
+    /// shorter than the relay's lease.
     pub confirm_timeout: Duration,
 }
 
@@ -73,10 +73,12 @@ impl RabbitMq {
         Self::with_options(url, RabbitMqOptions::default())
     }
 
-    /// The same with other options than the usual.
+    /// The same with options.
     pub fn with_options(url: &str, options: RabbitMqOptions) -> Result<Self> {
         let uri: AMQPUri = url.parse().map_err(|e| {
-            Error::Unsupported(format!("the broker's URL is none: {e}. Write amqp://user:password@host:port/%2f"))
+            Error::Unsupported(format!(
+                "the broker's URL cannot be read: {e}. Write amqp://user:password@host:port/%2f"
+            ))
         })?;
         Ok(Self { link: Arc::new(Link::new(uri, options, "publishes")) })
     }
@@ -86,17 +88,17 @@ impl RabbitMq {
         Publisher::new(Arc::clone(&self.link))
     }
 
-    /// What reads the queues of an inbox's consumers.
+    /// A receiver for the queues of an inbox's consumers.
     pub fn receiver<S: Enlist>(&self, inbox: Inbox<S>) -> Receiver<S> {
         Receiver::new(self.publisher(), Arc::new(self.link.another("receives")), inbox)
     }
 
-    /// What writes down the reports of remote consumers, in the store that the events came from.
+    /// A collector that writes the reports of remote consumers to the store that the events came from.
     pub fn receipts(&self, store: Arc<dyn Store>) -> ReceiptCollector {
         ReceiptCollector::new(Arc::new(self.link.another("collects receipts")), self.publisher(), store)
     }
 
-    /// How it stands with the connection for publishing.
+    /// The state of the connection for publishing.
     pub fn state(&self) -> BrokerState {
         self.link.state()
     }

@@ -1,8 +1,8 @@
-//! Webhooks: consumers that are called over HTTP. Each call is signed as Standard Webhooks says, so that its receiver can
-//! tell it from anybody else's; it follows no redirect, and goes to no private address unless that is allowed.
+//! Webhooks: consumers that are called over HTTP. Each call is signed as Standard Webhooks defines it, so that its receiver
+//! can verify the sender. Redirects are not followed, and private addresses are refused unless they are allowed.
 //!
-//! Who is to be called changes at run time. [`Webhooks::run`] reads the subscriptions every second; an endpoint that changes
-//! counts at once, and a consumer that comes or goes gives the relay of all webhooks another set of lanes.
+//! Endpoints change at run time. [`Webhooks::run`] reads the subscriptions every second. A changed endpoint is used at once;
+//! after a consumer was added or removed, the relay of all webhooks starts again with the new lanes.
 
 mod address;
 mod signature;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 pub use address::is_public;
 pub use signature::WebhookSecret;
 
-use super::{Delivered, Lane, LaneOptions, Parcel, Transport};
+use super::{Lane, LaneOptions, Outcome, Parcel, Transport};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
@@ -28,7 +28,7 @@ use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
 use crate::relay::{Relay, RelayOptions};
 use crate::store::Store;
-use crate::subscription::{EVERY_TOPIC, Via};
+use crate::subscription::{EVERY_TOPIC, Subscription, Via};
 use address::Resolver;
 
 /// How often the subscriptions are read.
@@ -36,14 +36,14 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The longest wait that a receiver may ask for.
 const LONGEST_RETRY_AFTER: u64 = 3600;
 
-/// What may be chosen for webhooks.
+/// The options of webhooks.
 #[derive(Debug, Clone)]
 pub struct WebhookOptions {
-    /// What signs: the current secret, and while it is being changed the one before. Without any, nothing is sent.
+    /// The secrets that sign: the current one, and the previous one during a rotation. Without any, nothing is sent.
     pub secrets: Vec<WebhookSecret>,
     /// How long a receiver may take to answer.
     pub timeout: Duration,
-    /// Hosts that may be called in the clear and at private addresses.
+    /// Hosts that may be called without TLS and at private addresses.
     pub allow_hosts: Vec<String>,
     /// How each consumer is served.
     pub lanes: LaneOptions,
@@ -60,35 +60,35 @@ impl Default for WebhookOptions {
     }
 }
 
-/// By consumer, and by topic: where to.
+/// The URL by consumer and topic.
 type Endpoints = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The transport of consumers that are called.
 #[derive(Clone)]
-pub struct Webhooks(Arc<Shared>);
+pub struct Webhooks(Arc<WebhooksInner>);
 
-struct Shared {
+struct WebhooksInner {
     client: Client,
     options: WebhookOptions,
     endpoints: RwLock<Endpoints>,
 }
 
 impl Webhooks {
-    /// Nobody is called yet.
+    /// A transport without endpoints: [`Webhooks::run`] reads them.
     pub fn new(options: WebhookOptions) -> Result<Self> {
         let client = Client::builder()
             .timeout(options.timeout)
             .redirect(reqwest::redirect::Policy::none())
-            // A proxy of the environment would look up names by itself.
+            // A proxy would resolve names itself, past the check of addresses.
             .no_proxy()
             .dns_resolver(Arc::new(Resolver::new(options.allow_hosts.clone())))
             .user_agent("postrider")
             .build()
             .map_err(|e| Error::Unsupported(e.to_string()))?;
-        Ok(Self(Arc::new(Shared { client, options, endpoints: RwLock::default() })))
+        Ok(Self(Arc::new(WebhooksInner { client, options, endpoints: RwLock::default() })))
     }
 
-    /// Serves the webhooks of a store until `shutdown` is ready, whoever comes and goes.
+    /// Serves the webhooks of a store until `shutdown` is ready.
     pub async fn run(
         self,
         store: Arc<dyn Store>,
@@ -102,13 +102,11 @@ impl Webhooks {
             let stop = CancellationToken::new();
             let relay = Relay::over(Arc::clone(&store), Arc::new(self.clone())).options(options.clone());
             let mut relaying = std::pin::pin!(async {
-                match lanes.is_empty() {
-                    true => {
-                        stop.cancelled().await;
-                        Ok(())
-                    }
-                    false => relay.run(stop.clone().cancelled_owned()).await,
+                if lanes.is_empty() {
+                    stop.cancelled().await;
+                    return Ok(());
                 }
+                relay.run(stop.clone().cancelled_owned()).await
             });
             let over = tokio::select! {
                 ended = &mut relaying => return ended,
@@ -123,20 +121,20 @@ impl Webhooks {
         }
     }
 
-    /// Reads who is to be called, and where.
+    /// Reads the endpoints.
     async fn read(&self, store: &dyn Store) -> Result<()> {
         let mut endpoints = Endpoints::new();
         for stored in store.subscriptions(None).await? {
-            let said = stored.subscription;
-            if let (Via::Webhook, Some(endpoint)) = (said.via, said.endpoint) {
-                endpoints.entry(said.consumer).or_default().insert(said.topic, endpoint);
+            let Subscription { topic, consumer, via, endpoint, .. } = stored.subscription;
+            if let (Via::Webhook, Some(endpoint)) = (via, endpoint) {
+                endpoints.entry(consumer).or_default().insert(topic, endpoint);
             }
         }
         *self.0.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
         Ok(())
     }
 
-    /// Who hears what: lanes are made of it.
+    /// The topics of each consumer: its lane.
     fn served(&self) -> BTreeMap<String, Vec<String>> {
         let endpoints = self.0.endpoints.read().unwrap_or_else(PoisonError::into_inner);
         endpoints.iter().map(|(consumer, topics)| (consumer.clone(), topics.keys().cloned().collect())).collect()
@@ -146,12 +144,12 @@ impl Webhooks {
         while self.served() == *lanes {
             tokio::time::sleep(LOOK).await;
             if let Err(error) = self.read(store).await {
-                tracing::warn!(%error, "the subscriptions could not be read: webhooks go where they went");
+                tracing::warn!(%error, "the subscriptions could not be read: the known endpoints are used");
             }
         }
     }
 
-    /// Where an event of this topic goes for this consumer.
+    /// The endpoint of a consumer for a topic.
     fn endpoint(&self, consumer: &str, topic: &str) -> Option<String> {
         let endpoints = self.0.endpoints.read().unwrap_or_else(PoisonError::into_inner);
         let topics = endpoints.get(consumer)?;
@@ -168,12 +166,12 @@ impl Webhooks {
         let body = envelope.message(sent_at).map_err(|e| Failure::reject(e).code("encode"))?;
         let headers = self.headers(envelope, sent_at.unix_timestamp(), &body)?;
         let request = self.0.client.post(url).headers(headers).body(body);
-        // Its address may hold a secret, and errors are shown.
+        // The URL may contain a secret, and errors are shown.
         let response = request.send().await.map_err(|e| Failure::from(e.without_url()).code("unreachable"))?;
         judged(response.status(), response.headers())
     }
 
-    /// Refuses an address that is not to be called. Names are checked where they are looked up.
+    /// Refuses an endpoint that must not be called. Host names are checked when they are resolved.
     fn checked(&self, endpoint: &str) -> Result<Url, Failure> {
         let refused = |why: &str| Failure::retry(format!("the endpoint {why}")).code("endpointRefused");
         let url = Url::parse(endpoint).map_err(|_| refused("is no URL"))?;
@@ -202,38 +200,38 @@ impl Webhooks {
         let id = envelope.event_id.as_str();
         let signatures: Vec<_> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
         let mut headers = HeaderMap::new();
-        let mut say = |name: &'static str, value: &str| -> Result<(), Failure> {
+        let mut set = |name: &'static str, value: &str| -> Result<(), Failure> {
             let value = HeaderValue::from_bytes(value.as_bytes());
             headers.insert(name, value.map_err(|e| Failure::reject(e).code("encode"))?);
             Ok(())
         };
-        say("webhook-id", id)?;
-        say("webhook-timestamp", &timestamp.to_string())?;
-        say("webhook-signature", &signatures.join(" "))?;
+        set("webhook-id", id)?;
+        set("webhook-timestamp", &timestamp.to_string())?;
+        set("webhook-signature", &signatures.join(" "))?;
         if let Some(trace) = &envelope.trace_id
             && let Some(header) = traceparent(trace, &fresh_span_id())
         {
-            say("traceparent", &header)?;
+            set("traceparent", &header)?;
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(headers)
     }
 }
 
-/// What an answer means. Nothing of its body is read.
+/// The result of an answer. Its body is not read.
 fn judged(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
     if status.is_success() {
         return Ok(());
     }
-    let said = format!("the receiver answered {status}");
+    let answer = format!("the receiver answered {status}");
     let code = format!("http{}", status.as_u16());
     let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     let failure = match (status, asked) {
-        (StatusCode::GONE, _) => Failure::reject(said),
+        (StatusCode::GONE, _) => Failure::reject(answer),
         (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
-            Failure::retry_after(Duration::from_secs(seconds.min(LONGEST_RETRY_AFTER)), said)
+            Failure::retry_after(Duration::from_secs(seconds.min(LONGEST_RETRY_AFTER)), answer)
         }
-        _ => Failure::retry(said),
+        _ => Failure::retry(answer),
     };
     Err(failure.code(code))
 }
@@ -243,7 +241,7 @@ impl Transport for Webhooks {
     fn lanes(&self) -> Vec<Lane> {
         let lane = |(consumer, topics): (String, Vec<String>)| Lane {
             name: consumer.into(),
-            // Whoever hears everything is woken by everything.
+            // No topics: every event wakes the lane.
             topics: if topics.iter().any(|topic| topic == EVERY_TOPIC) { Vec::new() } else { topics },
             at_once: 1,
             options: self.0.options.lanes.clone(),
@@ -255,12 +253,12 @@ impl Transport for Webhooks {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
-        // One call at a time: the next may take long, and the relay may have to stop.
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
+        // One call at a time: each may take long, and the relay must be able to stop in between.
         let Some(parcel) = parcels.first() else { return Vec::new() };
         vec![match self.call(&lane.name, parcel).await {
-            Ok(()) => Delivered::Done,
-            Err(failure) => Delivered::Failed(failure),
+            Ok(()) => Outcome::Done,
+            Err(failure) => Outcome::Failed(failure),
         }]
     }
 }
@@ -293,9 +291,9 @@ mod tests {
             let allow_hosts = hosts.iter().map(ToString::to_string).collect();
             Webhooks::new(WebhookOptions { allow_hosts, ..WebhookOptions::default() }).expect("a client")
         };
-        let nobody = with(&[]);
+        let strict = with(&[]);
         for good in ["https://example.org/hook", "https://93.184.216.34/", "https://[2606:2800:220:1::1]/"] {
-            assert!(nobody.checked(good).is_ok(), "{good}");
+            assert!(strict.checked(good).is_ok(), "{good}");
         }
         for bad in [
             "http://example.org/hook",
@@ -311,7 +309,7 @@ mod tests {
             "https://[::ffff:10.0.0.1]/",
             "https://[64:ff9b::7f00:1]/",
         ] {
-            assert!(nobody.checked(bad).is_err(), "{bad}");
+            assert!(strict.checked(bad).is_err(), "{bad}");
         }
         let local = with(&["127.0.0.1", "hooks.internal"]);
         assert!(local.checked("http://127.0.0.1:8080/").is_ok());

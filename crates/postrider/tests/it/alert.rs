@@ -8,9 +8,11 @@ fn dead() -> Alarm {
     Alarm::Dead {
         event_id: "order:7:paid".into(),
         topic: "order.paid".into(),
+        key: Some("7".into()),
         lane: "points".into(),
         attempts: 10,
         error: "no such account".into(),
+        code: None,
     }
 }
 
@@ -42,6 +44,8 @@ async fn a_webhook_gets_the_alarm_as_json() {
     let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
     assert_eq!(body["alarm"]["kind"], "dead");
     assert_eq!(body["alarm"]["eventId"], "order:7:paid");
+    assert_eq!(body["alarm"]["key"], "7");
+    assert!(body["alarm"].get("code").is_none(), "there is none");
     assert_eq!(body["text"], "order.paid order:7:paid is DEAD for points after 10 attempts: no such account");
 }
 

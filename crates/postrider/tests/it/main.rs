@@ -10,5 +10,6 @@ mod observe;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod relay;
+mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;

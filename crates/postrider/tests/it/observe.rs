@@ -5,6 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use postrider::observe::{self, MetricKind};
 use postrider::prelude::*;
 use postrider::store::memory::{Conn, MemoryStore};
 use postrider::{Consumer, Draft, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Subscription, Via};
@@ -20,6 +21,9 @@ impl Event for Paid {
     const TOPIC: &'static str = "order.paid";
     fn event_id(&self) -> Option<String> {
         Some(format!("order:{}:paid", self.order))
+    }
+    fn key(&self) -> Option<String> {
+        Some(self.order.to_string())
     }
 }
 
@@ -40,7 +44,7 @@ impl Consumer<MemoryStore> for Points {
 
     async fn handle(&self, tx: &mut Conn, paid: Received<Paid>) -> Result<(), Failure> {
         match paid.order {
-            13 => return Err(Failure::reject("unlucky")),
+            13 => return Err(Failure::reject("unlucky").code("luck")),
             14 => return Err(Failure::retry("not now")),
             _ => {}
         }
@@ -142,6 +146,32 @@ fn one_orders_story_is_told_by_its_trace() {
     assert!(text.contains("order:7:paid"), "and by its event id");
 }
 
+/// A.5: a delivery that is given up is an error in the log, also at the first rejection, with what it takes to find it.
+#[test]
+fn a_rejected_delivery_is_an_error_in_the_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone());
+    tracing::subscriber::with_default(subscriber.finish(), || pay_and_deliver(&[7, 13]));
+
+    let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("UTF-8");
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+    let errors: Vec<_> = lines.filter(|line| line["level"] == "ERROR").collect();
+    let [dead] = &errors[..] else { panic!("one error: {errors:#?}") };
+    for (field, expected) in [
+        ("message", "DEAD: given up. Redrive it when the cause is repaired"),
+        ("event_id", "order:13:paid"),
+        ("topic", "order.paid"),
+        ("consumer", "points"),
+        ("key", "13"),
+        ("code", "luck"),
+        ("error", "unlucky"),
+    ] {
+        assert_eq!(dead["fields"][field], expected, "{field} of {dead:#}");
+    }
+    assert_eq!(dead["fields"]["attempts"], 1);
+}
+
 /// A.18: the figures, under the names people have on their dashboards.
 #[test]
 fn figures_are_counted() {
@@ -181,4 +211,25 @@ fn figures_are_counted() {
         assert!(figures.contains_key(name), "{name} of {figures:#?}");
     }
     assert!(figures["postrider_delivery_seconds{consumer=points}"] >= 2, "{figures:#?}");
+}
+
+/// The recorder of a program knows what each figure means, and no figure is left out.
+#[test]
+fn every_figure_is_described() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        observe::describe();
+        pay_and_deliver(&[7, 13, 14]);
+    });
+    for (key, _, description, _) in snapshotter.snapshot().into_vec() {
+        let name = key.key().name();
+        let metric = observe::METRICS.iter().find(|metric| metric.name == name);
+        assert_eq!(description.as_deref(), metric.map(|metric| metric.help), "{name}");
+        assert!(description.is_some(), "{name}");
+    }
+    for metric in observe::METRICS {
+        assert_eq!(metric.kind == MetricKind::Histogram, !metric.buckets.is_empty(), "{}", metric.name);
+        assert!(metric.buckets.is_sorted(), "{}", metric.name);
+    }
 }

@@ -14,7 +14,7 @@ use crate::events::{Canceled, CheckoutLocked, OrderEvent, Refunded};
 use crate::orders::{self, Order};
 use crate::shop::Shop;
 
-pub(super) const LANE: &str = "inventory";
+const LANE: &str = "inventory";
 /// The time limit of a call. A call that times out is repeated with the same key.
 const TIMEOUT: Duration = Duration::from_secs(10);
 

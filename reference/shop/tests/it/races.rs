@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use postrider::store::DeadHead;
 use postrider::{Relay, RelayOptions};
 use postrider_shop::orders::{By, Wanted};
 use postrider_shop::{ShopError, consumers, jobs, orders, refunds};
@@ -309,7 +308,7 @@ async fn a_dead_head_holds_the_later_events_of_its_order<S: Tested>(shop: Fixtur
     // The wallet's consumer does not find the order and rejects the event.
     shop.execute_text("UPDATE shop_order SET order_id = $1", "hidden").await;
     let lanes = Some(["wallet".to_owned()].into());
-    let only_wallet = RelayOptions { lanes, dead_head: DeadHead::Hold, ..RelayOptions::default() };
+    let only_wallet = RelayOptions { lanes, ..RelayOptions::default() };
     let relay = Relay::new(shop.shop.store.clone(), consumers::inbox(&shop.shop)).options(only_wallet);
     relay.drain().await.unwrap();
     shop.execute_text("UPDATE shop_order SET order_id = $1", &order).await;

@@ -41,7 +41,7 @@ pub(crate) async fn receive<S: Effect>(store: S, stops: Stops, receive: Receive)
     let mut terminate = signal(SignalKind::terminate())?;
     let count = Count { stops: stops.clone(), takes: Duration::from_millis(receive.takes_ms) };
     let options = LaneOptions { concurrency: receive.concurrency, ..LaneOptions::default() };
-    let inbox = Inbox::new(store).consumer(count).options("count", options);
+    let inbox = Inbox::new(store).consumer_with(count, options);
     let receiver = RabbitMq::new(&receive.broker.broker)?.receiver(inbox);
     receiver.declare().await?;
     stops.at(Point::Ready, "").await;

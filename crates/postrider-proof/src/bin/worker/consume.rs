@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clap::Args;
-use postrider::transport::{Delivered, Lane, Parcel};
+use postrider::transport::{Lane, Outcome, Parcel};
 use postrider::{
     Consumer, Event, Failure, Inbox, LaneOptions, Received, Relay, RelayOptions, RetryPolicy, Store, Transport,
 };
@@ -91,9 +91,9 @@ impl<T: Transport> Transport for Behind<T> {
         Ok(())
     }
 
-    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Delivered> {
+    async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         let delivered = self.inbox.deliver(lane, parcels).await;
-        for (parcel, _) in parcels.iter().zip(&delivered).filter(|(_, delivered)| **delivered == Delivered::Completed) {
+        for (parcel, _) in parcels.iter().zip(&delivered).filter(|(_, delivered)| **delivered == Outcome::Completed) {
             self.stops.at(Point::Settled, parcel.envelope.event_id.as_str()).await;
         }
         delivered
@@ -109,7 +109,7 @@ pub(crate) async fn consume<S: Effect>(store: S, stops: Stops, consume: Consume)
         ..LaneOptions::default()
     };
     let count = Count { stops: stops.clone(), takes: Duration::from_millis(consume.takes_ms) };
-    let inbox = Inbox::new(store.clone()).consumer(count).options("count", lane);
+    let inbox = Inbox::new(store.clone()).consumer_with(count, lane);
     let options = RelayOptions {
         poll: Duration::from_millis(consume.poll_ms),
         owner: format!("worker-{}", std::process::id()),

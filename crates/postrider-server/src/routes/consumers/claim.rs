@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use postrider::Via;
-use postrider::entry::{self, Verdict};
+use postrider::entry::{self, Outcome};
 use postrider::observe;
 use postrider::store::{Buried, Claim, DeliveryId, History, Lease, Token};
 use serde::{Deserialize, Serialize};
@@ -162,10 +162,9 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
         let max_attempts = claimed.envelope.max_attempts.unwrap_or(app.options.retry.max_attempts);
         let key = claimed.envelope.key.clone();
         let is_in = |set: &BTreeSet<String>| key.as_ref().is_some_and(|key| set.contains(key));
-        let verdict = entry::before(claimed.attempt, max_attempts, claimed.expired);
-        match verdict {
+        match entry::before(claimed.attempt, max_attempts, claimed.expired) {
             _ if is_in(&broken) => back.push(claimed.id),
-            Verdict::Deliver => {
+            None => {
                 begun.extend(key);
                 observe::delivering(lane, claimed.attempt, &claimed.envelope).record("outcome", "handedOut");
                 handed.push(ClaimedView {
@@ -179,8 +178,8 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
                 back.push(claimed.id);
                 broken.extend(key);
             }
-            Verdict::Expire => expired.push(claimed.id),
-            Verdict::Exhausted => {
+            Some(Outcome::Expired) => expired.push(claimed.id),
+            Some(_) => {
                 let attempts = claimed.attempt.saturating_sub(1);
                 tracing::error!(consumer = lane, event_id = %claimed.envelope.event_id, attempts, "DEAD: its holder was lost in every attempt");
                 let error = format!("given up: its holder was lost in each of {attempts} attempts");

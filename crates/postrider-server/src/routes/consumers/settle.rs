@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use axum::Json;
 use axum::extract::State;
-use postrider::entry::{self, Decision, Outcome};
+use postrider::Failure;
+use postrider::entry::{self, Decision};
 use postrider::store::{Buried, DeliveryId, Failed, History, Token};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -129,12 +130,12 @@ impl Ledger {
             self.done.push(id);
             return;
         }
-        let outcome = if result.will_retry.unwrap_or(true) { Outcome::Failed } else { Outcome::Rejected };
         let error = result.error_message.unwrap_or_else(|| "failed, and does not say why".into());
         let code = result.error_code;
+        let failure = if result.will_retry.unwrap_or(true) { Failure::retry(&error) } else { Failure::reject(&error) };
         // Uniform in [0, 1), for the jitter.
-        let chance = Token::fresh().0 as f64 / i64::MAX as f64;
-        match entry::after(&outcome, lease.attempt, lease.max_attempts, &app.options.retry, chance) {
+        let chance = || Token::fresh().0 as f64 / i64::MAX as f64;
+        match entry::after(&failure.into(), lease.attempt, lease.max_attempts, &app.options.retry, chance) {
             Decision::Retry(after) => self.retry.push(Failed { id, after, error, code }),
             _ => self.bury.push(Buried { id, tried: true, error, code }),
         }

@@ -1,4 +1,4 @@
-//! One connection, made when it is needed and made again when it is lost: by one caller at a time, and with pauses.
+//! One connection, opened when it is needed and again after it was lost: by one caller at a time, and with pauses.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,46 +11,47 @@ use tokio::time::Instant;
 use super::RabbitMqOptions;
 use crate::retry;
 
-/// How long to wait, at most, before a connection that was of use is made anew: so that many do not come together.
+/// The longest pause before a connection that worked is opened again, so that many clients do not reconnect together.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 pub(super) struct Link {
     uri: AMQPUri,
     pub(super) options: RabbitMqOptions,
-    /// What for, as the broker's own console shows it.
+    /// Its purpose, which the broker's console shows.
     purpose: &'static str,
     state: Mutex<State>,
-    /// Held while a connection is made.
+    /// Held while a connection is opened.
     connecting: tokio::sync::Mutex<()>,
 }
 
-/// How it stands.
+/// The state of the connection.
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// Connections in a row that could not be made, or were of no use.
+    /// Connections in a row that could not be opened, or were lost before they were used.
     failures: u32,
-    /// No new connection before this.
+    /// When the next connection may be opened.
     rest_until: Option<Instant>,
     last_error: String,
 }
 
-/// How it stands with a broker.
+/// The state of the connection to a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BrokerState {
     /// Nothing has been sent yet.
     Unused,
-    /// It takes what is published.
+    /// The broker takes messages.
     Connected,
-    /// It is short of memory or disk, and takes nothing.
+    /// The broker is short of memory or disk, and takes nothing.
     Blocked,
     /// There is no connection, for this reason.
     Away(String),
 }
 
-/// The broker cannot be used now, whatever the event.
+/// The broker cannot be used now, for no event.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("the broker is away: {0}")]
+#[error("the broker is unreachable: {0}")]
 pub(super) struct Away(pub(super) String);
 
 impl From<lapin::Error> for Away {
@@ -99,7 +100,7 @@ impl Link {
         }
     }
 
-    /// The connection, made anew if there is none.
+    /// The connection; opens one if there is none.
     async fn connection(&self) -> Result<Arc<Connection>, Away> {
         if let Some(connection) = self.usable()? {
             return Ok(connection);
@@ -132,7 +133,7 @@ impl Link {
         }
     }
 
-    /// The connection that there is; None: one may be made now.
+    /// The open connection; None: a new one may be opened now.
     fn usable(&self) -> Result<Option<Arc<Connection>>, Away> {
         let mut state = self.lock();
         if let Some(connection) = &state.connection {
@@ -147,17 +148,17 @@ impl Link {
         }
     }
 
-    /// Something came through.
+    /// A message came through: the connection works.
     pub(super) fn worked(&self) {
         self.lock().failures = 0;
     }
 
-    /// The connection is of no use any more, although it may not know it.
+    /// Drops a connection that does not work any more, although it may look open.
     pub(super) fn lost(&self, error: &str) {
         self.lock().drop_connection(error);
     }
 
-    /// How long to wait before asking again.
+    /// How long to wait before the next try.
     pub(super) fn rest(&self) -> Duration {
         let until = self.lock().rest_until;
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
@@ -182,11 +183,11 @@ impl State {
     }
 }
 
-/// Whether the broker objects to what it was sent, rather than being away.
+/// Whether the broker refuses what it was sent, rather than being unreachable.
 pub(super) fn is_objection(error: &lapin::Error) -> bool {
     match error.kind() {
         ErrorKind::ProtocolError(error) => {
-            // An administrator closes connections, or the broker shuts down: no fault of the message's.
+            // An administrator closed the connection, or the broker shuts down: the message is not the cause.
             *error.kind() != AMQPErrorKind::Hard(AMQPHardError::CONNECTIONFORCED)
         }
         ErrorKind::SerialisationError(_) => true,

@@ -1,4 +1,4 @@
-//! An event as a message: the envelope as JSON, with what a broker and other programs like to know beside it.
+//! An event as a message: the envelope as JSON, with headers for the broker and for other programs.
 
 use lapin::BasicProperties;
 use lapin::message::Delivery;
@@ -16,31 +16,31 @@ pub(super) const ATTEMPTS: &str = "x-postrider-attempts";
 pub(super) const REASON: &str = "x-postrider-reason";
 /// The code of that.
 pub(super) const CODE: &str = "x-postrider-code";
-/// How often a quorum queue has handed it out in vain. The broker counts.
+/// How often a quorum queue has delivered it without an answer. The broker counts.
 const DELIVERY_COUNT: &str = "x-delivery-count";
 
 const PERSISTENT: u8 = 2;
 
 pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
     let mut headers = FieldTable::default();
-    let mut say = |name: &str, mut value: String| {
-        // Headers share one frame, and plain SQL writes what it likes: one that does not fit would cost everybody the connection. The
-        // body has it whole; what the library has checked is never this long.
+    let mut set_header = |name: &str, mut value: String| {
+        // All headers share one frame, and a frame that is too large closes the connection. Plain SQL may have written a
+        // longer text than the library allows; the body has all of it.
         value.truncate(value.floor_char_boundary(limits::INITIATOR_BYTES));
         headers.insert(name.into(), AMQPValue::LongString(value.into()));
     };
     if let (Some(trace), Some(span)) = (&envelope.trace_id, &envelope.span_id)
         && let Some(header) = traceparent(trace, span)
     {
-        say("traceparent", header);
+        set_header("traceparent", header);
     }
-    say("cloudEvents_specversion", "1.0".into());
-    say("cloudEvents_id", envelope.event_id.to_string());
-    say("cloudEvents_type", envelope.topic.clone());
-    say("cloudEvents_source", envelope.initiator.service.clone().unwrap_or_else(|| "/".into()));
-    say("cloudEvents_time", envelope.occurred_at.format(&Rfc3339).unwrap_or_default());
+    set_header("cloudEvents_specversion", "1.0".into());
+    set_header("cloudEvents_id", envelope.event_id.to_string());
+    set_header("cloudEvents_type", envelope.topic.clone());
+    set_header("cloudEvents_source", envelope.initiator.service.clone().unwrap_or_else(|| "/".into()));
+    set_header("cloudEvents_time", envelope.occurred_at.format(&Rfc3339).unwrap_or_default());
     if let Some(aggregate) = &envelope.aggregate {
-        say("cloudEvents_subject", format!("{}/{}", aggregate.kind, aggregate.id));
+        set_header("cloudEvents_subject", format!("{}/{}", aggregate.kind, aggregate.id));
     }
     BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
@@ -49,10 +49,10 @@ pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
         .with_headers(headers)
 }
 
-/// A message that a queue has handed out.
+/// A message that a queue has delivered.
 pub(super) struct Message {
     pub(super) delivery: Delivery,
-    /// What is in it; or why nobody can tell.
+    /// Its event, or why it cannot be decoded.
     pub(super) envelope: std::result::Result<std::sync::Arc<Envelope>, Failure>,
 }
 
@@ -71,8 +71,8 @@ impl Message {
         u32::try_from(self.number(ATTEMPTS)).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// How often it was handed out to somebody who never answered.
-    pub(super) fn handed_out_in_vain(&self) -> i64 {
+    /// How often it was delivered to a receiver that did not answer.
+    pub(super) fn unanswered_deliveries(&self) -> i64 {
         self.number(DELIVERY_COUNT)
     }
 
@@ -90,7 +90,7 @@ impl Message {
         }
     }
 
-    /// Its properties for the next queue: what it came with, and what went wrong.
+    /// Its properties for the next queue: those it came with, and what went wrong.
     pub(super) fn after(&self, failure: &Failure, attempts: u32) -> BasicProperties {
         let mut headers = self.delivery.properties.headers().clone().unwrap_or_default();
         let cause = failure.cause();

@@ -1,4 +1,4 @@
-//! Receipts: what remote consumers report through the broker, and who writes it down.
+//! Receipts: remote consumers report through the broker, and a collector writes the reports to the store.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::retry;
 use crate::store::{Appended, Report, Store};
-use crate::transport::Delivered;
+use crate::transport::Outcome;
 
-/// Receipts at hand before the first is written down.
+/// Receipts that the broker delivers ahead.
 const PREFETCH: u16 = 100;
 
 /// A report, in the names of the API.
@@ -52,7 +52,7 @@ pub(super) fn body(report: &Report) -> Vec<u8> {
         consumed_at: report.consumed_at,
         callback_id: report.callback_id.clone(),
     };
-    // Texts, flags and a time: nothing that JSON could not hold.
+    // Cannot fail: texts, flags and a time.
     serde_json::to_vec(&wire).unwrap_or_default()
 }
 
@@ -75,7 +75,7 @@ fn parse(body: &[u8]) -> Result<Report, String> {
     })
 }
 
-/// Writes receipts down as attempts, in the store that has the events.
+/// Writes receipts as attempts, in the store that has the events.
 pub struct ReceiptCollector {
     link: Arc<Link>,
     publisher: Publisher,
@@ -87,7 +87,7 @@ impl ReceiptCollector {
         Self { link, publisher, store }
     }
 
-    /// Works until `shutdown` is ready. A receipt is acknowledged once it is written down.
+    /// Works until `shutdown` is ready. A receipt is acknowledged once it is written.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         tokio::select! {
             () = shutdown => Ok(()),
@@ -102,7 +102,7 @@ impl ReceiptCollector {
                 Err(Undeclared::Refused(error)) => return Err(error),
                 Err(Undeclared::Away(away)) => away,
             };
-            tracing::warn!(error = %away, "receipts are not read: the broker is away");
+            tracing::warn!(error = %away, "receipts are not read: the broker is unreachable");
             tokio::time::sleep(self.link.rest()).await;
         }
     }
@@ -125,7 +125,7 @@ impl ReceiptCollector {
         Err(Away("the queue of receipts was closed".into()).into())
     }
 
-    /// Writes one down; waits for a store that is away.
+    /// Writes one receipt. An unreachable store is waited for.
     async fn write(&self, report: &Report) {
         let mut failures = 0;
         loop {
@@ -135,7 +135,7 @@ impl ReceiptCollector {
                     tracing::warn!(
                         event_id = report.event_id,
                         consumer = report.consumer,
-                        "a receipt that nobody expected"
+                        "a receipt of a consumer that was not expected"
                     );
                     return;
                 }
@@ -152,9 +152,9 @@ impl ReceiptCollector {
         }
     }
 
-    /// A receipt that is none is kept for a person to look at.
+    /// Keeps a message that is not a receipt, for an operator to look at.
     async fn park(&self, message: &Delivery, why: &str) -> Result<(), Away> {
-        tracing::error!(error = why, "a message on the queue of receipts is no receipt");
+        tracing::error!(error = why, "a message on the queue of receipts is not a receipt");
         let letter = Letter {
             exchange: "",
             routing_key: &format!("{}.dead", topology::RECEIPTS),
@@ -162,7 +162,7 @@ impl ReceiptCollector {
             properties: Properties::Given(&message.properties.clone().with_delivery_mode(2)),
         };
         match self.publisher.publish(vec![letter]).await.pop() {
-            Some(Delivered::Done) => Ok(()),
+            Some(Outcome::Done) => Ok(()),
             _ => Err(Away("a message could not be parked".into())),
         }
     }

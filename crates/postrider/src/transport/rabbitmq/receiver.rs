@@ -1,8 +1,8 @@
-//! Reading queues. A message is handed to its consumer through the [`Inbox`], and acknowledged once the effect is committed:
-//! whatever dies in between, the message comes again and finds its inbox row.
+//! Reading queues. A message goes to its consumer through the [`Inbox`], and is acknowledged once the effect is committed.
+//! After a crash in between, the message comes again and finds its inbox row.
 //!
-//! A failure is written on the message, which then waits in a queue of the broker's until its time has come. Nothing of this
-//! is lost either: it is acknowledged in the old queue when the new one has confirmed it.
+//! A failed message moves to a queue with a delay, with the failure in its headers. It is acknowledged in the old queue once
+//! the new one has confirmed it, so a crash cannot lose it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
@@ -21,42 +21,42 @@ use super::message::Message;
 use super::publisher::{Letter, Properties, Publisher};
 use super::receipts;
 use super::topology::{self, Binding, Undeclared};
-use crate::alert::{Alarm, Alert, LogAlert};
+use crate::alert::{Alarm, Alert};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::entry::Decision;
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::inbox::{Inbox, Try};
-use crate::observe::{self, LaneFigures};
+use crate::observe::LaneFigures;
 use crate::retry;
 use crate::store::{Enlist, Report};
-use crate::transport::{Delivered, Lane, Transport};
+use crate::transport::{Lane, Outcome, Transport};
 
-/// How often a message is handed out to somebody who never answers, before it is taken for what kills them.
-const IN_VAIN: i64 = 20;
+/// After this many deliveries without an answer, a message counts as the cause of the crashes.
+const MAX_UNANSWERED: i64 = 20;
 
-/// By how much more a session has at hand than the one before it, if that went well.
+/// The prefetch of a session compared to the one before it, if that went well.
 const GROWTH: u16 = 8;
 
-/// Reads the queues of an inbox's consumers until it is told to stop.
+/// Reads the queues of an inbox's consumers until it is stopped.
 pub struct Receiver<S: Enlist> {
     publisher: Publisher,
     link: Arc<Link>,
     inbox: Inbox<S>,
     options: ReceiverOptions,
     bindings: BTreeMap<String, BTreeSet<Binding>>,
-    alert: Arc<dyn Alert>,
+    alerts: Vec<Arc<dyn Alert>>,
 }
 
-/// What a user may choose for a receiver.
+/// The options of a receiver.
 #[derive(Debug, Clone)]
 pub struct ReceiverOptions {
-    /// How many messages a consumer has at hand before it has answered for the first.
+    /// How many unanswered messages a consumer may have.
     pub prefetch: u16,
-    /// Whether every try is reported on the queue of receipts; somebody has to read it.
+    /// Whether every try is reported on the queue of receipts. A [`ReceiptCollector`](super::ReceiptCollector) reads it.
     pub receipts: bool,
-    /// How long what is in flight may take to finish once the receiver is told to stop.
+    /// How long work in progress may take to finish after the receiver was stopped.
     pub grace: Duration,
 }
 
@@ -74,33 +74,33 @@ impl<S: Enlist> Receiver<S> {
             inbox,
             options: ReceiverOptions::default(),
             bindings: BTreeMap::new(),
-            alert: Arc::new(LogAlert),
+            alerts: Vec::new(),
         }
     }
 
-    /// Other options than the usual.
+    /// Sets the options.
     #[must_use]
     pub fn options(mut self, options: ReceiverOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Binds the queue of a consumer to an exchange of somebody else's too.
+    /// Also binds the queue of a consumer to an exchange of another system.
     #[must_use]
     pub fn bind(mut self, consumer: &str, binding: Binding) -> Self {
         self.bindings.entry(consumer.into()).or_default().insert(binding);
         self
     }
 
-    /// Where alarms go, instead of the log.
+    /// Sends alarms here too. Every alarm is also an error in the log.
     #[must_use]
-    pub fn alert(mut self, alert: impl Alert) -> Self {
-        self.alert = Arc::new(alert);
+    pub fn also_alert(mut self, alert: impl Alert) -> Self {
+        self.alerts.push(Arc::new(alert));
         self
     }
 
-    /// Declares the queues and their bindings: what is published from now on is kept for these consumers, whether they
-    /// run or not. [`Receiver::run`] does so too; this is for those who must know that it is done, before they publish.
+    /// Declares the queues and their bindings: from now on events are kept for these consumers, also while they do not
+    /// run. [`Receiver::run`] does the same; call this one to be sure of it before something is published.
     pub async fn declare(&self) -> Result<()> {
         for lane in self.inbox.lanes() {
             let bindings = self.bindings.get(&*lane.name).cloned().unwrap_or_default();
@@ -116,22 +116,22 @@ impl<S: Enlist> Receiver<S> {
         Ok(())
     }
 
-    /// Works until `shutdown` is ready. Then nothing more is taken, what is in flight has [`ReceiverOptions::grace`] to
-    /// finish, and the rest goes back to its queue. A broker that is away is waited for; one that has something else under
-    /// our names is an error.
+    /// Works until `shutdown` is ready. Then nothing more is taken, work in progress has [`ReceiverOptions::grace`] to
+    /// finish, and the rest goes back to its queue. An unreachable broker is waited for. A queue of our name with other
+    /// settings is an error.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         self.inbox.check()?;
         let lanes = self.inbox.lanes();
         let grace = self.options.grace;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReceiverShared {
             publisher: self.publisher,
             link: self.link,
             inbox: self.inbox,
             options: self.options,
-            alert: self.alert,
+            alerts: self.alerts,
             stop: CancellationToken::new(),
         });
-        // Whatever ends this future ends its tasks too.
+        // The tasks end when this future ends or is dropped.
         let _stop = shared.stop.clone().drop_guard();
         let mut working = JoinSet::new();
         for lane in lanes {
@@ -151,51 +151,51 @@ impl<S: Enlist> Receiver<S> {
         shared.stop.cancel();
         let finished = tokio::time::timeout(grace, async { while working.join_next().await.is_some() {} });
         if finished.await.is_err() {
-            tracing::warn!(?grace, "what is still in flight goes back to its queue");
+            tracing::warn!(?grace, "unfinished messages go back to their queues");
         }
         Ok(())
     }
 }
 
-/// What all queues of one receiver share.
-struct Shared<S: Enlist> {
+/// What the tasks of one receiver share.
+struct ReceiverShared<S: Enlist> {
     publisher: Publisher,
     link: Arc<Link>,
     inbox: Inbox<S>,
     options: ReceiverOptions,
-    alert: Arc<dyn Alert>,
+    alerts: Vec<Arc<dyn Alert>>,
     stop: CancellationToken,
 }
 
 /// One queue.
 struct LaneReceiver<S: Enlist> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<ReceiverShared<S>>,
     lane: Arc<Lane>,
     delays: Arc<BTreeSet<u64>>,
     bindings: BTreeSet<Binding>,
     figures: Arc<LaneFigures>,
-    /// Whether the queues are known to be there.
+    /// Whether the queues were declared.
     declared: bool,
-    /// Whether the log knows that the queue is read.
+    /// Whether the log has the line that the queue is read.
     announced: bool,
-    /// How many messages to have at hand. The broker counts every message that somebody had in vain, and too many such
-    /// counts are taken for guilt; so a process begins with one, and takes more while messages come that were never in
-    /// vain. What a session has lost is what the next may hope to do, or its messages would be counted for nothing.
-    reach: u16,
-    hands: Hands,
+    /// The prefetch of the next session. The broker counts every delivery without an answer, and a message with too many
+    /// of them is given up. So a process begins with one message, and takes more while messages come that have no such
+    /// count. After a lost connection the prefetch is limited to what the session could answer, or it would add counts.
+    prefetch: u16,
+    work: InProgress,
 }
 
 /// Why a session with the broker has ended.
 enum Ended {
     Stopped,
-    /// All went well: begin anew, with more at hand.
+    /// All went well: begin another session, with a larger prefetch.
     Trusted,
-    /// The connection was lost, after so many messages.
+    /// The connection was lost, after this many answered messages.
     Lost(Away, usize),
 }
 
 impl<S: Enlist> LaneReceiver<S> {
-    fn new(shared: Arc<Shared<S>>, lane: Lane, bindings: BTreeSet<Binding>) -> Self {
+    fn new(shared: Arc<ReceiverShared<S>>, lane: Lane, bindings: BTreeSet<Binding>) -> Self {
         Self {
             shared,
             delays: Arc::new(topology::delays(&lane)),
@@ -204,8 +204,8 @@ impl<S: Enlist> LaneReceiver<S> {
             bindings,
             declared: false,
             announced: false,
-            reach: 1,
-            hands: Hands::default(),
+            prefetch: 1,
+            work: InProgress::default(),
         }
     }
 
@@ -214,17 +214,17 @@ impl<S: Enlist> LaneReceiver<S> {
             let away = match self.session().await {
                 Ok(Ended::Stopped) => return Ok(()),
                 Ok(Ended::Trusted) => {
-                    self.reach = self.reach.saturating_mul(GROWTH);
+                    self.prefetch = self.prefetch.saturating_mul(GROWTH);
                     continue;
                 }
                 Ok(Ended::Lost(away, answered)) => {
-                    self.reach = self.reach.min(u16::try_from(2 * answered + 1).unwrap_or(u16::MAX));
+                    self.prefetch = self.prefetch.min(u16::try_from(2 * answered + 1).unwrap_or(u16::MAX));
                     away
                 }
                 Err(Undeclared::Away(away)) => away,
                 Err(Undeclared::Refused(error)) => return Err(error),
             };
-            tracing::warn!(consumer = %self.lane.name, error = %away, "the queue is not read: the broker is away");
+            tracing::warn!(consumer = %self.lane.name, error = %away, "the queue is not read: the broker is unreachable");
             tokio::select! {
                 () = self.shared.stop.cancelled() => return Ok(()),
                 () = tokio::time::sleep(self.shared.link.rest()) => {}
@@ -249,8 +249,8 @@ impl<S: Enlist> LaneReceiver<S> {
             return Ok(Ended::Stopped);
         }
         let most = self.shared.options.prefetch.max(1);
-        let reach = self.reach.min(most);
-        let opening = tokio::time::timeout(link.options.confirm_timeout, self.consume(&link, reach));
+        let prefetch = self.prefetch.min(most);
+        let opening = tokio::time::timeout(link.options.confirm_timeout, self.consume(&link, prefetch));
         let (channel, mut messages) = match opening.await {
             Ok(opened) => opened?,
             Err(_) => {
@@ -258,7 +258,7 @@ impl<S: Enlist> LaneReceiver<S> {
                 return Err(Away("it does not answer".into()).into());
             }
         };
-        // What was begun in an earlier session goes on, but nobody is there to answer to.
+        // Work that began in an earlier session goes on, but cannot be acknowledged any more.
         let session = CancellationToken::new();
         let _gone = session.clone().drop_guard();
         let (mut answered, mut unsuspected) = (0, 0);
@@ -266,13 +266,13 @@ impl<S: Enlist> LaneReceiver<S> {
             self.begin(&session);
             tokio::select! {
                 () = stop.cancelled() => break Ended::Stopped,
-                Some(done) = self.hands.working.join_next() => {
+                Some(done) = self.work.working.join_next() => {
                     match done {
-                        Ok(done) => answered += self.hands.done(done),
-                        // Consumers are guarded; whatever else this was, its messages are better off elsewhere.
+                        Ok(done) => answered += self.work.done(done),
+                        // Not a panic of a consumer, which is caught. The broker delivers the messages again.
                         Err(error) => break Ended::Lost(Away(error.to_string()), answered),
                     }
-                    if reach < most && unsuspected >= reach && answered >= usize::from(reach) {
+                    if prefetch < most && unsuspected >= prefetch && answered >= usize::from(prefetch) {
                         break Ended::Trusted;
                     }
                 }
@@ -280,8 +280,8 @@ impl<S: Enlist> LaneReceiver<S> {
                     Some(Ok(delivery)) => {
                         link.worked();
                         let message = Message::of(delivery);
-                        unsuspected += u16::from(message.handed_out_in_vain() == 0);
-                        self.hands.waiting.push_back(message);
+                        unsuspected += u16::from(message.unanswered_deliveries() == 0);
+                        self.work.waiting.push_back(message);
                     }
                     Some(Err(error)) => break Ended::Lost(error.into(), answered),
                     None => break Ended::Lost(Away("the queue was closed".into()), answered),
@@ -290,18 +290,18 @@ impl<S: Enlist> LaneReceiver<S> {
         };
         if !matches!(ended, Ended::Lost(..)) {
             let grows = matches!(ended, Ended::Trusted);
-            // No more messages; those that were begun are finished and answered for.
+            // No more messages are taken; those that were begun are finished and acknowledged.
             tokio::select! {
                 () = self.finish(&channel, messages, &session, grows) => {}
                 () = gone(&channel) => {}
             }
         }
         // The others go back to the queue.
-        self.hands.waiting.clear();
+        self.work.waiting.clear();
         Ok(ended)
     }
 
-    /// Ends a session in peace: all that was begun, or `all` that is at hand, is finished first.
+    /// Ends a session: first finishes what was begun, or `all` that was delivered.
     async fn finish(
         &mut self,
         channel: &Channel,
@@ -311,52 +311,52 @@ impl<S: Enlist> LaneReceiver<S> {
     ) {
         let _ = channel.basic_cancel(messages.tag(), Default::default()).await;
         if all {
-            // Given back, they would be counted as had in vain, and come in another order.
+            // Returned to the queue, they would be counted as unanswered, and would come in another order.
             while let Some(Ok(delivery)) = messages.next().await {
-                self.hands.waiting.push_back(Message::of(delivery));
+                self.work.waiting.push_back(Message::of(delivery));
             }
-            while !self.hands.waiting.is_empty() {
+            while !self.work.waiting.is_empty() {
                 self.begin(session);
-                self.hands.one_done().await;
+                self.work.one_done().await;
             }
         }
-        while self.hands.one_done().await {}
+        while self.work.one_done().await {}
         let _ = channel.close(200, "done".into()).await;
     }
 
-    async fn consume(&mut self, link: &Link, reach: u16) -> Result<(Channel, lapin::Consumer), Undeclared> {
+    async fn consume(&mut self, link: &Link, prefetch: u16) -> Result<(Channel, lapin::Consumer), Undeclared> {
         if !self.declared {
             self.declare().await?;
         }
         let channel = link.channel().await?;
         let tag = format!("{}-{}", self.lane.name, &Uuid::new_v4().simple().to_string()[..8]);
-        channel.basic_qos(reach, BasicQosOptions::default()).await.map_err(Away::from)?;
+        channel.basic_qos(prefetch, BasicQosOptions::default()).await.map_err(Away::from)?;
         let queue = topology::queue(&self.lane.name);
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
         let consuming = channel.basic_consume(queue.as_str().into(), tag.as_str().into(), options, arguments);
         let messages = consuming.await.map_err(|error| {
-            // Somebody may have removed it.
+            // The queue may have been removed: declare it again.
             self.declared = !is_objection(&error);
             Away::from(error)
         })?;
-        // Said once: later sessions are no news.
+        // Logged for the first session only.
         if !std::mem::replace(&mut self.announced, true) {
             tracing::info!(consumer = %self.lane.name, queue, "reading the queue");
         }
-        tracing::debug!(consumer = %self.lane.name, queue, reach, "a session begins");
+        tracing::debug!(consumer = %self.lane.name, queue, prefetch, "a session begins");
         Ok((channel, messages))
     }
 
     /// Begins as much as may be done at the same time. Messages of one key are handled one after the other.
     fn begin(&mut self, session: &CancellationToken) {
-        let hands = &mut self.hands;
-        while hands.working.len() < self.lane.options.concurrency.max(1) {
-            let batch = hands.next_batch(self.lane.at_once);
+        let in_progress = &mut self.work;
+        while in_progress.working.len() < self.lane.options.concurrency.max(1) {
+            let batch = in_progress.next_batch(self.lane.at_once);
             if batch.is_empty() {
                 return;
             }
             let keys: Vec<_> = batch.iter().filter_map(|message| message.key().map(str::to_owned)).collect();
-            hands.busy.extend(keys.iter().cloned());
+            in_progress.busy.extend(keys.iter().cloned());
             let done = Done { keys, messages: batch.len() };
             let work = Work {
                 shared: Arc::clone(&self.shared),
@@ -365,7 +365,7 @@ impl<S: Enlist> LaneReceiver<S> {
                 figures: Arc::clone(&self.figures),
                 session: session.clone(),
             };
-            hands.working.spawn(async move {
+            in_progress.working.spawn(async move {
                 work.handle(batch).await;
                 done
             });
@@ -373,24 +373,24 @@ impl<S: Enlist> LaneReceiver<S> {
     }
 }
 
-/// What a queue has handed out.
+/// The messages that a queue has delivered and that are not acknowledged.
 #[derive(Default)]
-struct Hands {
+struct InProgress {
     waiting: VecDeque<Message>,
-    /// The keys of what is being handled, which each task gives back.
+    /// The keys of the messages that are being handled.
     busy: HashSet<String>,
     working: JoinSet<Done>,
 }
 
-/// What a task has done with.
+/// The messages that a task has finished.
 #[derive(Default)]
 struct Done {
     keys: Vec<String>,
     messages: usize,
 }
 
-impl Hands {
-    /// Takes up to `limit` messages off the queue, in order, of no key that is busy.
+impl InProgress {
+    /// Takes up to `limit` waiting messages, in order, whose keys are not busy.
     fn next_batch(&mut self, limit: usize) -> Vec<Message> {
         let mut batch = Vec::new();
         let mut blocked = HashSet::new();
@@ -400,12 +400,11 @@ impl Hands {
                 Some(key) => !self.busy.contains(key) && !blocked.contains(key),
                 None => true,
             };
-            match free {
-                true => batch.extend(self.waiting.remove(n)),
-                false => {
-                    blocked.extend(self.waiting[n].key().map(str::to_owned));
-                    n += 1;
-                }
+            if free {
+                batch.extend(self.waiting.remove(n));
+            } else {
+                blocked.extend(self.waiting[n].key().map(str::to_owned));
+                n += 1;
             }
         }
         batch
@@ -418,7 +417,7 @@ impl Hands {
         true
     }
 
-    /// How many messages that were.
+    /// Frees the keys of a task, and returns how many messages it had.
     fn done(&mut self, done: Done) -> usize {
         for key in &done.keys {
             self.busy.remove(key);
@@ -427,13 +426,13 @@ impl Hands {
     }
 }
 
-/// What one task needs to handle messages.
+/// The context of one task.
 struct Work<S: Enlist> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<ReceiverShared<S>>,
     lane: Arc<Lane>,
     delays: Arc<BTreeSet<u64>>,
     figures: Arc<LaneFigures>,
-    /// Over when the channel is gone that the messages came by.
+    /// Cancelled when the channel is gone that delivered the messages.
     session: CancellationToken,
 }
 
@@ -441,10 +440,10 @@ impl<S: Enlist> Work<S> {
     async fn handle(&self, batch: Vec<Message>) {
         let mut events = Vec::with_capacity(batch.len());
         for message in batch {
-            match self.verdict(&message) {
+            match self.before(&message) {
                 Ok(envelope) => events.push((message, envelope)),
-                Err(Some(failure)) => self.dead(&message, &failure, message.attempt() - 1).await,
-                Err(None) => self.answer(&message).await,
+                Err(Outcome::Failed(failure)) => self.dead(&message, &failure, message.attempt() - 1).await,
+                Err(_) => self.answer(&message).await,
             }
         }
         let mut refusals = 0;
@@ -453,22 +452,23 @@ impl<S: Enlist> Work<S> {
                 .iter()
                 .map(|(message, envelope)| Try::of_message(&self.lane, Arc::clone(envelope), message.attempt()))
                 .collect();
-            let delivered = self.shared.inbox.consume(&self.lane, tries.into_iter()).await;
-            // A batch of several topics is consumed topic by topic, and a database that is away is asked again.
-            let delivered = delivered.into_iter().chain(std::iter::repeat(Delivered::NotTried));
+            let outcomes = self.shared.inbox.consume(&self.lane, tries.into_iter()).await;
+            // What was not tried is tried again: a batch of several topics is consumed topic by topic, the database may be
+            // unreachable, or an earlier message of the same key failed and has now left for its retry queue.
+            let outcomes = outcomes.into_iter().chain(std::iter::repeat(Outcome::NotTried));
             let mut left = Vec::new();
             let before = events.len();
-            for ((message, envelope), delivered) in events.into_iter().zip(delivered) {
-                match delivered {
-                    Delivered::NotTried | Delivered::LeaseLost => left.push((message, envelope)),
-                    delivered => self.note(&message, &envelope, delivered).await,
+            for ((message, envelope), outcome) in events.into_iter().zip(outcomes) {
+                match outcome {
+                    Outcome::NotTried | Outcome::Behind | Outcome::LeaseLost => left.push((message, envelope)),
+                    outcome => self.note(&message, &envelope, outcome).await,
                 }
             }
             refusals = if left.len() < before { 0 } else { refusals + 1 };
             events = left;
             if refusals > 0 {
                 tokio::select! {
-                    // Unanswered, they go back to the queue.
+                    // Without an acknowledgement they go back to the queue.
                     () = self.shared.stop.cancelled() => return,
                     () = tokio::time::sleep(retry::pause(refusals)) => {}
                 }
@@ -476,25 +476,27 @@ impl<S: Enlist> Work<S> {
         }
     }
 
-    /// The event to handle; or why not: it has to go to the dead, or it is past its time.
-    fn verdict(&self, message: &Message) -> Result<Arc<Envelope>, Option<Failure>> {
-        let envelope = message.envelope.as_ref().map_err(|failure| Some(failure.clone()))?;
-        let in_vain = message.handed_out_in_vain();
-        if in_vain >= IN_VAIN {
-            let why = format!("given up: it was handed out {in_vain} times to somebody who never answered");
-            return Err(Some(Failure::reject(why).code("exhausted")));
+    /// The event to handle, or the outcome without a try: it failed for good, or is past its expiry.
+    fn before(&self, message: &Message) -> Result<Arc<Envelope>, Outcome> {
+        let envelope = message.envelope.as_ref().map_err(|failure| Outcome::Failed(failure.clone()))?;
+        let unanswered = message.unanswered_deliveries();
+        if unanswered >= MAX_UNANSWERED {
+            let why = format!("given up: it was handed out {unanswered} times without an answer");
+            return Err(Outcome::Failed(Failure::reject(why).code("exhausted")));
         }
         if envelope.expire_at.is_some_and(|expiry| expiry <= SystemClock.now()) {
-            return Err(None);
+            return Err(Outcome::Expired);
         }
         Ok(Arc::clone(envelope))
     }
 
-    /// Writes down what became of a message, tells whoever wants to know, and answers for it.
-    async fn note(&self, message: &Message, envelope: &Envelope, delivered: Delivered) {
-        let failure = match delivered {
-            Delivered::Failed(failure) => failure,
-            Delivered::Duplicate => {
+    /// Moves a message to where its outcome leads, reports it, and acknowledges it.
+    async fn note(&self, message: &Message, envelope: &Envelope, outcome: Outcome) {
+        let attempt = message.attempt();
+        let decision = self.lane.decide(&outcome, attempt, envelope);
+        let failure = match outcome {
+            Outcome::Failed(failure) => failure,
+            Outcome::Duplicate => {
                 self.figures.idempotent();
                 return self.succeeded(message, envelope).await;
             }
@@ -504,23 +506,16 @@ impl<S: Enlist> Work<S> {
             }
         };
         self.figures.failed();
-        let attempt = message.attempt();
-        match self.lane.after(&failure, attempt, envelope) {
-            Decision::Retry(after) => {
-                let after = topology::delay_for(&self.delays, after);
-                tracing::warn!(
-                    consumer = %self.lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
-                    attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
-                );
-                let queue = topology::retry_queue(&self.lane.name, after);
-                if self.move_to(&queue, message, &failure, attempt).await
-                    && self.report(envelope, Some((&failure, true))).await
-                {
-                    self.answer(message).await;
-                }
-            }
-            // Nothing else follows from a failure.
-            Decision::Bury | Decision::Settle | Decision::Release => self.dead(message, &failure, attempt).await,
+        let Decision::Retry(after) = decision else { return self.dead(message, &failure, attempt).await };
+        let after = topology::delay_for(&self.delays, after);
+        tracing::warn!(
+            consumer = %self.lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
+            attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
+        );
+        let queue = topology::retry_queue(&self.lane.name, after);
+        if self.move_to(&queue, message, &failure, attempt).await && self.report(envelope, Some((&failure, true))).await
+        {
+            self.answer(message).await;
         }
     }
 
@@ -530,7 +525,7 @@ impl<S: Enlist> Work<S> {
         }
     }
 
-    /// The message has had its last try.
+    /// Moves a message to the dead queue, raises an alarm and acknowledges it.
     async fn dead(&self, message: &Message, failure: &Failure, attempts: u32) {
         if !self.move_to(&topology::dead_queue(&self.lane.name), message, failure, attempts).await {
             return;
@@ -541,14 +536,14 @@ impl<S: Enlist> Work<S> {
         let alarm = Alarm::Dead {
             event_id: envelope.map(|e| e.event_id.to_string()).or(id).unwrap_or_default(),
             topic: envelope.map(|e| e.topic.clone()).unwrap_or_default(),
+            key: message.key().map(str::to_owned),
             lane: self.lane.name.to_string(),
             attempts,
             error: failure.to_string(),
+            code: failure.cause().code.clone(),
         };
-        if let Err(error) = self.shared.alert.alert(&alarm).await {
-            observe::alert_failed();
-            tracing::error!(%alarm, %error, "an alarm could not be passed on");
-        }
+        alarm.log();
+        alarm.send(&self.shared.alerts).await;
         let reported = match envelope {
             Some(envelope) => self.report(envelope, Some((failure, false))).await,
             None => true,
@@ -558,7 +553,7 @@ impl<S: Enlist> Work<S> {
         }
     }
 
-    /// Puts the message into another queue of its consumer's. False: it is not there, so it must not leave this one.
+    /// Publishes the message to another queue of its consumer. False: not confirmed, so it must not be acknowledged here.
     async fn move_to(&self, queue: &str, message: &Message, failure: &Failure, attempts: u32) -> bool {
         let letter = Letter {
             exchange: "",
@@ -569,7 +564,7 @@ impl<S: Enlist> Work<S> {
         self.send(letter).await
     }
 
-    /// Reports to the bus, where that is wanted. False: it may not have arrived.
+    /// Sends a receipt, where they are enabled. False: it may not have arrived.
     async fn report(&self, envelope: &Envelope, failure: Option<(&Failure, bool)>) -> bool {
         if !self.shared.options.receipts {
             return true;
@@ -582,7 +577,7 @@ impl<S: Enlist> Work<S> {
             will_retry: failure.is_some_and(|(_, will_retry)| will_retry),
             error: cause.map(|cause| cause.message.clone()),
             code: cause.and_then(|cause| cause.code.clone()),
-            // A success is one, however often it is reported; every failure is another.
+            // All reports of a success are one; each failure is another.
             callback_id: Some(failure.map_or_else(|| "success".into(), |_| Uuid::new_v4().to_string())),
             consumed_at: Some(SystemClock.now()),
         };
@@ -596,13 +591,13 @@ impl<S: Enlist> Work<S> {
         .await
     }
 
-    /// Sends until it is confirmed; only the end of the receiver ends that.
+    /// Sends until it is confirmed, or until the receiver stops.
     async fn send(&self, letter: Letter<'_>) -> bool {
         let mut failures = 0;
         loop {
             match self.shared.publisher.publish(vec![letter]).await.pop() {
-                Some(Delivered::Done) => return true,
-                Some(Delivered::Failed(failure)) => {
+                Some(Outcome::Done) => return true,
+                Some(Outcome::Failed(failure)) => {
                     tracing::error!(queue = letter.routing_key, error = %failure, "a message cannot be moved");
                 }
                 _ => {}
@@ -615,7 +610,7 @@ impl<S: Enlist> Work<S> {
         }
     }
 
-    /// The broker may forget it. Where that does not arrive, the message comes again.
+    /// Acknowledges the message. If that does not arrive, the message comes again.
     async fn answer(&self, message: &Message) {
         tokio::select! {
             () = self.session.cancelled() => {}
@@ -628,7 +623,7 @@ impl<S: Enlist> Work<S> {
     }
 }
 
-/// Waits until a channel is gone.
+/// Waits until a channel is closed.
 async fn gone(channel: &Channel) {
     while channel.status().connected() {
         tokio::time::sleep(Duration::from_millis(100)).await;

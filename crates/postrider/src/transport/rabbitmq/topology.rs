@@ -1,5 +1,5 @@
-//! What Postrider has on a broker, and under which names. Everything is durable, and declared by whoever needs it, as often
-//! as it likes.
+//! The exchange and the queues of Postrider on a broker, and their names. All are durable. Each process declares those that
+//! it uses; declaring twice changes nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub const EXCHANGE: &str = "postrider.events";
 /// Where remote consumers report.
 pub const RECEIPTS: &str = "postrider.receipts";
 
-/// How often a message is handed out before the broker itself gives it up: far more often than
-/// [`Receiver`](super::Receiver) does, so that it is there for the case that nobody else counts.
+/// After this many deliveries the broker itself gives a message up. It is far more than the limit of
+/// [`Receiver`](super::Receiver), and applies only to messages that no receiver has counted.
 const DELIVERY_LIMIT: i64 = 100;
 
 /// The queue of a consumer.
@@ -26,24 +26,24 @@ pub fn queue(consumer: &str) -> String {
     format!("postrider.{consumer}")
 }
 
-/// Where its failed messages wait. One for each delay, since a message in a queue only expires at its head.
+/// Where its failed messages wait. One queue for each delay, since only the head of a queue expires.
 pub fn retry_queue(consumer: &str, seconds: u64) -> String {
     format!("postrider.{consumer}.retry.{seconds}")
 }
 
-/// Where its messages end that no try will save.
+/// The queue of its messages that were given up.
 pub fn dead_queue(consumer: &str) -> String {
     format!("postrider.{consumer}.dead")
 }
 
-/// The queue of receipts, and where those end that nobody can read.
+/// Declares the queue of receipts, and the one of messages that are not receipts.
 pub(super) async fn declare_receipts(channel: &Channel) -> Result<(), Undeclared> {
     let dead = format!("{RECEIPTS}.dead");
     declare_queue(channel, &dead, None, None).await?;
     declare_queue(channel, RECEIPTS, Some(&dead), None).await
 }
 
-/// Which messages a consumer's queue gets, beside those of its topics.
+/// Which messages a consumer's queue gets in addition to those of its topics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Binding {
     /// An exchange that exists.
@@ -55,19 +55,19 @@ pub struct Binding {
 /// Why something could not be declared.
 pub(super) enum Undeclared {
     Away(Away),
-    /// The broker has something else of that name, or does not let us.
+    /// The broker has a queue or exchange of that name with other settings, or denies access.
     Refused(Error),
 }
 
 impl Undeclared {
     fn of(what: &str, error: lapin::Error) -> Self {
-        match is_objection(&error) {
-            false => Self::Away(error.into()),
-            true => Self::Refused(Error::Unsupported(format!(
-                "the broker refuses to have {what} as Postrider needs it: {error}. If it exists with other settings, \
-                 empty and delete it, or give the consumer another name; if access is refused, grant it"
-            ))),
+        if !is_objection(&error) {
+            return Self::Away(error.into());
         }
+        Self::Refused(Error::Unsupported(format!(
+            "the broker refuses to declare {what} as Postrider needs it: {error}. If it exists with other settings, \
+             empty and delete it, or give the consumer another name; if access is refused, grant it"
+        )))
     }
 }
 
@@ -82,10 +82,10 @@ pub(super) fn delays(lane: &Lane) -> BTreeSet<u64> {
     let policies = lane.options.retry_by_code.values().chain([&lane.options.retry]);
     policies
         .flat_map(|policy| {
-            // Without chance: a queue has one delay.
+            // Without jitter: a queue has one delay.
             (1..policy.max_attempts).map(|failures| policy.delay(failures, 0.5)).map_while({
                 let mut longest = None;
-                // Once the waits have reached the cap, all others are the same.
+                // Once the waits have reached the cap, all further ones are the same.
                 move |wait| (longest.replace(wait) != Some(wait) || wait < policy.cap).then_some(wait)
             })
         })
@@ -98,7 +98,7 @@ fn seconds(delay: Duration) -> u64 {
     (delay.as_secs_f64().ceil() as u64).max(1)
 }
 
-/// The delay that there is a queue for: the shortest that is long enough, or the longest.
+/// The delay of the queue to use: the shortest that is long enough, or the longest.
 pub(super) fn delay_for(delays: &BTreeSet<u64>, wait: Duration) -> u64 {
     let wanted = seconds(wait);
     delays.range(wanted..).next().or(delays.last()).copied().unwrap_or(wanted)
@@ -110,7 +110,7 @@ pub(super) async fn declare_exchange(channel: &Channel) -> Result<(), Undeclared
     declared.await.map_err(|error| Undeclared::of(EXCHANGE, error))
 }
 
-/// Everything that a lane's messages need.
+/// Declares the exchange, and the queues and bindings of a lane.
 pub(super) async fn declare_lane(
     channel: &Channel,
     lane: &Lane,
@@ -124,7 +124,9 @@ pub(super) async fn declare_lane(
     for seconds in delays {
         declare_queue(channel, &retry_queue(&lane.name, *seconds), Some(&main), Some(*seconds)).await?;
     }
-    let topics = lane.topics.iter().map(|topic| (EXCHANGE, topic.as_str()));
+    // A lane without topics gets every topic. Postrider's `*` would match one word only.
+    let every_topic = lane.topics.is_empty().then_some((EXCHANGE, "#"));
+    let topics = lane.topics.iter().map(|topic| (EXCHANGE, topic.as_str())).chain(every_topic);
     let others = bindings.iter().map(|binding| (binding.exchange.as_str(), binding.routing_key.as_str()));
     for (exchange, routing_key) in topics.chain(others) {
         let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
@@ -135,7 +137,7 @@ pub(super) async fn declare_lane(
     Ok(())
 }
 
-/// A replicated queue. What leaves it for `next` does so only once that has it.
+/// Declares a replicated queue. A message leaves it for `next` only once that has confirmed it.
 async fn declare_queue(
     channel: &Channel,
     name: &str,
@@ -143,22 +145,22 @@ async fn declare_queue(
     after_seconds: Option<u64>,
 ) -> Result<(), Undeclared> {
     let mut arguments = FieldTable::default();
-    let mut say = |name: &str, value: AMQPValue| {
+    let mut set = |name: &str, value: AMQPValue| {
         arguments.insert(name.into(), value);
     };
     let text = |text: &str| AMQPValue::LongString(text.into());
-    say("x-queue-type", text("quorum"));
+    set("x-queue-type", text("quorum"));
     if let Some(next) = next {
-        say("x-dead-letter-exchange", text(""));
-        say("x-dead-letter-routing-key", text(next));
-        // Needs the overflow policy, which nothing triggers: no length is set.
-        say("x-dead-letter-strategy", text("at-least-once"));
-        say("x-overflow", text("reject-publish"));
+        set("x-dead-letter-exchange", text(""));
+        set("x-dead-letter-routing-key", text(next));
+        // This strategy requires the overflow policy, which has no effect without a maximum length.
+        set("x-dead-letter-strategy", text("at-least-once"));
+        set("x-overflow", text("reject-publish"));
         match after_seconds {
             Some(seconds) => {
-                say("x-message-ttl", AMQPValue::LongLongInt(i64::try_from(seconds * 1_000).unwrap_or(i64::MAX)))
+                set("x-message-ttl", AMQPValue::LongLongInt(i64::try_from(seconds * 1_000).unwrap_or(i64::MAX)))
             }
-            None => say("x-delivery-limit", AMQPValue::LongLongInt(DELIVERY_LIMIT)),
+            None => set("x-delivery-limit", AMQPValue::LongLongInt(DELIVERY_LIMIT)),
         }
     }
     let durable = QueueDeclareOptions { durable: true, ..Default::default() };

@@ -1,11 +1,11 @@
-//! Which addresses may be called. Checked where a name is looked up, and the connection goes to what was checked: a name that
-//! answers differently the second time gains nothing.
+//! Which addresses may be called. An address is checked when its name is resolved, and the connection uses the checked
+//! address: a name that resolves differently the second time (DNS rebinding) gains nothing.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Whether an address is somebody's on the open internet: not this machine, its network, or a way around to them.
+/// Whether an address is public: not this machine, a private network, or an address that is translated to one.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -1,0 +1,87 @@
+//! Everything that belongs to a store, run together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::jobs::{Jobs, Schedule};
+use postrider::prelude::*;
+use postrider::status::EventStatus;
+use postrider::store::memory::{Conn, MemoryStore};
+use postrider::store::{Filter, List, NewOperation, OperationState};
+use postrider::{Consumer, Draft, Event, Failure, Inbox, Outbox, Received, Service, Subscription, Via};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Serialize, Deserialize)]
+struct Paid {
+    order: u32,
+}
+
+impl Event for Paid {
+    const TOPIC: &'static str = "order.paid";
+    fn event_id(&self) -> Option<String> {
+        Some(format!("order:{}:paid", self.order))
+    }
+}
+
+struct Points;
+
+impl Consumer<MemoryStore> for Points {
+    const NAME: &'static str = "points";
+    type Event = Paid;
+
+    async fn handle(&self, _: &mut Conn, _: Received<Paid>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+/// Waits until the lists show the event as CONSUMED, which is the work of the roll-up.
+async fn until_listed_as_consumed(store: &MemoryStore) {
+    let consumed = List::new(Filter { status: Some(EventStatus::Consumed), ..Filter::default() }, 10);
+    while store.list(&consumed).await.expect("lists").events.is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_delivers_keeps_statuses_and_runs_jobs_and_operations() {
+    let store = MemoryStore::new();
+    store.set_subscription(&Subscription::new(Paid::TOPIC, Points::NAME, Via::Local)).await.expect("subscribes");
+    let mut tx = store.begin().await.expect("begins");
+    Outbox::new(store.clone()).enqueue(&mut tx, Draft::of(&Paid { order: 7 }).expect("JSON")).await.expect("enqueues");
+    store.commit(tx).await.expect("commits");
+    store.create_operation(&NewOperation::redrive("op", Filter::default())).await.expect("is asked for");
+
+    let ran = Arc::new(Notify::new());
+    let noted = Arc::clone(&ran);
+    let every_second = Schedule::parse("* * * * * ?", "UTC").expect("a schedule");
+    let jobs = Jobs::new(Arc::new(store.clone())).job("reaper", every_second, move |_| {
+        noted.notify_one();
+        async { Ok("nothing to do".into()) }
+    });
+    let stop = CancellationToken::new();
+    let service = Service::new(store.clone()).inbox(Inbox::new(store.clone()).consumer(Points)).jobs(jobs);
+    let running = tokio::spawn(service.run(stop.clone().cancelled_owned()));
+    let everything = async {
+        until_listed_as_consumed(&store).await;
+        ran.notified().await;
+        while store.operation("op").await.expect("reads").is_none_or(|op| op.state != OperationState::Done) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), everything).await.expect("every loop works");
+    stop.cancel();
+    running.await.expect("no panic").expect("it ends well");
+}
+
+/// One loop that cannot work ends all: a service that does half of its work would not be noticed.
+#[tokio::test]
+async fn a_loop_that_fails_ends_the_service() {
+    let store = MemoryStore::new();
+    let inbox = Inbox::new(store.clone()).consumer(Points).consumer(Points);
+    let running = Service::new(store).inbox(inbox).run(std::future::pending());
+    let ended = tokio::time::timeout(Duration::from_secs(30), running).await.expect("it ends");
+    let error = ended.expect_err("it was registered wrongly").to_string();
+    assert!(error.starts_with("points is registered twice"), "{error}");
+}
