@@ -30,7 +30,11 @@ enum Action {
     /// Show which version the database has and which this program needs
     Status,
     /// Print all statements, with the rows that mark them as applied
-    Print,
+    Print {
+        /// Only the migrations after this version, for a database that has it
+        #[arg(long, value_name = "VERSION", default_value_t = 0)]
+        from: i64,
+    },
 }
 
 impl Migrate {
@@ -57,8 +61,8 @@ impl Migrate {
                 ));
                 if version.found == version.needed { Ok(()) } else { Err(End::OutOfDate) }
             }
-            Action::Print => {
-                print_data(store::migrations_script(url)?);
+            Action::Print { from } => {
+                print_data(store::migrations(url, from)?);
                 Ok(())
             }
         }

@@ -174,9 +174,13 @@ pub mod wake;
 pub mod prelude {
     pub use crate::store::{
         Access, Deliveries, Enlist, Events, Figures, JobRuns, Keys, Leases, OperationRuns, Redrives, Schema, Store,
-        Subscriptions, Upkeep, Wakeups,
+        Subscriptions, Transactions, Upkeep, Wakeups,
     };
 }
+
+/// The driver of the SQL stores. Its version must be the one of the program: transactions and pools are its types.
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub use sqlx;
 
 pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};

@@ -33,6 +33,7 @@ mod sessions;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
 mod subscription;
+mod transaction;
 mod upkeep;
 mod wake;
 
@@ -54,6 +55,7 @@ pub use schema::{Schema, SchemaVersion};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use sessions::Tx;
 pub use subscription::Subscriptions;
+pub use transaction::{TransactionError, Transactions};
 pub use upkeep::{Finished, Folded, Prunable, Prune, Pruned, Upkeep};
 pub use wake::Wakeups;
 
@@ -116,15 +118,16 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// The schema of the dialect that a URL names, as a script; connects to nothing.
-pub fn migrations_script(url: &str) -> Result<String> {
+/// The schema of the dialect that a URL names, as a script: the migrations after version `after`, 0 for all. Connects to
+/// nothing.
+pub fn migrations(url: &str, after: i64) -> Result<String> {
     match scheme(url) {
         #[cfg(feature = "sqlite")]
-        "sqlite" => Ok(sqlite::migrations_script()),
+        "sqlite" => Ok(sqlite::migrations(after)),
         #[cfg(feature = "postgres")]
-        "postgres" | "postgresql" => Ok(postgres::migrations_script()),
+        "postgres" | "postgresql" => Ok(postgres::migrations(after)),
         #[cfg(feature = "mysql")]
-        "mysql" | "mariadb" => Ok(mysql::migrations_script()),
+        "mysql" | "mariadb" => Ok(mysql::migrations(after)),
         other => Err(unknown_scheme(other)),
     }
 }

@@ -7,3 +7,4 @@ mod mysql;
 mod postgres;
 mod sqlite;
 mod transport;
+mod upgrade;

@@ -39,6 +39,16 @@ impl MySql {
         Self { store, server, databases: Arc::new(Mutex::new(vec![name])) }
     }
 
+    /// A database with the contents of a dump.
+    pub(crate) async fn restored(dump: &str) -> Self {
+        let server = std::env::var("POSTRIDER_TEST_MYSQL").expect("POSTRIDER_TEST_MYSQL is set");
+        let name = database(&server).await;
+        let url = with_database(&server, &name);
+        execute(&url, dump.into()).await;
+        let store = connect(&url).await;
+        Self { store, server, databases: Arc::new(Mutex::new(vec![name])) }
+    }
+
     fn url(&self) -> String {
         with_database(&self.server, &self.databases.lock().unwrap()[0])
     }

@@ -39,6 +39,17 @@ impl Postgres {
         Self { store, server, databases: Arc::new(Mutex::new(vec![name])) }
     }
 
+    /// A database with the contents of a dump.
+    pub(crate) async fn restored(dump: &str) -> Self {
+        let server = std::env::var("POSTRIDER_TEST_POSTGRES").expect("POSTRIDER_TEST_POSTGRES is set");
+        let name = format!("case_{}", uuid::Uuid::new_v4().simple());
+        execute(&server, format!("CREATE DATABASE {name} TEMPLATE template0")).await;
+        let url = with_database(&server, &name);
+        execute(&url, dump.into()).await;
+        let store = connect(&url).await;
+        Self { store, server, databases: Arc::new(Mutex::new(vec![name])) }
+    }
+
     async fn begin(&self) -> <PostgresStore as Enlist>::Tx {
         self.store.begin().await.expect("a transaction")
     }
@@ -60,7 +71,7 @@ async fn execute(url: &str, sql: String) {
 
 /// Returns the migrated template. Its name contains a hash of the migrations, so it is created once per schema.
 async fn template(server: &str) -> String {
-    let text = postgres::migrations_script() + SUITE_TABLES;
+    let text = postgres::migrations(0) + SUITE_TABLES;
     let fold = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     let name = format!("suite_template_{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, fold));
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
 use postrider_conformance::{Features, Harness};
-use sqlx::SqliteConnection;
+use sqlx::{Connection, SqliteConnection};
 use time::macros::{format_description, offset};
 use time::{OffsetDateTime, UtcOffset};
 
@@ -35,6 +35,18 @@ impl Sqlite {
         }
         sqlite.commit(tx).await;
         sqlite
+    }
+
+    /// A file with the contents of a dump.
+    pub(crate) async fn restored(dump: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("postrider-case-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir_all(&folder).expect("a folder for the case");
+        let file = folder.join("case.db");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file).create_if_missing(true);
+        let mut conn = SqliteConnection::connect_with(&options).await.expect("the file can be made");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(dump)).execute(&mut conn).await.expect("the dump is restored");
+        conn.close().await.expect("the connection ends");
+        Self { store: connect(&file).await, folder }
     }
 
     async fn begin(&self) -> <SqliteStore as Enlist>::Tx {

@@ -80,13 +80,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPoolOptions, MySqlRow};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions, MySqlRow};
 use sqlx::{ConnectOptions, MySql};
 use time::OffsetDateTime;
 
 use self::own::{begin_key, take_marks, write_pairs};
 use self::server::Server;
-use super::sessions::{Door, Session};
+use super::sessions::{Door, Session, Transactions};
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
 use crate::wake::Wake;
@@ -118,6 +118,8 @@ const WORK_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITT
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 0";
 /// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
 const POOL_CONNECTIONS: u32 = 10;
+/// Sessions of our own beside the user's pool.
+const OWN_CONNECTIONS: u32 = 4;
 /// Bytes of a batch of events in one statement, at most: parsing more at once saves nothing.
 const STATEMENT_BYTES: u64 = 2 * 1024 * 1024;
 /// How much longer than an event its JSON may be, where every character of it has to be written as `\u0001`.
@@ -127,15 +129,15 @@ const JSON_FACTOR: u64 = 6;
 #[derive(Debug, Clone)]
 pub struct MySqlStore {
     work: Sessions,
-    pool: Sessions,
+    transactions: Transactions<MySql>,
     statement_bytes: usize,
     url: Arc<str>,
     wake: Wake,
 }
 
-/// The schema as a script, for people who apply it with a tool of their own.
-pub fn migrations_script() -> String {
-    sql::script(MIGRATIONS, sql!("schema/migrations_table"), |hex| format!("x'{hex}'"))
+/// The schema as a script, for people who apply it with a tool of their own: the migrations after version `after`, 0 for all.
+pub fn migrations(after: i64) -> String {
+    sql::script(MIGRATIONS, after, sql!("schema/migrations_table"), |hex| format!("x'{hex}'"))
 }
 
 impl MySqlStore {
@@ -157,17 +159,47 @@ impl MySqlStore {
         if options.get_database().is_none() {
             return Err(Error::Unsupported("the URL names no database: write mysql://user@host:3306/database".into()));
         }
+        let door = Arc::new(Door::new(options.clone()));
+        let transactions = Sessions::new(pool(connections, SESSION), &door);
+        Self::assemble(options, &door, connections, Transactions::Ours(transactions)).await
+    }
+
+    /// Uses a pool of the program's own for every transaction that carries the program's statements: those of
+    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of consumers. The pool's
+    /// sessions are left as they are; they should be at READ COMMITTED, and with `autocommit = 0` what a consumer does after a
+    /// deadlock that it ignored is not committed by the server.
+    ///
+    /// The store opens at most four sessions of its own to the same server for the statements of relays and operators. If the
+    /// server fails over, they reconnect by themselves; the given pool is the program's to repair.
+    pub async fn from_pool(pool: MySqlPool) -> Result<Self> {
+        let options = pool.connect_options().as_ref().clone();
+        let door = Arc::new(Door::new(options.clone()));
+        Self::assemble(options, &door, OWN_CONNECTIONS, Transactions::Users(pool)).await
+    }
+
+    async fn assemble(
+        options: MySqlConnectOptions,
+        door: &Arc<Door<MySql>>,
+        connections: u32,
+        transactions: Transactions<MySql>,
+    ) -> Result<Self> {
         let mut printable = options.to_url_lossy();
-        // Fails only where there can be no password.
+        // Fails only for a URL that cannot have a password.
         let _ = printable.set_password(None);
-        let door = Arc::new(Door::new(options));
-        let work = Sessions::new(pool(connections, WORK_SESSION), &door);
-        let pool = Sessions::new(pool(connections, SESSION), &door);
-        let statement_bytes = STATEMENT_BYTES as usize;
-        let mut store =
-            Self { work, pool, statement_bytes, url: String::from(printable).into(), wake: Wake::default() };
+        let mut store = Self {
+            work: Sessions::new(pool(connections, WORK_SESSION), door),
+            transactions,
+            statement_bytes: STATEMENT_BYTES as usize,
+            url: String::from(printable).into(),
+            wake: Wake::default(),
+        };
         store.check_server().await?;
         Ok(store)
+    }
+
+    /// The pool that serves transactions.
+    pub fn pool(&self) -> &MySqlPool {
+        self.transactions.pool()
     }
 
     async fn check_server(&mut self) -> Result<()> {
@@ -176,9 +208,12 @@ impl MySqlStore {
         let server = Server { version, binlog_format, max_allowed_packet };
         server.check(&self.url)?;
         self.statement_bytes = (server.max_allowed_packet / JSON_FACTOR / 2).min(STATEMENT_BYTES) as usize;
-        for sessions in [&self.work, &self.pool] {
-            // A transaction, so that nothing stays open where nothing commits by itself.
-            let mut tx = sessions.begin().await?;
+        // Transactions, so that nothing stays open where nothing commits by itself.
+        let mut sessions = vec![self.work.begin().await?];
+        if let Transactions::Ours(transactions) = &self.transactions {
+            sessions.push(transactions.begin().await?);
+        }
+        for mut tx in sessions {
             let levels: Vec<(String, String)> = sqlx::query_as(sql!("schema/isolation")).fetch_all(&mut *tx).await?;
             if let Some((_, level)) = levels.iter().find(|(_, level)| level != "READ-COMMITTED") {
                 return Err(Error::Unsupported(format!(

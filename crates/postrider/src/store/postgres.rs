@@ -71,7 +71,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, Postgres, Row as _};
 use time::OffsetDateTime;
 
@@ -79,7 +79,7 @@ use self::audience::Audiences;
 use self::front::Fronts;
 use self::known_keys::KnownKeys;
 use self::own::{begin_key, take_marks, write_pairs};
-use super::sessions::{Door, Session};
+use super::sessions::{Door, Session, Transactions};
 use super::sql::{self, Migration, migrations};
 use crate::error::{Error, Result};
 use crate::wake::Wake;
@@ -104,12 +104,14 @@ const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "000
 
 /// Connections of each of the two pools. More than a few relays and handlers on one machine gain nothing.
 const POOL_CONNECTIONS: u32 = 10;
+/// Sessions of our own beside the user's pool.
+const OWN_CONNECTIONS: u32 = 4;
 
 /// Events in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     work: Sessions,
-    pool: Sessions,
+    transactions: Transactions<Postgres>,
     door: Arc<Door<Postgres>>,
     url: String,
     wake: Wake,
@@ -118,9 +120,9 @@ pub struct PostgresStore {
     known_keys: KnownKeys,
 }
 
-/// The schema as a script, for people who apply it with a tool of their own.
-pub fn migrations_script() -> String {
-    sql::script(MIGRATIONS, sql!("schema/migrations_table"), |hex| format!("'\\x{hex}'"))
+/// The schema as a script, for people who apply it with a tool of their own: the migrations after version `after`, 0 for all.
+pub fn migrations(after: i64) -> String {
+    sql::script(MIGRATIONS, after, sql!("schema/migrations_table"), |hex| format!("'\\x{hex}'"))
 }
 
 impl PostgresStore {
@@ -139,21 +141,42 @@ impl PostgresStore {
         let options = PgConnectOptions::from_str(url).map_err(|e| {
             Error::Unsupported(format!("this is no PostgreSQL URL ({e}): write postgres://user@host:5432/database"))
         })?;
+        let door = Arc::new(Door::new(options.clone()));
+        let transactions = Sessions::new(pool(connections), &door);
+        Self::assemble(options, door, connections, Transactions::Ours(transactions)).await
+    }
+
+    /// Uses a pool of the program's own for every transaction that carries the program's statements: those of
+    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of consumers. The pool's
+    /// sessions are left as they are.
+    ///
+    /// The store opens at most four sessions of its own to the same server, named `postrider`, for the statements of relays and
+    /// operators, and a relay listens on a fifth. If the server fails over, they reconnect by themselves; the given pool is the
+    /// program's to repair.
+    pub async fn from_pool(pool: PgPool) -> Result<Self> {
+        let options = pool.connect_options().as_ref().clone().application_name("postrider");
+        let door = Arc::new(Door::new(options.clone()));
+        Self::assemble(options, door, OWN_CONNECTIONS, Transactions::Users(pool)).await
+    }
+
+    async fn assemble(
+        options: PgConnectOptions,
+        door: Arc<Door<Postgres>>,
+        connections: u32,
+        transactions: Transactions<Postgres>,
+    ) -> Result<Self> {
         let mut printable = options.to_url_lossy();
-        // Fails only where there can be no password.
+        // Fails only for a URL that cannot have a password.
         let _ = printable.set_password(None);
-        let door = Arc::new(Door::new(options));
-        let pools = PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30));
-        let work = pools.clone().after_connect(|session, _| {
+        let work = pool(connections).after_connect(|session, _| {
             Box::pin(async move {
                 sqlx::raw_sql(sql!("schema/session")).execute(session).await?;
                 Ok(())
             })
         });
-        let (work, pool) = (Sessions::new(work, &door), Sessions::new(pools, &door));
         let store = Self {
-            work,
-            pool,
+            work: Sessions::new(work, &door),
+            transactions,
             door,
             url: printable.into(),
             wake: Wake::default(),
@@ -163,6 +186,11 @@ impl PostgresStore {
         };
         store.refuse_transaction_pooling().await?;
         Ok(store)
+    }
+
+    /// The pool that serves transactions.
+    pub fn pool(&self) -> &PgPool {
+        self.transactions.pool()
     }
 
     /// Two connections that are open at once have two servers behind them, unless a pooler hands one server round
@@ -200,6 +228,10 @@ impl PostgresStore {
     async fn snapshot(&self) -> Result<Session<Postgres>> {
         Ok(self.work.acquire().await?)
     }
+}
+
+fn pool(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
 }
 
 fn time(stored: OffsetDateTime) -> OffsetDateTime {

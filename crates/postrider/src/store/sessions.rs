@@ -177,10 +177,7 @@ impl<DB: Database> Sessions<DB> {
     }
 
     pub(super) async fn begin(&self) -> sqlx::Result<Tx<DB>> {
-        let mut tx = Tx { session: Some(self.acquire().await?), begun: false };
-        DB::TransactionManager::begin(&mut tx, None).await?;
-        tx.begun = true;
-        Ok(tx)
+        Ok(Tx(On::Session(SessionTx::begin(self.acquire().await?).await?)))
     }
 }
 
@@ -296,34 +293,33 @@ impl<DB: Database> DerefMut for Session<DB> {
     }
 }
 
-/// A transaction on a session of the store's: `&mut *tx` is what statements run on. Dropped, it rolls back.
+/// A transaction: `&mut *tx` is the connection that statements run on. It rolls back when dropped.
 #[derive(Debug)]
-pub struct Tx<DB: Database> {
-    /// There until it is committed.
-    session: Option<Session<DB>>,
-    /// Whether the database has said so.
-    begun: bool,
+pub struct Tx<DB: Database>(On<DB>);
+
+#[derive(Debug)]
+enum On<DB: Database> {
+    /// A session of the store's.
+    Session(SessionTx<DB>),
+    /// A connection of the user's pool.
+    Pool(sqlx::Transaction<'static, DB>),
 }
 
-const COMMITTED: &str = "a transaction is consumed by its commit";
-
 impl<DB: Database> Tx<DB> {
-    /// Commits it. An error: nobody knows whether it was, unless the database says so.
-    pub async fn commit(mut self) -> sqlx::Result<()> {
-        DB::TransactionManager::commit(&mut self).await?;
-        if let Some(session) = self.session.take() {
-            session.done();
+    /// Commits it. After an error it is unknown whether it was committed, unless the database says so.
+    pub async fn commit(self) -> sqlx::Result<()> {
+        match self.0 {
+            On::Session(tx) => tx.commit().await,
+            On::Pool(tx) => tx.commit().await,
         }
-        Ok(())
     }
 
     /// Rolls it back, and waits until that is done.
-    pub async fn rollback(mut self) -> sqlx::Result<()> {
-        DB::TransactionManager::rollback(&mut self).await?;
-        if let Some(session) = self.session.take() {
-            session.done();
+    pub async fn rollback(self) -> sqlx::Result<()> {
+        match self.0 {
+            On::Session(tx) => tx.rollback().await,
+            On::Pool(tx) => tx.rollback().await,
         }
-        Ok(())
     }
 }
 
@@ -331,24 +327,102 @@ impl<DB: Database> Deref for Tx<DB> {
     type Target = DB::Connection;
 
     fn deref(&self) -> &DB::Connection {
-        self.session.as_ref().expect(COMMITTED)
+        match &self.0 {
+            On::Session(tx) => tx.session.as_ref().expect(COMMITTED),
+            On::Pool(tx) => tx,
+        }
     }
 }
 
 impl<DB: Database> DerefMut for Tx<DB> {
     fn deref_mut(&mut self) -> &mut DB::Connection {
-        self.session.as_mut().expect(COMMITTED)
+        match &mut self.0 {
+            On::Session(tx) => tx.session.as_mut().expect(COMMITTED),
+            On::Pool(tx) => tx,
+        }
     }
 }
 
-impl<DB: Database> Drop for Tx<DB> {
+#[derive(Debug)]
+struct SessionTx<DB: Database> {
+    /// There until it is committed.
+    session: Option<Session<DB>>,
+    /// Whether the database has confirmed the beginning.
+    begun: bool,
+}
+
+const COMMITTED: &str = "a transaction is consumed by its commit";
+
+impl<DB: Database> SessionTx<DB> {
+    async fn begin(session: Session<DB>) -> sqlx::Result<Self> {
+        let mut tx = Self { session: Some(session), begun: false };
+        DB::TransactionManager::begin(tx.session.as_mut().expect(COMMITTED), None).await?;
+        tx.begun = true;
+        Ok(tx)
+    }
+
+    async fn commit(mut self) -> sqlx::Result<()> {
+        DB::TransactionManager::commit(self.session.as_mut().expect(COMMITTED)).await?;
+        self.end();
+        Ok(())
+    }
+
+    async fn rollback(mut self) -> sqlx::Result<()> {
+        DB::TransactionManager::rollback(self.session.as_mut().expect(COMMITTED)).await?;
+        self.end();
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if let Some(session) = self.session.take() {
+            session.done();
+        }
+    }
+}
+
+impl<DB: Database> Drop for SessionTx<DB> {
     fn drop(&mut self) {
         match self.session.take() {
-            // Sent by the pool, before anybody else gets the session.
+            // Sent by the pool, before anyone else gets the session.
             Some(mut session) if self.begun => DB::TransactionManager::start_rollback(&mut session),
-            // A caller that left while it began: nobody knows whether a transaction is open there, so nobody may have it.
+            // The caller left while it began: a transaction may be open there, so the session is closed.
             Some(session) => drop(session.detach()),
             None => {}
+        }
+    }
+}
+
+/// Where transactions with the user's own statements run.
+#[derive(Debug)]
+pub(super) enum Transactions<DB: Database> {
+    /// On a pool that the store made.
+    Ours(Sessions<DB>),
+    /// On the pool that the user gave to `from_pool`.
+    Users(Pool<DB>),
+}
+
+// Derived, it would ask the database's type to be cloned too.
+impl<DB: Database> Clone for Transactions<DB> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Ours(sessions) => Self::Ours(sessions.clone()),
+            Self::Users(pool) => Self::Users(pool.clone()),
+        }
+    }
+}
+
+impl<DB: Database> Transactions<DB> {
+    pub(super) async fn begin(&self) -> sqlx::Result<Tx<DB>> {
+        match self {
+            Self::Ours(sessions) => sessions.begin().await,
+            Self::Users(pool) => Ok(Tx(On::Pool(pool.begin().await?))),
+        }
+    }
+
+    pub(super) fn pool(&self) -> &Pool<DB> {
+        match self {
+            Self::Ours(sessions) => &sessions.pool,
+            Self::Users(pool) => pool,
         }
     }
 }

@@ -74,21 +74,18 @@ pub(super) enum Meaning {
 /// The only place where errors of the driver become ours.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        let meaning = match &error {
-            sqlx::Error::Database(database) => meaning(&**database),
-            sqlx::Error::RowNotFound
-            | sqlx::Error::ColumnDecode { .. }
-            | sqlx::Error::Decode(_)
-            | sqlx::Error::Encode(_) => Meaning::Refused,
-            _ => Meaning::Unavailable,
-        };
-        match meaning {
+        match meaning(&error) {
             Meaning::TransactionLost => Self::TransactionLost(error.into()),
             Meaning::AvoidablyLost(advice) => Self::TransactionLost(Advised { advice, error }.into()),
             Meaning::Unavailable => Self::Unavailable(error.into()),
             Meaning::Refused => Self::Store(error.into()),
         }
     }
+}
+
+/// Whether the database has rolled the transaction back and asks to run it again.
+pub(super) fn is_transaction_lost(error: &sqlx::Error) -> bool {
+    matches!(meaning(error), Meaning::TransactionLost | Meaning::AvoidablyLost(_))
 }
 
 /// An error of the driver with advice that the driver does not give.
@@ -100,21 +97,29 @@ struct Advised {
     error: sqlx::Error,
 }
 
-fn meaning(error: &dyn sqlx::error::DatabaseError) -> Meaning {
+fn meaning(error: &sqlx::Error) -> Meaning {
+    let database = match error {
+        sqlx::Error::Database(database) => &**database,
+        sqlx::Error::RowNotFound
+        | sqlx::Error::ColumnDecode { .. }
+        | sqlx::Error::Decode(_)
+        | sqlx::Error::Encode(_) => return Meaning::Refused,
+        _ => return Meaning::Unavailable,
+    };
     #[cfg(feature = "postgres")]
-    if let Some(error) = error.try_downcast_ref() {
+    if let Some(error) = database.try_downcast_ref() {
         return super::postgres::error::meaning(error);
     }
     #[cfg(feature = "mysql")]
-    if let Some(error) = error.try_downcast_ref() {
+    if let Some(error) = database.try_downcast_ref() {
         return super::mysql::error::meaning(error);
     }
     #[cfg(feature = "sqlite")]
-    if let Some(error) = error.try_downcast_ref() {
+    if let Some(error) = database.try_downcast_ref() {
         return super::sqlite::error::meaning(error);
     }
     // A driver that is none of ours.
-    let _ = error;
+    let _ = database;
     Meaning::Refused
 }
 
@@ -194,11 +199,11 @@ pub(super) fn version(migrations: &[Migration], applied: &[(i64, Vec<u8>)], stor
     })
 }
 
-/// The migrations of a dialect as one script: its statements, and what marks each as applied, so that this program accepts a
-/// schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
-pub(super) fn script(migrations: &[Migration], table: &str, blob: fn(&str) -> String) -> String {
-    let mut script = table.to_owned();
-    for migration in migrations {
+/// The migrations of a dialect after version `after` as one script: its statements, and what marks each as applied, so that
+/// this program accepts a schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
+pub(super) fn script(migrations: &[Migration], after: i64, table: &str, blob: fn(&str) -> String) -> String {
+    let mut script = if after == 0 { table.to_owned() } else { String::new() };
+    for migration in migrations.iter().filter(|migration| migration.version() > after) {
         let (version, name, sql) = (migration.version(), migration.name(), migration.sql);
         let checksum = blob(&hex::encode(migration.checksum()));
         script.push_str(&format!(

@@ -111,13 +111,15 @@ const BEGIN: &str = "BEGIN IMMEDIATE";
 pub struct SqliteStore {
     writer: SqlitePool,
     reader: SqlitePool,
+    /// Serves transactions with the user's own statements: the writer, or the user's pool.
+    transactions: SqlitePool,
     url: Arc<str>,
     wake: Wake,
 }
 
-/// The schema as a script, for people who apply it with a tool of their own.
-pub fn migrations_script() -> String {
-    sql::script(MIGRATIONS, sql!("schema/migrations_table"), |hex| format!("x'{hex}'"))
+/// The schema as a script, for people who apply it with a tool of their own: the migrations after version `after`, 0 for all.
+pub fn migrations(after: i64) -> String {
+    sql::script(MIGRATIONS, after, sql!("schema/migrations_table"), |hex| format!("x'{hex}'"))
 }
 
 impl SqliteStore {
@@ -132,10 +134,7 @@ impl SqliteStore {
             .map_err(|e| unsupported(&format!("is no SQLite URL ({e})")))?
             .create_if_missing(true)
             // Every commit is on the disk when it returns, also if the power goes then.
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(PATIENCE)
-            // A claim's rows come in one piece instead of one by one.
-            .row_buffer_size(limits::CLAIM_DELIVERIES as usize);
+            .synchronous(SqliteSynchronous::Full);
         let file = options.get_filename();
         if url.contains(":memory:") || url.contains("mode=memory") || file.as_os_str().is_empty() {
             return Err(unsupported("names no file, and nothing would outlive its connection"));
@@ -143,6 +142,28 @@ impl SqliteStore {
         if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|e| Error::Unavailable(e.into()))?;
         }
+        Self::assemble(options, url, None).await
+    }
+
+    /// Uses a pool of the program's own for every transaction that carries the program's statements: those of
+    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of consumers. They begin
+    /// with `BEGIN IMMEDIATE`, which waits for other writers as long as the pool's busy timeout allows.
+    ///
+    /// The store opens one connection of its own that writes, and up to four that read, on the same file.
+    pub async fn from_pool(pool: SqlitePool) -> Result<Self> {
+        let options = pool.connect_options().as_ref().clone();
+        let url = format!("sqlite://{}", options.get_filename().display());
+        if options.get_filename().as_os_str().is_empty() || url.contains(":memory:") {
+            return Err(Error::Unsupported(
+                "the pool names no file: other connections could not see its tables".into(),
+            ));
+        }
+        Self::assemble(options, &url, Some(pool)).await
+    }
+
+    async fn assemble(options: SqliteConnectOptions, url: &str, transactions: Option<SqlitePool>) -> Result<Self> {
+        // A claim's rows come in one piece instead of one by one.
+        let options = options.busy_timeout(PATIENCE).row_buffer_size(limits::CLAIM_DELIVERIES as usize);
         let pools = SqlitePoolOptions::new()
             .acquire_timeout(PATIENCE)
             // A file does not hang up.
@@ -156,7 +177,8 @@ impl SqliteStore {
             .connect_with(options.clone())
             .await?;
         let reader = pools.max_connections(READERS).connect_lazy_with(options.pragma("query_only", "on"));
-        let store = Self { writer, reader, url: url.into(), wake: Wake::default() };
+        let transactions = transactions.unwrap_or_else(|| writer.clone());
+        let store = Self { writer, reader, transactions, url: url.into(), wake: Wake::default() };
         store.log_ahead().await?;
         Ok(store)
     }

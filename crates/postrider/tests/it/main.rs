@@ -4,9 +4,12 @@
 #[cfg(feature = "webhook")]
 mod alert;
 mod examples;
+mod migrations;
 #[cfg(feature = "mysql")]
 mod mysql;
 mod observe;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod relay;

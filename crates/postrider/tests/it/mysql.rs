@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use postrider::prelude::*;
-use postrider::store::mysql::{MySqlStore, migrations_script};
+use postrider::store::mysql::{MySqlStore, migrations};
 use postrider::store::{Claim, Completed, Completion, DeadHead, Failed, History, Lease, Prunable, Prune, Receipt};
 use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
@@ -406,7 +406,7 @@ async fn mysql_schema_made_by_another_tool_is_accepted() {
     let (host, port) = place.split('/').next().and_then(|host| host.split_once(':')).expect("a port");
     let shell = Command::new("mariadb")
         .args(["--no-defaults", "--protocol=tcp", "--host", host, "--port", port, "--user", user])
-        .args(["--database", &database.name, "--execute", &migrations_script()])
+        .args(["--database", &database.name, "--execute", &migrations(0)])
         .env("MYSQL_PWD", password)
         .output()
         .expect("the shell runs");
@@ -679,4 +679,15 @@ async fn look_at_the_storm(mut conn: MySqlConnection, seen: Arc<Seen>) {
         // InnoDB shows itself anew only to whoever has not looked for a tenth of a second.
         tokio::time::sleep(Duration::from_millis(105)).await;
     }
+}
+
+/// The program's pool serves its transactions.
+#[tokio::test]
+async fn mysql_stores_use_the_programs_own_pool() {
+    let database = Database::empty().await;
+    let pool =
+        sqlx::mysql::MySqlPoolOptions::new().max_connections(2).connect(&database.url()).await.expect("connects");
+    let store = MySqlStore::from_pool(pool).await.expect("takes the pool");
+    crate::pool::transactions_of_the_programs_pool(store).await;
+    database.drop().await;
 }

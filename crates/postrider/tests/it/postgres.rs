@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::process::Command;
 
 use postrider::prelude::*;
-use postrider::store::postgres::{PostgresStore, migrations_script};
+use postrider::store::postgres::{PostgresStore, migrations};
 use postrider::store::{Claim, DeadHead, History};
 use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use sqlx::postgres::PgListener;
@@ -712,7 +712,7 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
     assert!(refused.contains("version 0") && refused.contains("postrider migrate up --store postgres://"), "{refused}");
 
     let file = std::env::temp_dir().join(format!("{}.sql", database.name));
-    std::fs::write(&file, migrations_script()).expect("writes");
+    std::fs::write(&file, migrations(0)).expect("writes");
     let psql =
         Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &database.url(), "-f"]).arg(&file).output();
     let psql = psql.expect("psql runs");
@@ -727,5 +727,20 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
         .await
         .expect("updates");
     assert!(matches!(store.check_schema().await, Err(Error::SchemaTooNew { found: 9999, .. })));
+    database.drop().await;
+}
+
+/// The store adds at most five sessions, which have a name, to the program's pool.
+#[tokio::test]
+async fn postgres_stores_use_the_programs_own_pool() {
+    let database = Database::empty().await;
+    let pool =
+        sqlx::postgres::PgPoolOptions::new().max_connections(2).connect(&database.url()).await.expect("connects");
+    let store = PostgresStore::from_pool(pool.clone()).await.expect("takes the pool");
+    crate::pool::transactions_of_the_programs_pool(store).await;
+    let named =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'postrider'";
+    let named: i64 = sqlx::query_scalar(named).fetch_one(&pool).await.expect("counts");
+    assert!((1..=5).contains(&named), "{named} sessions");
     database.drop().await;
 }

@@ -713,3 +713,14 @@ fn futures_can_be_sent(keys: Idempotency<SqliteStore>, jobs: Jobs, conn: &mut Sq
     is_send(jobs.run(std::future::pending()));
     is_send(jobs.run_now("job"));
 }
+
+/// The program's pool serves its transactions.
+#[tokio::test]
+async fn sqlite_stores_use_the_programs_own_pool() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.file().parent().expect("a folder")).expect("makes it");
+    let options = SqliteConnectOptions::new().filename(folder.file()).create_if_missing(true);
+    let pool = sqlx::SqlitePool::connect_with(options).await.expect("connects");
+    let store = SqliteStore::from_pool(pool).await.expect("takes the pool");
+    crate::pool::transactions_of_the_programs_pool(store).await;
+}

@@ -24,7 +24,7 @@ impl Enlist for MySqlStore {
     type Tx = Tx<MySql>;
 
     async fn begin(&self) -> Result<Self::Tx> {
-        Ok(self.pool.begin().await?)
+        Ok(self.transactions.begin().await?)
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {

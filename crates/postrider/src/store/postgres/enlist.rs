@@ -20,7 +20,7 @@ impl Enlist for PostgresStore {
     type Tx = Tx<Postgres>;
 
     async fn begin(&self) -> Result<Self::Tx> {
-        Ok(self.pool.begin().await?)
+        Ok(self.transactions.begin().await?)
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {

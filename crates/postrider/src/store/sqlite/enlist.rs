@@ -7,7 +7,7 @@ use sqlx::{Sqlite, Transaction};
 
 use super::own::{append_successes, write_routes};
 use super::roles::records::by_id;
-use super::{SqliteStore, rows};
+use super::{BEGIN, SqliteStore, rows};
 use crate::error::{Error, Result};
 use crate::store::batch;
 use crate::store::sql::json;
@@ -21,7 +21,7 @@ impl Enlist for SqliteStore {
     type Tx = Transaction<'static, Sqlite>;
 
     async fn begin(&self) -> Result<Self::Tx> {
-        self.write().await
+        Ok(self.transactions.begin_with(BEGIN).await?)
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {
