@@ -52,12 +52,13 @@ pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
     /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
     type Event: FromEnvelope;
 
-    /// The effects, in the order of the events. One result per event, or one failure for all.
+    /// The effects, in the order of the events. After a failure nothing of the batch has happened, and each event is handled
+    /// by itself: it need not tell which event is the cause.
     fn handle(
         &self,
         tx: &mut S::Conn,
         events: Vec<Received<Self::Event>>,
-    ) -> impl Future<Output = Result<Vec<Result<(), Failure>>, Failure>> + Send;
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Has its effect outside the database. It may be called again for an event that it has handled, if its process dies before

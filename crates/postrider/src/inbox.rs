@@ -301,9 +301,7 @@ impl<S: Enlist> Inbox<S> {
                 }
             };
             let span = tracing::info_span!("consume", consumer = %lane.name, events = fresh.len());
-            for result in guarded(work, lane.options.timeout).instrument(span).await? {
-                result?;
-            }
+            guarded(work, lane.options.timeout).instrument(span).await?;
         }
         self.end(tx, lane, tries).await.map_err(rolled_back)?;
         Ok(new.into_iter().map(|new| if new { Outcome::Completed } else { Outcome::Duplicate }).collect())

@@ -29,7 +29,7 @@ pub(crate) trait Outside: Send + Sync {
 pub(crate) trait InBatches<S: Enlist>: Send + Sync {
     fn size(&self) -> usize;
 
-    async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<Vec<Result<(), Failure>>, Failure>;
+    async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<(), Failure>;
 }
 
 /// A wrapper for each kind, since one type may be a consumer of two kinds.
@@ -55,15 +55,9 @@ impl<S: Enlist, C: BatchConsumer<S>> InBatches<S> for Typed<C> {
         C::SIZE.max(1)
     }
 
-    async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<Vec<Result<(), Failure>>, Failure> {
+    async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<(), Failure> {
         let events = batch.iter().map(decode).collect::<Result<_, _>>()?;
-        let results = self.0.handle(tx, events).await?;
-        if results.len() == batch.len() {
-            return Ok(results);
-        }
-        let (answered, events) = (results.len(), batch.len());
-        let why = format!("the consumer answered for {answered} of {events} events: return one result for each");
-        Err(Failure::reject(why).code("answers"))
+        self.0.handle(tx, events).await
     }
 }
 

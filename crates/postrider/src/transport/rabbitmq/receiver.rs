@@ -556,7 +556,7 @@ impl<S: Enlist> Work<S> {
     /// Publishes the message to another queue of its consumer. False: not confirmed, so it must not be acknowledged here.
     async fn move_to(&self, queue: &str, message: &Message, failure: &Failure, attempts: u32) -> bool {
         let letter = Letter {
-            exchange: "",
+            exchange: topology::TO_QUEUE,
             routing_key: queue,
             body: &message.delivery.data,
             properties: Properties::Given(&message.after(failure, attempts)),
@@ -583,7 +583,7 @@ impl<S: Enlist> Work<S> {
         };
         let body = receipts::body(&report);
         self.send(Letter {
-            exchange: "",
+            exchange: topology::TO_QUEUE,
             routing_key: topology::RECEIPTS,
             body: &body,
             properties: Properties::Given(&receipts::properties()),
