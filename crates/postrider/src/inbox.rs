@@ -14,13 +14,14 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
+use crate::consumer::{
+    BatchConsumer, Consumer, Failure, Handling, InBatches, InTransaction, Outside, OutsideConsumer, Registered, Typed,
+};
 use crate::entry::{Outcome, StoppedKeys};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::observe;
-use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
 use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
 use crate::subscription::{EVERY_TOPIC, Subscription, Via};
 use crate::transport::{Lane, LaneOptions, Parcel, Transport};
