@@ -491,17 +491,18 @@ impl<H: Harness> BatchConsumer<H::Store> for Batched<H> {
     const SIZE: usize = 20;
     type Event = Paid;
 
-    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<Paid>>) -> Result<Vec<Result<(), Failure>>, Failure> {
+    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<Paid>>) -> Result<(), Failure> {
         self.sizes.send(events.len())?;
-        let mut results = Vec::new();
         for paid in &events {
             self.h.add(tx, &paid.n).await?;
             if let Some(key) = &paid.envelope().key {
                 self.h.write_down(tx, key, number(&paid.n)).await;
             }
-            results.push(if paid.n.ends_with("bad1") { Err(Failure::retry("bad")) } else { Ok(()) });
+            if paid.n.ends_with("bad1") {
+                return Err(Failure::retry("bad"));
+            }
         }
-        Ok(results)
+        Ok(())
     }
 }
 

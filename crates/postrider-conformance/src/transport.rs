@@ -394,16 +394,14 @@ impl<H: Harness> BatchConsumer<H::Store> for Many<H> {
     const SIZE: usize = 20;
     type Event = Paid;
 
-    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<Paid>>) -> Result<Vec<Result<(), Failure>>, Failure> {
-        let mut results = Vec::new();
+    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<Paid>>) -> Result<(), Failure> {
         for paid in events {
             self.0.add(tx, &paid.n).await?;
-            results.push(match paid.n.as_str() {
-                "e00007" => Err(Failure::reject("not this one")),
-                _ => Ok(()),
-            });
+            if paid.n == "e00007" {
+                return Err(Failure::reject("not this one"));
+            }
         }
-        Ok(results)
+        Ok(())
     }
 }
 
@@ -481,15 +479,11 @@ impl<H: Harness> BatchConsumer<H::Store> for RawInBatches<H> {
     const TOPICS: &'static [&'static str] = &["invoice.printed", "label.printed"];
     type Event = RawEvent;
 
-    async fn handle(
-        &self,
-        tx: &mut Conn<H>,
-        events: Vec<Received<RawEvent>>,
-    ) -> Result<Vec<Result<(), Failure>>, Failure> {
+    async fn handle(&self, tx: &mut Conn<H>, events: Vec<Received<RawEvent>>) -> Result<(), Failure> {
         for event in &events {
             self.0.add(tx, &event.topic).await?;
         }
-        Ok(events.iter().map(|_| Ok(())).collect())
+        Ok(())
     }
 }
 

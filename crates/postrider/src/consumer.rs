@@ -13,6 +13,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::envelope::Envelope;
@@ -52,12 +53,13 @@ pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
     /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
     type Event: FromEnvelope;
 
-    /// The effects, in the order of the events. One result per event, or one failure for all.
+    /// The effects, in the order of the events. After a failure nothing of the batch has happened, and each event is handled
+    /// by itself: it need not tell which event is the cause.
     fn handle(
         &self,
         tx: &mut S::Conn,
         events: Vec<Received<Self::Event>>,
-    ) -> impl Future<Output = Result<Vec<Result<(), Failure>>, Failure>> + Send;
+    ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
 /// Has its effect outside the database. It may be called again for an event that it has handled, if its process dies before
@@ -257,6 +259,65 @@ impl Handling {
     pub(crate) fn take_result(&self) -> Option<String> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
+}
+
+// --- consumers of many types behind one type: no other file erases types
+
+/// A consumer of any type, by its kind.
+pub(crate) enum Registered<S: Enlist> {
+    InTransaction(Box<dyn InTransaction<S>>),
+    Outside(Box<dyn Outside>),
+    InBatches(Box<dyn InBatches<S>>),
+}
+
+#[async_trait]
+pub(crate) trait InTransaction<S: Enlist>: Send + Sync {
+    async fn handle(&self, tx: &mut S::Conn, handling: &Arc<Handling>) -> Result<(), Failure>;
+}
+
+#[async_trait]
+pub(crate) trait Outside: Send + Sync {
+    async fn handle(&self, handling: &Arc<Handling>) -> Result<(), Failure>;
+}
+
+#[async_trait]
+pub(crate) trait InBatches<S: Enlist>: Send + Sync {
+    fn size(&self) -> usize;
+
+    async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<(), Failure>;
+}
+
+/// A wrapper for each kind, since one type may be a consumer of two kinds.
+pub(crate) struct Typed<C>(pub(crate) C);
+
+#[async_trait]
+impl<S: Enlist, C: Consumer<S>> InTransaction<S> for Typed<C> {
+    async fn handle(&self, tx: &mut S::Conn, handling: &Arc<Handling>) -> Result<(), Failure> {
+        self.0.handle(tx, decode(handling)?).await
+    }
+}
+
+#[async_trait]
+impl<C: OutsideConsumer> Outside for Typed<C> {
+    async fn handle(&self, handling: &Arc<Handling>) -> Result<(), Failure> {
+        self.0.handle(decode(handling)?).await
+    }
+}
+
+#[async_trait]
+impl<S: Enlist, C: BatchConsumer<S>> InBatches<S> for Typed<C> {
+    fn size(&self) -> usize {
+        C::SIZE.max(1)
+    }
+
+    async fn handle(&self, tx: &mut S::Conn, batch: &[Arc<Handling>]) -> Result<(), Failure> {
+        let events = batch.iter().map(decode).collect::<Result<_, _>>()?;
+        self.0.handle(tx, events).await
+    }
+}
+
+fn decode<E: FromEnvelope>(handling: &Arc<Handling>) -> Result<Received<E>, Failure> {
+    Ok(Received::new(E::from_envelope(&handling.envelope)?, Arc::clone(handling)))
 }
 
 #[cfg(test)]

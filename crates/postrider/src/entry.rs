@@ -120,6 +120,7 @@ pub fn step(from: DeliveryStatus, step: Step, attempts: u32) -> Result<Option<De
 
 /// How a try of a delivery ended, or why there was none: the one vocabulary from the transport to the written row.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// The effect happened, and the delivery was deleted in the same transaction.
     Completed,
@@ -156,6 +157,7 @@ impl From<Failure> for Outcome {
 
 /// What is written to the row of a claimed delivery.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Decision {
     /// The row is deleted and the success is kept.
     Settle,

@@ -14,13 +14,14 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::consumer::{BatchConsumer, Consumer, Failure, Handling, OutsideConsumer};
+use crate::consumer::{
+    BatchConsumer, Consumer, Failure, Handling, InBatches, InTransaction, Outside, OutsideConsumer, Registered, Typed,
+};
 use crate::entry::{Outcome, StoppedKeys};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::observe;
-use crate::registry::{InBatches, InTransaction, Outside, Registered, Typed};
 use crate::store::{Completed, Completion, DeliveryId, Enlist, Handled, Receipt, Store, Token};
 use crate::subscription::{EVERY_TOPIC, Subscription, Via};
 use crate::transport::{Lane, LaneOptions, Parcel, Transport};
@@ -301,9 +302,7 @@ impl<S: Enlist> Inbox<S> {
                 }
             };
             let span = tracing::info_span!("consume", consumer = %lane.name, events = fresh.len());
-            for result in guarded(work, lane.options.timeout).instrument(span).await? {
-                result?;
-            }
+            guarded(work, lane.options.timeout).instrument(span).await?;
         }
         self.end(tx, lane, tries).await.map_err(rolled_back)?;
         Ok(new.into_iter().map(|new| if new { Outcome::Completed } else { Outcome::Duplicate }).collect())

@@ -155,7 +155,6 @@ pub mod observe;
 pub mod operations;
 pub mod outbox;
 pub mod redrive;
-mod registry;
 pub mod relay;
 pub mod retention;
 pub mod retry;

@@ -68,7 +68,7 @@ pub struct RelayOptions {
     pub lanes: Option<BTreeSet<String>>,
     /// How often to look for work without a wake-up.
     pub poll: Duration,
-    /// Times at which to look in any case, whatever `poll` says.
+    /// Times at which to look, in addition to `poll`.
     pub floor: Option<Schedule>,
     /// How long work in progress may take to finish after the relay was stopped.
     pub grace: Duration,

@@ -110,8 +110,8 @@ impl LaneOptions {
 pub struct Parcel {
     /// The delivery.
     pub id: DeliveryId,
-    /// For one consumer of a broker lane, or empty.
-    pub target: String,
+    /// The one consumer of a broker lane that it is for; None: all of them.
+    pub target: Option<String>,
     /// Which attempt this is; the first is 1.
     pub attempt: u32,
     /// The event.

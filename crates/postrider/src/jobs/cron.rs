@@ -140,7 +140,7 @@ impl Schedule {
     fn first_moment(&self, civil: DateTime) -> Option<Timestamp> {
         let ambiguous = self.zone.to_ambiguous_timestamp(civil);
         let skipped = matches!(ambiguous.offset(), jiff::tz::AmbiguousOffset::Gap { .. });
-        // The earlier of two; of a skipped time, as long after the change as it would have been after it began.
+        // Of a time that comes twice, the earlier one; of a skipped time, the same distance after the change.
         let moment = ambiguous.compatible().ok()?;
         if !skipped {
             return Some(moment);
@@ -204,7 +204,7 @@ fn cron(expression: &str) -> Result<Cron> {
 }
 
 impl Field {
-    /// Refuses what the parser would let pass: names of days among the months, or `?` among other things.
+    /// Refuses what the parser accepts: names of days as months, or `?` within a list.
     fn allows(&self, text: &str) -> bool {
         let day = self.name.starts_with("day");
         let mut words = text.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
@@ -220,7 +220,7 @@ impl Field {
 
 fn parse(fields: &[&str]) -> Option<Cron> {
     let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Disallowed);
-    // Sloppy: `0/10`, which is how Quartz writes what Unix calls `*/10`.
+    // `sloppy` ranges allow `0/10`, the Quartz form of `*/10`.
     parser.sloppy_ranges(true).build().parse(&fields.join(" ")).ok()
 }
 

@@ -238,7 +238,7 @@ async fn a_crashed_run_keeps_nobody_waiting_for_longer_than_its_lease() {
     );
 }
 
-/// F51: whoever ran the last slot has ended well and is gone. The next one is somebody else's, in time, although the lease
+/// F51: the instance of the last slot has finished and is gone. Another one runs the next slot in time, although the lease
 /// that was seen last would run for longer.
 #[tokio::test(start_paused = true)]
 async fn another_instance_takes_the_next_slot_in_time() {
@@ -395,7 +395,7 @@ async fn the_loop_goes_on_as_soon_as_run_now_has_ended() {
     assert_eq!(world.fired.lock().unwrap()[1], (Some(NOON + HOUR), NOON + minutes(69)));
 }
 
-/// F44: whatever chance says, there is never more than one try in a second.
+/// F44: with any jitter, there is at most one try in a second.
 #[test]
 fn an_outage_is_no_reason_to_hurry() {
     for failures in [1, 2, 3, 100, u32::MAX] {

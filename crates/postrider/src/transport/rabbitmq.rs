@@ -22,6 +22,7 @@
 //! # }
 //! ```
 
+mod handle;
 mod link;
 mod message;
 mod publisher;

@@ -330,7 +330,7 @@ impl Publisher {
         let addressed: Result<Vec<_>> = round
             .iter()
             .map(|n| {
-                let (envelope, target) = (&parcels[*n].envelope, &parcels[*n].target);
+                let (envelope, target) = (&parcels[*n].envelope, parcels[*n].target.as_deref());
                 Ok((envelope.message(sent_at)?, address(envelope, target), &**envelope))
             })
             .collect();
@@ -351,12 +351,12 @@ impl Publisher {
 }
 
 /// Exchange and routing key: those of the event, or the defaults. A target is the queue of one consumer.
-fn address<'a>(envelope: &'a Envelope, target: &str) -> (&'a str, Cow<'a, str>) {
+fn address<'a>(envelope: &'a Envelope, target: Option<&str>) -> (&'a str, Cow<'a, str>) {
     match target {
-        "" => (
+        None => (
             envelope.exchange.as_deref().unwrap_or(topology::EXCHANGE),
             envelope.routing_key.as_deref().unwrap_or(&envelope.topic).into(),
         ),
-        consumer => ("", topology::queue(consumer).into()),
+        Some(consumer) => (topology::TO_QUEUE, topology::queue(consumer).into()),
     }
 }

@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use lapin::BasicProperties;
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::FieldTable;
+use lapin::types::{FieldTable, ShortString};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -112,7 +112,7 @@ impl ReceiptCollector {
         topology::declare_receipts(&channel).await?;
         channel.basic_qos(PREFETCH, BasicQosOptions::default()).await.map_err(Away::from)?;
         let (options, arguments) = (BasicConsumeOptions::default(), FieldTable::default());
-        let consuming = channel.basic_consume(topology::RECEIPTS.into(), "".into(), options, arguments);
+        let consuming = channel.basic_consume(topology::RECEIPTS.into(), ShortString::default(), options, arguments);
         let mut messages = consuming.await.map_err(Away::from)?;
         while let Some(message) = messages.next().await {
             let message = message.map_err(Away::from)?;
@@ -156,7 +156,7 @@ impl ReceiptCollector {
     async fn park(&self, message: &Delivery, why: &str) -> Result<(), Away> {
         tracing::error!(error = why, "a message on the queue of receipts is not a receipt");
         let letter = Letter {
-            exchange: "",
+            exchange: topology::TO_QUEUE,
             routing_key: &format!("{}.dead", topology::RECEIPTS),
             body: &message.data,
             properties: Properties::Given(&message.properties.clone().with_delivery_mode(2)),

@@ -14,6 +14,8 @@ use crate::transport::Lane;
 
 /// Where events are published, unless they name another.
 pub const EXCHANGE: &str = "postrider.events";
+/// AMQP's default exchange: the routing key is the name of a queue.
+pub(super) const TO_QUEUE: &str = "";
 /// Where remote consumers report.
 pub const RECEIPTS: &str = "postrider.receipts";
 
@@ -151,7 +153,7 @@ async fn declare_queue(
     let text = |text: &str| AMQPValue::LongString(text.into());
     set("x-queue-type", text("quorum"));
     if let Some(next) = next {
-        set("x-dead-letter-exchange", text(""));
+        set("x-dead-letter-exchange", text(TO_QUEUE));
         set("x-dead-letter-routing-key", text(next));
         // This strategy requires the overflow policy, which has no effect without a maximum length.
         set("x-dead-letter-strategy", text("at-least-once"));
