@@ -170,6 +170,7 @@ macro_rules! suite {
                 out_of_order_is_refused
                 a_run_is_settled_together
                 lengthened_leases_are_settled_with_the_others
+                a_settle_during_an_extension_counts
             }
             retry {
                 makes_it_due_later_with_its_error

@@ -171,3 +171,25 @@ pub async fn lengthened_leases_are_settled_with_the_others<H: Harness>(h: H) {
     assert!(h.store().counts().await.unwrap().is_empty());
     assert_eq!(find(&h, "a10").await.consumptions.len(), 1);
 }
+
+/// A lease that is extended at the same moment is not lost: every settle counts.
+pub async fn a_settle_during_an_extension_counts<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue(&h, drafts(200)).await;
+    let lease = claim(&h, 200).await;
+    let (token, ids) = (lease.token, lease.ids());
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let extending = tokio::spawn({
+        let (h, ids, stop) = (h.clone(), ids.clone(), stop.clone());
+        async move {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                h.store().extend(token, &ids, LEASE).await.unwrap();
+            }
+        }
+    });
+    for some in ids.chunks(10) {
+        assert_eq!(h.store().settle(token, some, History::Omit).await.unwrap().len(), some.len());
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    extending.await.unwrap();
+}

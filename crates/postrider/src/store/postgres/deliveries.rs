@@ -28,6 +28,9 @@ const LOOK_FLOOR: u32 = 256;
 /// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
 /// delivery fill at the usual limits. A claim that finds more gives the others a turn.
 const PARKED_WINDOWS: u32 = 32;
+/// How often a settle searches for rows that moved. A lease is extended once in a third of its length, so that a row seldom
+/// moves twice within a settle.
+const MOVED_TRIES: u32 = 3;
 
 #[async_trait]
 impl Deliveries for PostgresStore {
@@ -195,13 +198,24 @@ pub(super) async fn settle_on(
         return Ok(deliveries.to_vec());
     }
     let mut settled: HashSet<i64> = settled.into_iter().collect();
-    if deliveries.iter().any(|delivery| delivery.hint().is_some()) {
-        // A row whose lease was lengthened lies elsewhere now: neither it was settled, nor what comes behind it.
+    for _ in 0..MOVED_TRIES {
+        // Extending a lease moves the row: its old address finds nothing, and neither does a search that waited for the
+        // extension to commit. What comes behind it in its key is not settled either.
         let left = deliveries.iter().filter(|delivery| !settled.contains(&delivery.number));
         let left: Vec<_> = left.map(|delivery| DeliveryId::new(delivery.sequence, delivery.number)).collect();
-        settled.extend(settle_known(conn, token, &left, history).await?);
+        let found = settle_known(&mut *conn, token, &left, history).await?;
+        let none_found = found.is_empty();
+        settled.extend(found);
+        if settled.len() == deliveries.len() || (none_found && !is_any_held(&mut *conn, token, &left).await?) {
+            break;
+        }
     }
     Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
+}
+
+async fn is_any_held(conn: &mut PgConnection, token: Token, deliveries: &[DeliveryId]) -> sqlx::Result<bool> {
+    let held = "SELECT EXISTS (SELECT 1 FROM postrider_delivery WHERE event_seq = ANY ($1) AND token = $2)";
+    sqlx::query_scalar(held).bind(sequences(deliveries)).bind(token.0).fetch_one(conn).await
 }
 
 /// The numbers of those that were found where they are said to be, or by their event where nothing is said.
