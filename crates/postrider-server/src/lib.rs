@@ -177,3 +177,8 @@ pub async fn first_token(store: &dyn Store) -> postrider::Result<Option<String>>
     store.release_lease(LEASE, lease).await?;
     Ok(made)
 }
+
+/// The programs of docs/getting-started.md are compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/getting-started.md")]
+mod getting_started {}

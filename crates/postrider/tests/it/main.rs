@@ -3,6 +3,7 @@
 
 #[cfg(feature = "webhook")]
 mod alert;
+mod architecture;
 mod examples;
 mod migrations;
 #[cfg(feature = "mysql")]
