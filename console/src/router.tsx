@@ -19,13 +19,13 @@ const page = (path: string, load: Load, name: string) =>
 
 const pages = [
   page('/', () => import('./pages/overview'), 'Overview'),
-  // TODO page('/events', () => import('./pages/events'), 'Events'),
-  // TODO page('/events/$id', () => import('./pages/event'), 'Event'),
-  // TODO page('/failures', () => import('./pages/failures'), 'Failures'),
+  page('/events', () => import('./pages/events'), 'Events'),
+  page('/events/$id', () => import('./pages/event'), 'Event'),
+  page('/failures', () => import('./pages/failures'), 'Failures'),
   // TODO page('/traces', () => import('./pages/traces'), 'Traces'),
   // TODO page('/traces/$id', () => import('./pages/trace'), 'Trace'),
   // TODO page('/stories/$key', () => import('./pages/story'), 'Story'),
-  // TODO page('/consumers', () => import('./pages/consumers'), 'Consumers'),
+  page('/consumers', () => import('./pages/consumers'), 'Consumers'),
   // TODO page('/subscriptions', () => import('./pages/subscriptions'), 'Subscriptions'),
   // TODO page('/operations', () => import('./pages/operations'), 'Operations'),
   // TODO page('/system', () => import('./pages/system'), 'System'),

@@ -59,10 +59,19 @@ export const topics = queryOptions({
   refetchInterval: 60_000,
 });
 
+/** A page may be short or empty and have more behind it. It goes on by itself this often. */
+const LOOKS = 3;
+
 export const events = (filter: Query) =>
   queryOptions({
     queryKey: ['events', filter],
-    queryFn: ({ signal }) => getJson<P.EventPage>('/events', filter, signal),
+    queryFn: async ({ signal }) => {
+      let page = await getJson<P.EventPage>('/events', filter, signal);
+      for (let look = 1; look < LOOKS && page.events.length === 0 && page.nextCursor; look += 1) {
+        page = await getJson<P.EventPage>('/events', { ...filter, cursor: page.nextCursor }, signal);
+      }
+      return page;
+    },
     placeholderData: keepPreviousData,
   });
 

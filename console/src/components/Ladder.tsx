@@ -35,7 +35,13 @@ export function Ladder({ attempts, max, dueAt, capSeconds = 3600 }: Props) {
       <line x1={x(1) - 10} x2={nowX} y1={38} y2={38} stroke="var(--warn-mark)" strokeWidth={2} />
       <line x1={nowX} x2={x(max)} y1={38} y2={38} stroke="var(--line2)" strokeWidth={1.5} strokeDasharray="3 3" />
       {Array.from({ length: max - 1 }, (_, index) => (
-        <text key={index} x={(x(index + 1) + x(index + 2)) / 2} y={28} textAnchor="middle" className="ladder-wait">
+        <text
+          key={index}
+          x={(x(index + 1) + x(index + 2)) / 2 - (index + 1 === attempts ? 14 : 0)}
+          y={28}
+          textAnchor="middle"
+          className="ladder-wait"
+        >
           {waitAfter(index + 1, capSeconds)} s
         </text>
       ))}

@@ -33,7 +33,7 @@ export function Meter({ event, figure = true }: { event: EventSummary; figure?: 
           ))}
         </span>
       ) : (
-        list.map((meaning, index) => <i key={index} className={meaning ? `m-${meaning}` : 'empty'} />)
+        list.map((meaning, index) => <i key={index} className={meaning ? `m-${meaning}` : 'none'} />)
       )}
       {figure && <span className={event.failedConsumers > 0 ? 'm-bad c' : 't2'}>{text}</span>}
     </span>

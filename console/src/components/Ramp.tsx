@@ -17,7 +17,7 @@ export function planSteps(ramp: number[], total: number): OperationStep[] {
     if (count <= 0) break;
     steps.push({
       size: count,
-      ratePerSecond: STEP_RATES[index] ?? 50,
+      ratePerSecond: index < STEP_RATES.length ? STEP_RATES[index] : 50,
       state: 'todo',
       done: 0,
       delivered: 0,
