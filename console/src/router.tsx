@@ -24,12 +24,12 @@ const pages = [
   page('/failures', () => import('./pages/failures'), 'Failures'),
   page('/traces', () => import('./pages/traces'), 'Traces'),
   page('/traces/$id', () => import('./pages/trace'), 'Trace'),
-  // TODO page('/stories/$key', () => import('./pages/story'), 'Story'),
+  page('/stories/$key', () => import('./pages/story'), 'Story'),
   page('/consumers', () => import('./pages/consumers'), 'Consumers'),
   page('/subscriptions', () => import('./pages/subscriptions'), 'Subscriptions'),
   page('/operations', () => import('./pages/operations'), 'Operations'),
-  // TODO page('/system', () => import('./pages/system'), 'System'),
-  // TODO page('/audit', () => import('./pages/audit'), 'Audit'),
+  page('/system', () => import('./pages/system'), 'System'),
+  page('/audit', () => import('./pages/audit'), 'Audit'),
 ];
 
 export const router = createRouter({
