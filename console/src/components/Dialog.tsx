@@ -52,6 +52,8 @@ export function AskDialog({ title, text, verb, danger, reason = 'needed', typed,
 
   async function submit(event: FormEvent) {
     event.preventDefault();
+    // A dialog may be drawn inside another form; its submit is not that form's.
+    event.stopPropagation();
     if (!ready || busy) return;
     setBusy(true);
     try {

@@ -761,4 +761,6 @@ export const en = {
   'kind.aggregate': 'aggregate',
   'kind.topic': 'topic',
   'kind.consumer': 'consumer',
+  'why.retrying.due':
+    '{c} has not taken it: {error}, {n} {n?time:times}. The next try is {t}. {left} {left?try is:tries are} left; if all fail it is given up at {at}.',
 };

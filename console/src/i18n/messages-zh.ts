@@ -758,4 +758,6 @@ export const zh: Messages = {
   'kind.aggregate': '聚合',
   'kind.topic': '主题',
   'kind.consumer': '消费者',
+  'why.retrying.due':
+    '{c} 尚未消费：{error}，连续 {n} 次。下一次尝试已{t}。还剩 {left} 次；若全部失败，将于 {at} 放弃。',
 };

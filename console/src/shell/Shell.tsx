@@ -16,7 +16,7 @@ import { pageOf } from './pages';
 import { Rail, TabBar } from './Rail';
 import { StoreDown } from './StoreDown';
 import { environmentClass } from './session';
-import { useStore } from './store';
+import { attachStore, useStore } from './store';
 import { TopBar } from './TopBar';
 
 export function Shell() {
@@ -27,6 +27,7 @@ export function Shell() {
   const store = useStore();
   useKeys();
   useEffect(() => startLive(client), [client]);
+  useEffect(() => attachStore(client), [client]);
   const environment = query.data?.environment.name ?? '';
   const page = pageOf(path);
   useEffect(() => {

@@ -1,5 +1,4 @@
 // The card while the store is away. It heals itself.
-import { useQueryClient } from '@tanstack/react-query';
 import { useLive } from '../api/live';
 import { Button } from '../components/Button';
 import { Code, copyText } from '../components/Copy';
@@ -12,7 +11,6 @@ import { lookAgain, useStore } from './store';
 import './store-down.css';
 
 export function StoreDown() {
-  const client = useQueryClient();
   const store = useStore();
   const session = useSession();
   const { stats } = useLive();
@@ -41,7 +39,7 @@ export function StoreDown() {
               <h1>{t(title)}</h1>
               <span className="mono t2">{session?.store}</span>
             </div>
-            <Button icon="retry" onClick={() => void lookAgain(client)}>
+            <Button icon="retry" onClick={() => void lookAgain()}>
               {t('down.now')}
             </Button>
           </header>

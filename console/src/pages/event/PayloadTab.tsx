@@ -9,7 +9,7 @@ import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
 import { bytes, clock, zoneName } from '../../lib/format';
 import { useRefusal } from '../../shell/session';
-import { type Line, linesOf } from './jsonLines';
+import { firstClosed, type Line, linesOf } from './jsonLines';
 
 /** Longer payloads are shown as a preview and can be downloaded. */
 const PREVIEW = 65_536;
@@ -69,7 +69,7 @@ export function PayloadTab({ event }: { event: EventDetail }) {
 }
 
 function Tree({ node }: { node: JsonNode }) {
-  const [closed, setClosed] = useState<Set<string>>(new Set());
+  const [closed, setClosed] = useState<Set<string>>(() => firstClosed(node));
   const lines = linesOf(node, closed);
   const toggle = (path: string) => {
     const next = new Set(closed);

@@ -170,7 +170,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           title: t('why.title'),
           text: (
             <>
-              {tx('why.retrying.text', {
+              {tx(Date.parse(due) > storeNow() ? 'why.retrying.text' : 'why.retrying.due', {
                 c: <b>{part.consumerId}</b>,
                 error: <b>{reason}</b>,
                 n: part.attempts.length,
@@ -298,7 +298,7 @@ function MobileTries({ attempts, max, due, cap }: { attempts: number; max: numbe
       </div>
       <div className="tries-bar">
         {Array.from({ length: max }, (_, index) => (
-          <i key={index} className={index < attempts ? 'm-bad' : index === attempts ? 'm-warn' : ''} />
+          <i key={index} className={index < attempts ? 'm-bad' : index === attempts ? 'm-warn' : 'rest'} />
         ))}
       </div>
     </div>

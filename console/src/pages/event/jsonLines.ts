@@ -13,6 +13,36 @@ export type Line = {
   count: number | null;
 };
 
+/** A closed value is shown in one line of at most this many characters. */
+const INLINE_MAX = 110;
+
+function inline(node: JsonNode): string {
+  const full = write(node);
+  return full.length > INLINE_MAX ? `${full.slice(0, INLINE_MAX)} …` : full;
+}
+
+function write(node: JsonNode): string {
+  if (node.kind === 'object')
+    return `{ ${node.entries.map(([key, value]) => `${JSON.stringify(key)}: ${write(value)}`).join(', ')} }`;
+  if (node.kind === 'array') return `[ ${node.items.map(write).join(', ')} ]`;
+  if (node.kind === 'string') return JSON.stringify(node.value);
+  return node.kind === 'number' ? node.text : String(node.value);
+}
+
+/** Objects in lists start closed: their one line says enough. */
+export function firstClosed(root: JsonNode): Set<string> {
+  const closed = new Set<string>();
+  (function walk(node: JsonNode, path: string, inList: boolean): void {
+    if (inList && node.kind === 'object') closed.add(path);
+    if (node.kind === 'object') for (const [key, child] of node.entries) walk(child, `${path}/${key}`, false);
+    if (node.kind === 'array')
+      node.items.forEach((child, index) => {
+        walk(child, `${path}/${index}`, true);
+      });
+  })(root, '', false);
+  return closed;
+}
+
 /** A tree as numbered lines; what is closed is one line. */
 export function linesOf(root: JsonNode, closed: ReadonlySet<string>): Line[] {
   const lines: Line[] = [];
@@ -38,7 +68,7 @@ export function linesOf(root: JsonNode, closed: ReadonlySet<string>): Line[] {
     const [left, right] = node.kind === 'object' ? ['{', '}'] : ['[', ']'];
     if (children.length === 0) return void add({ path, depth, name, comma, text: left + right });
     if (closed.has(path))
-      return void add({ path, depth, name, comma, text: `${left} … ${right}`, foldable: true, count: children.length });
+      return void add({ path, depth, name, comma, text: inline(node), foldable: true, count: null });
     add({
       path,
       depth,

@@ -50,10 +50,10 @@ export function Login() {
   return (
     <div className="login env-local">
       <div className="login-form">
-        <div className="row login-brand">
+        <header className="row login-brand">
           <Logo size={26} />
           <b>Postrider</b>
-        </div>
+        </header>
         <main>
           <form onSubmit={submit}>
             <h1>{t('login.title', { env: location.hostname })}</h1>

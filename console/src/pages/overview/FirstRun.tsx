@@ -96,19 +96,21 @@ export function FirstRun({ listens, wrote, onSkip }: { listens: boolean; wrote: 
           aside={listens && !wrote ? waiting : null}
         >
           <div className="card snippet">
-            <header role="tablist">
-              {(Object.keys(SNIPPETS) as (keyof typeof SNIPPETS)[]).map((name) => (
-                <button
-                  type="button"
-                  role="tab"
-                  key={name}
-                  aria-selected={name === tab}
-                  className="tab"
-                  onClick={() => setTab(name)}
-                >
-                  {name}
-                </button>
-              ))}
+            <header>
+              <div role="tablist" className="snippet-tabs">
+                {(Object.keys(SNIPPETS) as (keyof typeof SNIPPETS)[]).map((name) => (
+                  <button
+                    type="button"
+                    role="tab"
+                    key={name}
+                    aria-selected={name === tab}
+                    className="tab"
+                    onClick={() => setTab(name)}
+                  >
+                    {name}
+                  </button>
+                ))}
+              </div>
               <Button small icon="copy" onClick={() => void copyText(SNIPPETS[tab])}>
                 {t('copy')}
               </Button>

@@ -21,6 +21,13 @@ import './overview.css';
 export const RANGES = { '15m': 15, '1h': 60, '6h': 360, '24h': 1440 } as const;
 type Range = keyof typeof RANGES;
 
+/** As long as nothing was written, the list of first steps looks again at this pace. */
+const FIRST_MS = 2_000;
+
+function emptyPace(events: number | undefined): number | false {
+  return events === 0 ? FIRST_MS : false;
+}
+
 function Now() {
   return <span className="meta">{dateTime(useNow())}</span>;
 }
@@ -33,8 +40,11 @@ export function Overview() {
   const figures = useQuery(stats(minutes, minutes > 360 ? 5 : 1));
   const live = useLive();
   const list = useQuery(consumers);
-  const any = useQuery(events({ limit: 1 }));
-  const subscribed = useQuery(subscriptions);
+  const any = useQuery({
+    ...events({ limit: 1 }),
+    refetchInterval: (query) => emptyPace(query.state.data?.events.length),
+  });
+  const subscribed = useQuery({ ...subscriptions, refetchInterval: emptyPace(any.data?.events.length) });
   const current =
     figures.data && live.stats ? { ...figures.data, ...live.stats, minutes: figures.data.minutes } : figures.data;
   const untouched = any.data?.events.length === 0 && subscribed.data !== undefined && !skipped;

@@ -86,15 +86,18 @@ function Shown({ data }: { data: StoryData }) {
         <h1>{titleOf(data)}</h1>
         <span className="tag mono">{[data.aggregateType, data.aggregateId ?? data.key].filter(Boolean).join(' ')}</span>
         <ol className="story-states">
-          {data.events.slice(0, 5).map((event) => (
-            <li key={event.eventId}>
-              <StatusIcon
-                look={event.compensation ? { ...EVENT[event.status]!, meaning: 'human' } : EVENT[event.status]!}
-                size={14}
-              />
-              {event.topic.split('.').at(-1)} <span className="meta">{clock(event.occurredAt)}</span>
-            </li>
-          ))}
+          {data.events
+            .filter((event) => event.effects.length > 0 || data.events.length <= 4)
+            .slice(0, 4)
+            .map((event) => (
+              <li key={event.eventId}>
+                <StatusIcon
+                  look={event.compensation ? { ...EVENT[event.status]!, meaning: 'human' } : EVENT[event.status]!}
+                  size={14}
+                />
+                {event.topic.split('.').at(-1)} <span className="meta">{clock(event.occurredAt)}</span>
+              </li>
+            ))}
         </ol>
         <span className="grow" />
         {template && (

@@ -107,123 +107,128 @@ export function Editor({ topic, consumerId, known, consumer, heard, names, topic
 
   const local = form.via === 'local';
   return (
-    <form className="card panel editor" aria-label={known ? t('subs.edit') : t('subs.new')} onSubmit={submit}>
-      <section className="between">
-        <div>
-          <h2>{known ? t('subs.edit') : t('subs.new')}</h2>
-          <p className="meta">
-            {form.topic || '…'} → {form.consumerId || '…'}
-          </p>
-        </div>
-        <Button kind="quiet" icon="x" aria-label={t('close')} onClick={onClose} />
-      </section>
-      <div className="editor-body">
-        {!known && (topic === '' || consumerId === '') && (
-          <>
-            <label className="field">
-              <span>{t('col.topic')}</span>
-              <input
-                className="input"
-                list="topics"
-                value={form.topic}
-                onChange={(event) => set({ topic: event.target.value })}
+    <>
+      <form className="card panel editor" aria-label={known ? t('subs.edit') : t('subs.new')} onSubmit={submit}>
+        <section className="between">
+          <div>
+            <h2>{known ? t('subs.edit') : t('subs.new')}</h2>
+            <p className="meta">
+              {form.topic || '…'} → {form.consumerId || '…'}
+            </p>
+          </div>
+          <Button kind="quiet" icon="x" aria-label={t('close')} onClick={onClose} />
+        </section>
+        <div className="editor-body">
+          {!known && (topic === '' || consumerId === '') && (
+            <>
+              <label className="field">
+                <span>{t('col.topic')}</span>
+                <input
+                  className="input"
+                  list="topics"
+                  value={form.topic}
+                  onChange={(event) => set({ topic: event.target.value })}
+                />
+              </label>
+              <label className="field">
+                <span>{t('col.consumer')}</span>
+                <input
+                  className="input"
+                  list="consumers"
+                  value={form.consumerId}
+                  onChange={(event) => set({ consumerId: event.target.value })}
+                />
+              </label>
+              <datalist id="topics">
+                {topics.map((each) => (
+                  <option key={each} value={each} />
+                ))}
+              </datalist>
+              <datalist id="consumers">
+                {names.map((each) => (
+                  <option key={each} value={each} />
+                ))}
+              </datalist>
+            </>
+          )}
+          <div className="field">
+            <span>{t('col.via')}</span>
+            {local ? (
+              <span className="tag">local</span>
+            ) : (
+              <Segments
+                label={t('col.via')}
+                value={form.via}
+                onChange={(via) => set({ via })}
+                options={(['pull', 'webhook', 'rabbitmq', 'external'] as const).map((value) => ({
+                  value,
+                  label: value,
+                }))}
               />
-            </label>
+            )}
+          </div>
+          {form.via === 'webhook' && (
             <label className="field">
-              <span>{t('col.consumer')}</span>
+              <span>
+                {t('subs.endpoint')} <small className="t3">{t('subs.endpoint.text')}</small>
+              </span>
               <input
-                className="input"
-                list="consumers"
-                value={form.consumerId}
-                onChange={(event) => set({ consumerId: event.target.value })}
+                className={`input mono ${error('endpoint') ? 'invalid' : ''}`}
+                value={form.endpoint}
+                onChange={(event) => set({ endpoint: event.target.value })}
               />
+              {error('endpoint') && (
+                <small role="alert" className="m-bad c">
+                  {error('endpoint')}
+                </small>
+              )}
             </label>
-            <datalist id="topics">
-              {topics.map((each) => (
-                <option key={each} value={each} />
-              ))}
-            </datalist>
-            <datalist id="consumers">
-              {names.map((each) => (
-                <option key={each} value={each} />
-              ))}
-            </datalist>
-          </>
-        )}
-        <div className="field">
-          <span>{t('col.via')}</span>
-          {local ? (
-            <span className="tag">local</span>
-          ) : (
-            <Segments
-              label={t('col.via')}
-              value={form.via}
-              onChange={(via) => set({ via })}
-              options={(['pull', 'webhook', 'rabbitmq', 'external'] as const).map((value) => ({ value, label: value }))}
+          )}
+          <label className="field">
+            <span>{t('subs.for')}</span>
+            <input
+              className="input"
+              value={form.description}
+              onChange={(event) => set({ description: event.target.value })}
+            />
+          </label>
+          {known && (
+            <Switch
+              on={form.enabled}
+              label={form.enabled ? t('subs.enabled') : t('subs.disabled')}
+              onChange={() => !refused && void toggle()}
             />
           )}
+          {form.topic && !known && <Preview topic={form.topic} from={from} heard={heard} consumer={consumer} />}
+          {!known && form.topic && (
+            <label className="check also">
+              <input type="checkbox" checked={also} onChange={() => setAlso(!also)} />
+              <span>
+                {t('subs.also')}
+                <small>{t('subs.also.text')}</small>
+              </span>
+            </label>
+          )}
+          {error('') && (
+            <p role="alert" className="m-bad c">
+              {error('')}
+            </p>
+          )}
         </div>
-        {form.via === 'webhook' && (
-          <label className="field">
-            <span>
-              {t('subs.endpoint')} <small className="t3">{t('subs.endpoint.text')}</small>
-            </span>
-            <input
-              className={`input mono ${error('endpoint') ? 'invalid' : ''}`}
-              value={form.endpoint}
-              onChange={(event) => set({ endpoint: event.target.value })}
-            />
-            {error('endpoint') && (
-              <small role="alert" className="m-bad c">
-                {error('endpoint')}
-              </small>
-            )}
-          </label>
-        )}
-        <label className="field">
-          <span>{t('subs.for')}</span>
-          <input
-            className="input"
-            value={form.description}
-            onChange={(event) => set({ description: event.target.value })}
-          />
-        </label>
-        {known && (
-          <Switch
-            on={form.enabled}
-            label={form.enabled ? t('subs.enabled') : t('subs.disabled')}
-            onChange={() => !refused && void toggle()}
-          />
-        )}
-        {form.topic && !known && <Preview topic={form.topic} from={from} heard={heard} consumer={consumer} />}
-        {!known && form.topic && (
-          <label className="check also">
-            <input type="checkbox" checked={also} onChange={() => setAlso(!also)} />
-            <span>
-              {t('subs.also')}
-              <small>{t('subs.also.text')}</small>
-            </span>
-          </label>
-        )}
-        {error('') && (
-          <p role="alert" className="m-bad c">
-            {error('')}
-          </p>
-        )}
-      </div>
-      <footer className="row">
-        <span className="meta grow">{t('subs.counts')}</span>
-        {known ? (
-          <Button kind="danger" refused={refused} onClick={() => setRemove(true)}>
-            {t('subs.remove')}
+        <footer className="row">
+          <span className="meta grow">{t('subs.counts')}</span>
+          {known ? (
+            <Button kind="danger" refused={refused} onClick={() => setRemove(true)}>
+              {t('subs.remove')}
+            </Button>
+          ) : (
+            <Button onClick={onClose}>{t('cancel')}</Button>
+          )}
+          <Button type="submit" kind="primary" refused={refused} disabled={!form.topic || !form.consumerId}>
+            {known ? t('subs.save') : t('act.subscribe')}
           </Button>
-        ) : (
-          <Button onClick={onClose}>{t('cancel')}</Button>
-        )}
-        <Button type="submit" kind="primary" refused={refused} disabled={!form.topic || !form.consumerId}>
-          {known ? t('subs.save') : t('act.subscribe')}
-        </Button>
-      </footer>
+        </footer>
+      </form>
       {remove && (
         <AskDialog
           danger
@@ -239,7 +244,7 @@ export function Editor({ topic, consumerId, known, consumer, heard, names, topic
           onClose={() => setRemove(false)}
         />
       )}
-    </form>
+    </>
   );
 }
 
