@@ -23,7 +23,9 @@ let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, fr
 const listeners = new Set<() => void>();
 let source: EventSource | null = null;
 let failures = 0;
-let timer: ReturnType<typeof setTimeout> | undefined;
+let retryTimer: ReturnType<typeof setTimeout> | undefined;
+let pollTimer: ReturnType<typeof setTimeout> | undefined;
+let stopped = false;
 let hideTimer: ReturnType<typeof setTimeout> | undefined;
 let client: QueryClient;
 
@@ -48,32 +50,37 @@ export function clearFresh(): void {
 
 export function togglePause(): void {
   set({ mode: live.mode === 'paused' ? 'reconnecting' : 'paused' });
-  if (live.mode === 'paused') close();
-  else open();
+  if (live.mode === 'paused') {
+    close();
+    stopPolling();
+  } else open();
 }
 
 function close(): void {
   source?.close();
   source = null;
-  clearTimeout(timer);
+  clearTimeout(retryTimer);
+}
+
+function stopPolling(): void {
+  clearTimeout(pollTimer);
+  pollTimer = undefined;
 }
 
 function poll(): void {
   client.invalidateQueries({ predicate: (query) => query.queryKey[0] !== 'session' });
-  timer = setTimeout(poll, POLL_MS);
+  pollTimer = setTimeout(poll, POLL_MS);
 }
 
+/** Tries again later, each time after a longer wait. From the second failure on, the pages poll meanwhile. */
 function failed(): void {
   close();
-  if (live.mode === 'paused') return;
+  if (live.mode === 'paused' || stopped) return;
   failures += 1;
-  if (failures === 2) {
-    set({ mode: 'polling' });
-    poll();
-  }
   const wait = Math.min(30_000, 1000 * 2 ** failures);
-  if (failures !== 2) set({ mode: failures > 2 ? 'polling' : 'reconnecting', retryAt: storeNow() + wait });
-  setTimeout(() => live.mode !== 'paused' && !source && !document.hidden && open(), wait);
+  set({ mode: failures >= 2 ? 'polling' : 'reconnecting', retryAt: storeNow() + wait });
+  if (failures >= 2 && pollTimer === undefined) poll();
+  retryTimer = setTimeout(() => !document.hidden && open(), wait);
 }
 
 function onStats(stats: Stats): void {
@@ -115,6 +122,9 @@ function open(): void {
   const on = <T>(kind: string, handle: (value: T) => void) =>
     stream.addEventListener(kind, (message) => handle(JSON.parse((message as MessageEvent<string>).data) as T));
   stream.onopen = () => {
+    // What happened while the stream was away is asked for once.
+    if (failures > 0) client.invalidateQueries();
+    stopPolling();
     failures = 0;
     set({ mode: 'live' });
   };
@@ -129,10 +139,15 @@ function open(): void {
 /** Starts the stream; called once, after login. */
 export function startLive(queryClient: QueryClient): () => void {
   client = queryClient;
+  stopped = false;
   const onVisibility = () => {
     clearTimeout(hideTimer);
-    if (document.hidden) hideTimer = setTimeout(close, HIDDEN_MS);
-    else if (!source && live.mode !== 'paused') {
+    if (document.hidden) {
+      hideTimer = setTimeout(() => {
+        close();
+        stopPolling();
+      }, HIDDEN_MS);
+    } else if (!source && live.mode !== 'paused') {
       client.invalidateQueries();
       open();
     }
@@ -141,6 +156,9 @@ export function startLive(queryClient: QueryClient): () => void {
   if (!document.hidden) open();
   return () => {
     document.removeEventListener('visibilitychange', onVisibility);
+    stopped = true;
+    clearTimeout(hideTimer);
     close();
+    stopPolling();
   };
 }

@@ -31,6 +31,8 @@ export function Shell() {
   const environment = query.data?.environment.name ?? '';
   const page = pageOf(path);
   useEffect(() => {
+    const icon = document.querySelector<HTMLLinkElement>('link[rel=icon]');
+    if (icon && environment) icon.href = `./favicon-${environmentClass(environment).slice(4)}.svg`;
     document.title = [environment.toUpperCase(), t(page.word), 'Postrider'].filter(Boolean).join(' · ');
   }, [environment, page]);
 

@@ -13,6 +13,7 @@ import { useRefusal } from '../../shell/session';
 import type { What } from '../../wizard';
 import { Wellness } from '../failures/GroupPanel';
 import { useConsumerActs } from './acts';
+import { HeldKeys } from './HeldKeys';
 
 export function ConsumerPanel({
   consumer,
@@ -128,16 +129,9 @@ export function ConsumerPanel({
         <section>
           <p className="label">{t('panel.order')}</p>
           <p className="t2 small-text">
-            {tx(deadHead === 'hold' ? 'panel.order.hold' : 'panel.order.skip', { n: number(consumer.held ?? 0) })}{' '}
-            {about?.heldKeys?.map((key, index) => (
-              <span key={key}>
-                {index > 0 && ', '}
-                <Link to="/stories/$key" params={{ key } as never}>
-                  {key}
-                </Link>
-              </span>
-            ))}
+            {tx(deadHead === 'hold' ? 'panel.order.hold' : 'panel.order.skip', { n: number(consumer.held ?? 0) })}
           </p>
+          <HeldKeys consumerId={id} keys={about?.heldKeys ?? []} />
         </section>
       )}
       <footer className="row">

@@ -36,6 +36,7 @@ export function ConsumersTab({ event, onAsk }: Props) {
             via={list.find((each) => each.consumerId === part.consumerId)?.via}
             refused={refused}
             onRedrive={() => onAsk({ verb: 'redrive', consumerId: part.consumerId })}
+            onDiscard={() => onAsk({ verb: 'discard', consumerId: part.consumerId })}
           />
         ))}
       </div>
@@ -58,11 +59,19 @@ export function ConsumersTab({ event, onAsk }: Props) {
   );
 }
 
-type PartProps = { part: ConsumerPart; first: boolean; via?: string; refused: string | null; onRedrive: () => void };
+type PartProps = {
+  part: ConsumerPart;
+  first: boolean;
+  via?: string;
+  refused: string | null;
+  onRedrive: () => void;
+  onDiscard: () => void;
+};
 
-function Part({ part, first, via, refused, onRedrive }: PartProps) {
+function Part({ part, first, via, refused, onRedrive, onDiscard }: PartProps) {
   const [open, setOpen] = useState(first);
   const { delivery, attempts } = part;
+  const operator = useRefusal('operator');
   const last = attempts.at(-1);
   const failedBefore = part.state === 'done' ? attempts.filter((each) => each.success === false) : [];
   const made = attempts.length;
@@ -105,6 +114,11 @@ function Part({ part, first, via, refused, onRedrive }: PartProps) {
         )}
         <span className="part-end">
           <span className="t2 cut">{part.state === 'done' ? note : via}</span>
+          {part.state === 'dead' && (
+            <Button small kind="quiet" refused={operator} onClick={onDiscard}>
+              {t('act.discard')}
+            </Button>
+          )}
           {part.state !== 'done' && (
             <Button small refused={refused} onClick={onRedrive}>
               {t('redrive.only', { c: part.consumerId })}

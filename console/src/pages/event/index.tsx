@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
-import { expireEvent, redriveEvent } from '../../api/actions';
+import { discardDelivery, expireEvent, redriveEvent } from '../../api/actions';
 import type { EventDetail } from '../../api/pending';
 import { event as eventQuery } from '../../api/queries';
 import { AskDialog } from '../../components/Dialog';
@@ -25,7 +25,7 @@ import './event.css';
 
 const TABS = ['consumers', 'timeline', 'payload', 'envelope', 'trace', 'history'] as const;
 type Tab = (typeof TABS)[number];
-export type Ask = { verb: 'redrive' | 'expire'; consumerId?: string };
+export type Ask = { verb: 'redrive' | 'expire' | 'discard'; consumerId?: string };
 
 export function Event() {
   const { id } = useParams({ strict: false }) as { id: string };
@@ -162,10 +162,11 @@ function AskAct({ event, ask, onClose }: { event: EventDetail; ask: Ask; onClose
   const to = ask.consumerId;
   async function act(reason: string) {
     if (ask.verb === 'expire') await expireEvent(event.eventId, reason);
+    else if (ask.verb === 'discard') await discardDelivery(event.eventId, to ?? '', reason);
     else await redriveEvent(event.eventId, { consumerId: to, reason });
     toast({
       icon: ask.verb === 'expire' ? 'hourglass' : 'repeat',
-      title: ask.verb === 'expire' ? t('toast.expired') : t('toast.redriven'),
+      title: t(`toast.${ask.verb}`),
       text: event.eventId,
     });
     await client.invalidateQueries({ queryKey: ['event', event.eventId] });
@@ -181,6 +182,18 @@ function AskAct({ event, ask, onClose }: { event: EventDetail; ask: Ask; onClose
         onClose={onClose}
       />
     );
+  if (ask.verb === 'discard') {
+    return (
+      <AskDialog
+        danger
+        title={t('discard.title', { c: to ?? '' })}
+        text={t('discard.text')}
+        verb={t('discard.verb')}
+        act={act}
+        onClose={onClose}
+      />
+    );
+  }
   return (
     <AskDialog
       title={to ? t('redrive.one.title', { c: to }) : t('redrive.title')}
