@@ -495,6 +495,24 @@ export const routes = [
   ],
   ['POST', /^\/consumers\/([^/]+)\/(pause|resume)$/, pause],
   [
+    'POST',
+    /^\/consumers\/([^/]+)\/keys\/(skip|hold)$/,
+    (context) => {
+      if (!allowed(context, OPERATORS)) return undefined;
+      audit(context.state, `key.${context.args[1]}`, context.body.key, context.args[0], context.body.reason);
+      return { status: 204 };
+    },
+  ],
+  [
+    'POST',
+    /^\/events\/([^/]+)\/discard$/,
+    (context) => {
+      if (!allowed(context, OPERATORS)) return undefined;
+      audit(context.state, 'event.discard', context.args[0], context.body.consumerId, context.body.reason);
+      return { status: 202, body: {} };
+    },
+  ],
+  [
     'GET',
     /^\/failures$/,
     ({ state }) =>
