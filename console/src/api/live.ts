@@ -1,0 +1,164 @@
+// One stream a tab. It closes 5 s after the tab is hidden, comes back with one refetch, and turns to polling
+// where the stream fails twice in a row.
+import type { QueryClient } from '@tanstack/react-query';
+import { useSyncExternalStore } from 'react';
+import { storeNow, syncClock } from '../lib/clock';
+import { url } from './client';
+import type { Consumer, EventPage, EventSummary, Operation, Stats } from './pending';
+
+export type Live = {
+  mode: 'live' | 'paused' | 'reconnecting' | 'polling';
+  retryAt: number;
+  /** Events a second, from the newest whole minute. */
+  rate: number | null;
+  stats: Stats | null;
+  /** New events since the list was read, newest first; at most 200 are kept. */
+  fresh: EventSummary[];
+};
+
+const HIDDEN_MS = 5_000;
+const POLL_MS = 5_000;
+const FRESH_MAX = 200;
+let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, fresh: [] };
+const listeners = new Set<() => void>();
+let source: EventSource | null = null;
+let failures = 0;
+let retryTimer: ReturnType<typeof setTimeout> | undefined;
+let pollTimer: ReturnType<typeof setTimeout> | undefined;
+let stopped = false;
+let hideTimer: ReturnType<typeof setTimeout> | undefined;
+let client: QueryClient;
+
+function set(change: Partial<Live>): void {
+  live = { ...live, ...change };
+  for (const listener of listeners) listener();
+}
+
+export function useLive(): Live {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    () => live,
+  );
+}
+
+export function clearFresh(): void {
+  if (live.fresh.length > 0) set({ fresh: [] });
+}
+
+export function togglePause(): void {
+  set({ mode: live.mode === 'paused' ? 'reconnecting' : 'paused' });
+  if (live.mode === 'paused') {
+    close();
+    stopPolling();
+  } else open();
+}
+
+function close(): void {
+  source?.close();
+  source = null;
+  clearTimeout(retryTimer);
+}
+
+function stopPolling(): void {
+  clearTimeout(pollTimer);
+  pollTimer = undefined;
+}
+
+function poll(): void {
+  client.invalidateQueries({ predicate: (query) => query.queryKey[0] !== 'session' });
+  pollTimer = setTimeout(poll, POLL_MS);
+}
+
+/** Tries again later, each time after a longer wait. From the second failure on, the pages poll meanwhile. */
+function failed(): void {
+  close();
+  if (live.mode === 'paused' || stopped) return;
+  failures += 1;
+  const wait = Math.min(30_000, 1000 * 2 ** failures);
+  set({ mode: failures >= 2 ? 'polling' : 'reconnecting', retryAt: storeNow() + wait });
+  if (failures >= 2 && pollTimer === undefined) poll();
+  retryTimer = setTimeout(() => !document.hidden && open(), wait);
+}
+
+function onStats(stats: Stats): void {
+  syncClock(stats.at);
+  const whole = stats.minutes.at(-2) ?? stats.minutes.at(-1);
+  set({ stats, rate: whole ? Math.round(whole.created / 60) : live.rate });
+}
+
+function onStatus(event: EventSummary): void {
+  client.setQueriesData<EventPage>({ queryKey: ['events'] }, (page) =>
+    page?.events.some((each) => each.eventId === event.eventId)
+      ? { ...page, events: page.events.map((each) => (each.eventId === event.eventId ? { ...each, ...event } : each)) }
+      : page,
+  );
+  client.invalidateQueries({ queryKey: ['event', event.eventId] });
+  if (event.traceId) client.invalidateQueries({ queryKey: ['trace', event.traceId] });
+}
+
+function onConsumer(consumer: Consumer): void {
+  client.setQueryData<Consumer[]>(['consumers'], (all) =>
+    all?.map((each) => (each.consumerId === consumer.consumerId ? { ...each, ...consumer } : each)),
+  );
+}
+
+function onOperation(operation: Operation): void {
+  client.setQueryData<Operation[]>(['operations'], (all) => {
+    if (!all) return all;
+    const known = all.some((each) => each.operationId === operation.operationId);
+    return known
+      ? all.map((each) => (each.operationId === operation.operationId ? { ...each, ...operation } : each))
+      : [operation, ...all];
+  });
+}
+
+function open(): void {
+  close();
+  const stream = new EventSource(url('/stream'));
+  source = stream;
+  const on = <T>(kind: string, handle: (value: T) => void) =>
+    stream.addEventListener(kind, (message) => handle(JSON.parse((message as MessageEvent<string>).data) as T));
+  stream.onopen = () => {
+    // What happened while the stream was away is asked for once.
+    if (failures > 0) client.invalidateQueries();
+    stopPolling();
+    failures = 0;
+    set({ mode: 'live' });
+  };
+  stream.onerror = failed;
+  on<Stats>('stats', onStats);
+  on<EventSummary>('status', onStatus);
+  on<EventSummary>('event', (event) => set({ fresh: [event, ...live.fresh].slice(0, FRESH_MAX) }));
+  on<Consumer>('consumer', onConsumer);
+  on<Operation>('operation', onOperation);
+}
+
+/** Starts the stream; called once, after login. */
+export function startLive(queryClient: QueryClient): () => void {
+  client = queryClient;
+  stopped = false;
+  const onVisibility = () => {
+    clearTimeout(hideTimer);
+    if (document.hidden) {
+      hideTimer = setTimeout(() => {
+        close();
+        stopPolling();
+      }, HIDDEN_MS);
+    } else if (!source && live.mode !== 'paused') {
+      client.invalidateQueries();
+      open();
+    }
+  };
+  document.addEventListener('visibilitychange', onVisibility);
+  if (!document.hidden) open();
+  return () => {
+    document.removeEventListener('visibilitychange', onVisibility);
+    stopped = true;
+    clearTimeout(hideTimer);
+    close();
+    stopPolling();
+  };
+}

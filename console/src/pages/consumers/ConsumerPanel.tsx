@@ -1,0 +1,196 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import type { Consumer } from '../../api/pending';
+import { config, consumer as consumerQuery, failures } from '../../api/queries';
+import { Button } from '../../components/Button';
+import { Icon } from '../../components/Icon';
+import { waitAfter } from '../../components/Ladder';
+import { t, tx } from '../../i18n';
+import { storeNow } from '../../lib/clock';
+import { MAX_ATTEMPTS } from '../../lib/event';
+import { brief, clock, duration, hourMinute, number } from '../../lib/format';
+import { useRefusal } from '../../shell/session';
+import type { What } from '../../wizard';
+import { Wellness } from '../failures/GroupPanel';
+import { useConsumerActs } from './acts';
+import { HeldKeys } from './HeldKeys';
+
+export function ConsumerPanel({
+  consumer,
+  onClose,
+  onRedrive,
+}: {
+  consumer: Consumer;
+  onClose: () => void;
+  onRedrive: (what: What) => void;
+}) {
+  const id = consumer.consumerId;
+  const operator = useRefusal('operator');
+  const about = useQuery({ ...consumerQuery(id), retry: false }).data;
+  const groups = useQuery(failures).data?.groups.filter((each) => each.consumerId === id) ?? [];
+  const deadHead =
+    useQuery({ ...config, retry: false }).data?.find((each) => each.key === 'ordering.dead-head')?.value ?? 'hold';
+  const { askPause, resume, dialog } = useConsumerActs();
+  const remote = consumer.via === 'rabbitmq' || consumer.via === 'external';
+  const figure = (value: number | null | undefined) => (value == null ? '–' : number(value));
+  const waiting = consumer.lag == null ? null : consumer.lag - (consumer.retrying ?? 0);
+  const minutes = about?.minutes ?? consumer.minutes ?? [];
+  return (
+    <aside className="card panel" aria-label={id}>
+      <section>
+        <div className="row">
+          <h2 className="panel-title">{id}</h2>
+          <span className="tag">{consumer.via}</span>
+          <span className="grow" />
+          {consumer.paused ? (
+            <Button small icon="play" refused={operator} onClick={() => void resume(id)}>
+              {t('act.resume')}
+            </Button>
+          ) : (
+            <Button
+              small
+              icon="pause"
+              refused={operator ?? (remote ? t('pause.remote', { via: consumer.via }) : null)}
+              onClick={() => askPause(consumer)}
+            >
+              {t('act.pause.ask')}
+            </Button>
+          )}
+          <button type="button" className="hit" aria-label={t('close')} onClick={onClose}>
+            <Icon name="x" />
+          </button>
+        </div>
+        {about?.description && <p className="meta">{about.description}</p>}
+        <p className="meta">{consumer.topics.join(' · ')}</p>
+        {consumer.paused && consumer.pausedBy && (
+          <p className="m-human c">
+            {t('attention.paused.text', {
+              who: consumer.pausedBy,
+              age: consumer.pausedAt ? duration((storeNow() - Date.parse(consumer.pausedAt)) / 1000) : '–',
+              why: consumer.pauseReason ?? '',
+            })}
+          </p>
+        )}
+      </section>
+      <div className="cells panel-cells">
+        <div>
+          <small>{t('delivery.waiting')}</small>
+          <span className="fig">{figure(waiting)}</span>
+        </div>
+        <div>
+          <small>{t('col.retrying')}</small>
+          <span className={`fig ${(consumer.retrying ?? 0) > 0 ? 'm-warn c' : ''}`}>{figure(consumer.retrying)}</span>
+        </div>
+        <div>
+          <small>{t('col.dead')}</small>
+          <span className={`fig ${(consumer.dead ?? 0) > 0 ? 'm-bad c' : ''}`}>{figure(consumer.dead)}</span>
+        </div>
+        <div>
+          <small>{t('col.held')}</small>
+          <span className="fig">{figure(consumer.held)}</span>
+        </div>
+      </div>
+      {minutes.length > 1 && (
+        <section className="attempts-hour">
+          <div className="between label">
+            <span>{t('panel.attempts')}</span>
+            <span>
+              {hourMinute(minutes[0]!.at)} – {hourMinute(minutes.at(-1)!.at)}
+            </span>
+          </div>
+          <Wellness minutes={minutes} lastSuccessAt={null} note={false} />
+          <div className="between meta">
+            <span>{about?.lastSuccessAt && t('panel.last', { at: clock(about.lastSuccessAt) })}</span>
+            {groups.length > 0 && (
+              <Link to="/failures" search={{ consumer: id } as never}>
+                {t('panel.groups', { n: groups.length })}
+              </Link>
+            )}
+          </div>
+        </section>
+      )}
+      <section>
+        <div className="between label">
+          <span>{t('panel.schedule')}</span>
+          <span>
+            {t('panel.policy', {
+              n: about?.retry?.maxAttempts ?? MAX_ATTEMPTS,
+              j: Math.round((about?.retry?.jitter ?? 0.1) * 100),
+            })}
+          </span>
+        </div>
+        <Schedule
+          max={about?.retry?.maxAttempts ?? MAX_ATTEMPTS}
+          cap={about?.retry?.capSeconds ?? 3600}
+          waiting={about?.waitingByAttempt ?? []}
+        />
+      </section>
+      {(consumer.held ?? 0) > 0 && (
+        <section>
+          <p className="label">{t('panel.order')}</p>
+          <p className="t2 small-text">
+            {tx(deadHead === 'hold' ? 'panel.order.hold' : 'panel.order.skip', { n: number(consumer.held ?? 0) })}
+          </p>
+          <HeldKeys consumerId={id} keys={about?.heldKeys ?? []} />
+        </section>
+      )}
+      <footer className="row">
+        <Button
+          icon="repeat"
+          className="grow"
+          refused={operator ?? ((consumer.dead ?? 0) === 0 ? t('panel.nodead') : null)}
+          onClick={() => onRedrive({ filter: { consumerId: id, deliveryStatus: 'DEAD' } })}
+        >
+          {t('panel.redrive', { n: figure(consumer.dead) })}
+        </Button>
+        <Link className="btn" to="/events" search={{ consumer: id } as never}>
+          {t('show.events')}
+        </Link>
+      </footer>
+      {dialog}
+    </aside>
+  );
+}
+
+/** When each try comes after the first, with how many events wait for it. */
+function Schedule({ max, cap, waiting }: { max: number; cap: number; waiting: number[] }) {
+  const width = 330;
+  const x = (index: number) => 8 + (index / Math.max(1, max - 1)) * (width - 22);
+  const top = Math.max(1, ...waiting);
+  let total = 0;
+  const times = Array.from({ length: max }, (_, index) => {
+    if (index > 0) total += waitAfter(index, cap);
+    return total;
+  });
+  return (
+    <>
+      <svg className="schedule" viewBox={`0 0 ${width} 52`} role="img" aria-label={t('panel.schedule')}>
+        <line x1={x(0)} x2={x(max - 1)} y1={26} y2={26} stroke="var(--line2)" strokeWidth={1.5} />
+        {times.map((seconds, index) => {
+          const size = ((waiting[index] ?? 0) / top) * 18;
+          const last = index === max - 1;
+          return (
+            <g key={seconds + index}>
+              <rect x={x(index) - 4} y={24 - size} width={8} height={size} rx={1} fill="var(--warn-mark)" />
+              <circle
+                cx={x(index)}
+                cy={26}
+                r={3.2}
+                fill="var(--raised)"
+                stroke={last ? 'var(--bad-mark)' : 'var(--idle-mark)'}
+                strokeWidth={1.5}
+              />
+              <text x={x(index)} y={44} textAnchor="middle">
+                {index === 0 ? '0' : brief(seconds)}
+              </text>
+            </g>
+          );
+        })}
+      </svg>
+      <div className="between fine t2">
+        <span>{waiting.length > 0 && t('panel.bars')}</span>
+        <span className="m-bad c">{t('panel.then')}</span>
+      </div>
+    </>
+  );
+}

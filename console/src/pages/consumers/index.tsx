@@ -1,0 +1,164 @@
+// Who is behind, who is silent?
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Consumer } from '../../api/pending';
+import { consumers } from '../../api/queries';
+import { Cli } from '../../components/Copy';
+import { Empty, Loaded } from '../../components/Empty';
+import { Icon, type IconName } from '../../components/Icon';
+import { Sparkline } from '../../components/Sparkline';
+import { CONSUMER, StatusWord } from '../../components/Status';
+import { t } from '../../i18n';
+import { useNow } from '../../lib/clock';
+import { byLag, consumerState, isCounted, POOR_SUCCESS, silentSeconds } from '../../lib/consumer';
+import { brief, number, percent, took } from '../../lib/format';
+import { useUrl } from '../../lib/url';
+import { RedriveWizard, type What } from '../../wizard';
+import { ConsumerPanel } from './ConsumerPanel';
+import './consumers.css';
+
+const VIA: Record<string, IconName> = {
+  local: 'cube',
+  rabbitmq: 'plane',
+  pull: 'arrowDown',
+  webhook: 'webhook',
+  external: 'external',
+};
+
+export function Consumers() {
+  const [search, change] = useUrl();
+  const query = useQuery(consumers);
+  const now = useNow();
+  const [wizard, setWizard] = useState<What | null>(null);
+  const list = [...(query.data ?? [])].sort(byLag);
+  const paused = list.filter((each) => each.paused).length;
+  const silent = list.filter((each) => consumerState(each, now) === 'silent').length;
+  const chosen = list.find((each) => each.consumerId === search.sel) ?? (search.sel ? undefined : list[0]);
+  return (
+    <div className="page">
+      <div className="page-head">
+        <h1>{t('nav.consumers')}</h1>
+        {query.data && <span className="meta">{t('consumers.sum', { n: list.length, p: paused, s: silent })}</span>}
+      </div>
+      <Loaded query={query}>
+        {() =>
+          list.length === 0 ? (
+            <div className="card">
+              <Empty icon="inbox" title={t('consumers.none')}>
+                <Link to="/subscriptions" className="btn small">
+                  {t('nav.subscriptions')}
+                </Link>
+              </Empty>
+            </div>
+          ) : (
+            <div className="split wide-side consumers-split">
+              <div>
+                <div className="card scroll-x">
+                  <table className="table consumers">
+                    <thead>
+                      <tr>
+                        <th>{t('col.state')}</th>
+                        <th>{t('col.consumer')}</th>
+                        <th>{t('col.via')}</th>
+                        <th className="num">{t('col.topics')}</th>
+                        <th className="num">{t('col.success')}</th>
+                        <th className="num">{t('col.p95')}</th>
+                        <th>
+                          <span className="sr">{t('col.lag')}</span>
+                        </th>
+                        <th className="num" aria-sort="descending">
+                          {t('col.lag')} <Icon name="arrowDown" size={12} className="inline" />
+                        </th>
+                        <th className="num">{t('col.oldest')}</th>
+                        <th className="num">{t('col.retrying')}</th>
+                        <th className="num">{t('col.dead')}</th>
+                        <th className="num">{t('col.held')}</th>
+                      </tr>
+                    </thead>
+                    <tbody>
+                      {list.map((each) => (
+                        <Row
+                          key={each.consumerId}
+                          consumer={each}
+                          now={now}
+                          chosen={each === chosen}
+                          onOpen={() => change({ sel: each.consumerId })}
+                        />
+                      ))}
+                    </tbody>
+                  </table>
+                </div>
+                <p className="under">{t('consumers.note')}</p>
+                <div className="under">
+                  <Cli line={chosen ? `postrider consumers show ${chosen.consumerId}` : 'postrider consumers list'} />
+                </div>
+              </div>
+              {chosen && (
+                <ConsumerPanel consumer={chosen} onClose={() => change({ sel: 'none' })} onRedrive={setWizard} />
+              )}
+            </div>
+          )
+        }
+      </Loaded>
+      {wizard && <RedriveWizard what={wizard} onClose={() => setWizard(null)} />}
+    </div>
+  );
+}
+
+function Row({
+  consumer,
+  now,
+  chosen,
+  onOpen,
+}: {
+  consumer: Consumer;
+  now: number;
+  chosen: boolean;
+  onOpen: () => void;
+}) {
+  const state = consumerState(consumer, now);
+  const poor = (consumer.successRate ?? 1) < POOR_SUCCESS;
+  const dash = <span className="t3">–</span>;
+  const ours = isCounted(consumer);
+  const lags = consumer.minutes?.map((each) => each.lag ?? 0) ?? [];
+  const behind = (consumer.oldestAgeSeconds ?? 0) > 30;
+  const count = (value: number | null | undefined, tone: string) =>
+    value == null ? dash : <span className={value > 0 ? tone : 't2'}>{number(value)}</span>;
+  return (
+    <tr className={`open ${chosen ? 'chosen' : ''}`} onClick={onOpen}>
+      <td>
+        <StatusWord
+          look={CONSUMER[state]}
+          extra={state === 'silent' ? brief(silentSeconds(consumer, now)) : undefined}
+        />
+      </td>
+      <td>
+        <button type="button" className="name" onClick={onOpen}>
+          {consumer.consumerId}
+        </button>
+      </td>
+      <td className="t2">
+        <span className="row via">
+          <Icon name={VIA[consumer.via] ?? 'cube'} size={14} />
+          {consumer.via}
+        </span>
+      </td>
+      <td className="num t2">{consumer.topics.length}</td>
+      <td className={`num nowrap ${poor ? 'm-warn c strong' : ''}`}>
+        {consumer.successRate == null ? dash : percent(consumer.successRate)}
+      </td>
+      <td className={`num nowrap ${poor ? 'm-warn c' : ''}`}>{consumer.p95Ms == null ? dash : took(consumer.p95Ms)}</td>
+      <td>
+        {lags.length > 1 && <Sparkline values={lags} meaning={behind ? 'warn' : 'info'} width={44} height={20} />}
+      </td>
+      <td className="num">{ours ? number(consumer.lag ?? 0) : <span className="t2">{t('broker')}</span>}</td>
+      <td className={`num nowrap ${behind ? 'm-warn c strong' : 't2'}`}>
+        {consumer.oldestAgeSeconds == null ? dash : brief(consumer.oldestAgeSeconds)}
+      </td>
+      <td className="num">{count(consumer.retrying, (consumer.retrying ?? 0) > 100 ? 'm-warn c' : '')}</td>
+      <td className="num">{count(consumer.dead, 'm-bad c strong')}</td>
+      <td className="num">{count(consumer.held, 'strong')}</td>
+    </tr>
+  );
+}

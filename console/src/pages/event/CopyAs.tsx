@@ -1,0 +1,82 @@
+// The event as something to paste elsewhere. It shows what will be copied; a token is never part of it.
+import { useState } from 'react';
+import { apiBase } from '../../api/client';
+import type { EventDetail } from '../../api/pending';
+import { Button } from '../../components/Button';
+import { copyText } from '../../components/Copy';
+import { Icon, type IconName } from '../../components/Icon';
+import { Menu } from '../../components/Menu';
+import { toast } from '../../components/Toasts';
+import { t } from '../../i18n';
+
+type Form = { name: string; icon: IconName; text: string };
+
+export function formsOf(event: EventDetail, server: string, page: string): Form[] {
+  const id = event.eventId;
+  const quoted = `'${id.replaceAll("'", "'\\''")}'`;
+  const shell = /^[\w.:@-]+$/.test(id) ? id : quoted;
+  return [
+    { name: t('copy.link'), icon: 'link', text: page },
+    { name: 'CLI', icon: 'terminal', text: `postrider events show \\\n  ${shell} \\\n  --server ${server}` },
+    {
+      name: 'cURL',
+      icon: 'world',
+      text: `curl -H "authorization: Bearer $POSTRIDER_TOKEN" \\\n  ${server}/api/v1/events/${encodeURIComponent(id)}`,
+    },
+    {
+      name: 'SQL',
+      icon: 'database',
+      text: `SELECT * FROM postrider_event\nWHERE event_id = '${id.replaceAll("'", "''")}';`,
+    },
+    {
+      name: t('copy.redrive'),
+      icon: 'repeat',
+      text: `postrider events redrive \\\n  ${shell} \\\n  --server ${server}`,
+    },
+    { name: 'JSON', icon: 'copy', text: event.payloadText ?? '' },
+  ];
+}
+
+export function CopyAs({ event }: { event: EventDetail }) {
+  const forms = formsOf(event, apiBase, location.href.split('#')[0] ?? '');
+  const [shown, setShown] = useState(1);
+  return (
+    <Menu
+      className="copy-as"
+      button={(open, toggle) => (
+        <Button icon="copy" aria-expanded={open} onClick={toggle}>
+          {t('copy.as')} <Icon name="chevronDown" size={12} />
+        </Button>
+      )}
+    >
+      {(close) => (
+        <>
+          <div>
+            {forms.map((form, index) => (
+              <button
+                type="button"
+                key={form.name}
+                className={index === shown ? 'on' : ''}
+                onMouseEnter={() => setShown(index)}
+                onFocus={() => setShown(index)}
+                onClick={() => {
+                  void copyText(form.text);
+                  toast({ icon: 'copy', title: t('copied'), text: form.name });
+                  close();
+                }}
+              >
+                <Icon name={form.icon} size={14} />
+                {form.name}
+              </button>
+            ))}
+          </div>
+          <div className="copy-preview">
+            <small>{t('copy.what')}</small>
+            <pre>{forms[shown]?.text.slice(0, 400)}</pre>
+            <small>{t('copy.token')}</small>
+          </div>
+        </>
+      )}
+    </Menu>
+  );
+}

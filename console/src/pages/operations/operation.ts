@@ -1,0 +1,67 @@
+import type { Operation } from '../../api/pending';
+import type { Look } from '../../components/Status';
+import { t } from '../../i18n';
+import { number } from '../../lib/format';
+import { flagsOf } from '../../wizard/plan';
+
+/** Its short number, or the start of its id as long as there is none. */
+export function nameOf(operation: Operation): string {
+  return operation.number === undefined ? operation.operationId.slice(0, 8) : `#${operation.number}`;
+}
+
+export function stateOf(operation: Operation): Look {
+  if (operation.stoppedBecause) return { icon: 'cross', meaning: 'part', word: 'op.stopped' };
+  switch (operation.state) {
+    case 'RUNNING':
+      return { icon: 'repeat', meaning: 'human', word: 'op.running' };
+    case 'PAUSED':
+      return { icon: 'pause', meaning: 'human', word: 'op.paused' };
+    case 'CANCELLED':
+      return { icon: 'cross', meaning: 'idle', calm: true, word: 'op.cancelled' };
+    default:
+      return { icon: 'check', meaning: 'ok', calm: true, word: 'op.done' };
+  }
+}
+
+/** What it is about, in a few words. */
+export function whatOf(operation: Operation): string {
+  if (operation.eventIds)
+    return operation.eventIds.length === 1
+      ? t('op.event', { id: operation.eventIds[0] ?? '' })
+      : t('op.events', { n: number(operation.eventIds.length) });
+  const filter = Object.entries(operation.filter ?? {}).filter(
+    ([name, value]) => value && !(name === 'consumerId' && value === operation.consumerId),
+  );
+  const text = filter.map(([name, value]) =>
+    name === 'deliveryStatus' || name === 'status' ? String(value).toLowerCase() : `${name} ${value}`,
+  );
+  if (operation.failureGroup) text.push(operation.failureGroup.replace(/^g-/, ''));
+  return [operation.consumerId, ...text].filter(Boolean).join(' · ') || t('wizard.everything');
+}
+
+/** What came of it. */
+export function resultOf(operation: Operation): string {
+  if (operation.stoppedBecause) return operation.stoppedBecause;
+  const well = operation.delivered ?? operation.done;
+  const again = operation.failedAgain ?? 0;
+  const left = Math.max(0, (operation.total ?? operation.done) - operation.done);
+  if (operation.state === 'CANCELLED') return t('op.untouched', { n: number(operation.done), m: number(left) });
+  if (again > 0) return t('op.mixed', { n: number(well), m: number(again) });
+  return operation.state === 'DONE' ? t('op.well') : t('op.sofar', { n: number(well) });
+}
+
+const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
+
+export function cliOf(operation: Operation): string {
+  const parts = ['postrider dead redrive'];
+  if (operation.consumerId) parts.push(`--consumer ${operation.consumerId}`);
+  const rest = Object.fromEntries(
+    Object.entries(operation.filter ?? {}).filter(([name]) => name !== 'consumerId' && name !== 'deliveryStatus'),
+  );
+  parts.push(flagsOf(rest as never).trim());
+  if (operation.ramp)
+    parts.push(`--ramp ${operation.ramp.join(',')} --stop-above ${operation.stopAbovePercent ?? 20}%`);
+  if (operation.ratePerSecond) parts.push(`--rate ${operation.ratePerSecond}`);
+  if (operation.reason) parts.push(`--reason ${quote(operation.reason)}`);
+  return parts.filter(Boolean).join(' ');
+}

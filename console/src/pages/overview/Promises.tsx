@@ -1,0 +1,59 @@
+import { useQuery } from '@tanstack/react-query';
+import type { Promise_ } from '../../api/pending';
+import { promises } from '../../api/queries';
+import { Icon, type IconName } from '../../components/Icon';
+import type { Meaning } from '../../components/Status';
+import { has, type MessageKey, t } from '../../i18n';
+import { useNow } from '../../lib/clock';
+import { brief, number } from '../../lib/format';
+
+/** A promise is kept, kept with effort (events wait so that order is kept), or broken. */
+export function lookOf(promise: Promise_): { icon: IconName; meaning: Meaning } {
+  if (!promise.ok) return { icon: 'alert', meaning: 'bad' };
+  if ((promise.figures.held ?? 0) > 0) return { icon: 'lock', meaning: 'warn' };
+  return { icon: 'check', meaning: 'ok' };
+}
+
+export function figureName(name: string): string {
+  return has(`figure.${name}`) ? t(`figure.${name}` as MessageKey) : name;
+}
+
+/** The figures of a promise as one sentence. */
+export function lineOf(promise: Promise_): string {
+  const values = Object.fromEntries(Object.entries(promise.figures).map(([name, value]) => [name, number(value)]));
+  if (promise.name === 'order' && !promise.figures.held) return t('promise.order.ok');
+  const key = `promise.${promise.name}.line`;
+  if (has(key)) return t(key, values);
+  const list = Object.entries(values).map(([name, value]) => `${value} ${figureName(name)}`);
+  return [promise.source, list.join(', ')].filter(Boolean).join(' · ');
+}
+
+export function PromisesPanel({ onOpen }: { onOpen: () => void }) {
+  const { data } = useQuery({ ...promises, retry: false });
+  const now = useNow();
+  if (!data) return null;
+  return (
+    <section className="card promises">
+      <header>
+        <h2>{t('promises')}</h2>
+        <button type="button" className="meta link" onClick={onOpen}>
+          {t('promises.checked', { age: brief(Math.max(1, (now - Date.parse(data.checkedAt)) / 1000)) })}
+        </button>
+      </header>
+      {data.promises.map((promise) => {
+        const look = lookOf(promise);
+        return (
+          <button type="button" key={promise.name} className="promise" onClick={onOpen}>
+            <span className={`status m-${look.meaning}`}>
+              <Icon name={look.icon} />
+            </span>
+            <span className="grow">
+              <span className={promise.ok ? '' : 'm-bad c strong'}>{t(`promise.${promise.name}`)}</span>
+              <small>{lineOf(promise)}</small>
+            </span>
+          </button>
+        );
+      })}
+    </section>
+  );
+}

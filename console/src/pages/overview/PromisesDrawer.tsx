@@ -1,0 +1,134 @@
+import { useQuery } from '@tanstack/react-query';
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { Promise_ } from '../../api/pending';
+import { promises } from '../../api/queries';
+import { Button } from '../../components/Button';
+import { Cli, Code } from '../../components/Copy';
+import { Modal } from '../../components/Dialog';
+import { Loaded } from '../../components/Empty';
+import { Icon } from '../../components/Icon';
+import { t } from '../../i18n';
+import { clock, number } from '../../lib/format';
+import { figureName, lookOf } from './Promises';
+
+/** owed = done + waiting + dead, drawn as four bars. */
+function Equation({ figures }: { figures: Record<string, number> }) {
+  const parts = [
+    ['owed', 'idle', ''],
+    ['done', 'ok', '='],
+    ['waiting', 'info', '+'],
+    ['dead', 'bad', '+'],
+  ] as const;
+  return (
+    <div className="equation">
+      {parts.map(([name, meaning, sign]) => (
+        <div key={name} className={`m-${meaning}`}>
+          {sign && <span className="sign">{sign}</span>}
+          <i />
+          <b>{number(figures[name] ?? 0)}</b>
+          <small>{figureName(name)}</small>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function Figures({ promise }: { promise: Promise_ }) {
+  const zeroIsGood = ['twice', 'overdue', 'outOfOrder', 'discrepancies', 'missing'];
+  return (
+    <div className="figures">
+      {Object.entries(promise.figures).map(([name, value]) => {
+        const tone = zeroIsGood.includes(name)
+          ? value === 0
+            ? 'm-ok c'
+            : 'm-bad c'
+          : ['held', 'heldKeys'].includes(name) && value > 0
+            ? 'm-warn c'
+            : '';
+        return (
+          <div key={name}>
+            <b className={tone}>{number(value)}</b>
+            <small>{figureName(name)}</small>
+          </div>
+        );
+      })}
+    </div>
+  );
+}
+
+function One({ promise, checkedAt, sql }: { promise: Promise_; checkedAt: string; sql: boolean }) {
+  const look = lookOf(promise);
+  return (
+    <section className="promise-one">
+      <div className="row">
+        <span className={`status m-${look.meaning}`}>
+          <Icon name={look.icon} />
+        </span>
+        <h3 className="grow">{t(`promise.${promise.name}`)}</h3>
+        <span className="fine t2">
+          {promise.since
+            ? t('promises.since', { at: clock(promise.since) })
+            : t('promises.at', { at: clock(checkedAt) })}
+        </span>
+      </div>
+      <div className="promise-body">
+        {promise.name === 'lost' ? <Equation figures={promise.figures} /> : <Figures promise={promise} />}
+        {promise.keys && promise.keys.length > 0 && (
+          <div className="row">
+            {promise.keys.map((key) => (
+              <Link key={key} to="/stories/$key" params={{ key } as never}>
+                {key}
+              </Link>
+            ))}
+          </div>
+        )}
+        {!promise.ok && (promise.events?.length ?? 0) > 0 && (
+          <p className="m-bad">
+            <span className="c">{t('promises.broken')}: </span>
+            {promise.events?.map((id) => (
+              <Link key={id} to="/events/$id" params={{ id } as never} className="mono">
+                {id}{' '}
+              </Link>
+            ))}
+          </p>
+        )}
+        <div className="history" role="img" aria-label={t('range.24h')}>
+          {promise.history.map((each) => (
+            <i key={each.at} className={each.ok ? (each.strained ? 'm-warn' : 'm-ok') : 'm-bad'} />
+          ))}
+        </div>
+        {sql && promise.sql && <Code text={promise.sql} />}
+      </div>
+    </section>
+  );
+}
+
+export function PromisesDrawer({ onClose }: { onClose: () => void }) {
+  const query = useQuery(promises);
+  const [sql, setSql] = useState(false);
+  return (
+    <Modal label={t('promises')} className="drawer" onClose={onClose}>
+      <header className="drawer-head">
+        <div className="grow">
+          <h2>{t('promises')}</h2>
+          <p className="meta">{t('promises.text')}</p>
+        </div>
+        <Button kind="quiet" icon="x" aria-label={t('close')} onClick={onClose} />
+      </header>
+      <div className="drawer-body">
+        <Loaded query={query}>
+          {(data) =>
+            data.promises.map((each) => <One key={each.name} promise={each} checkedAt={data.checkedAt} sql={sql} />)
+          }
+        </Loaded>
+      </div>
+      <footer className="drawer-foot">
+        <Cli line="postrider promises -o json" />
+        <button type="button" className="link" onClick={() => setSql(!sql)}>
+          {t('promises.sql')}
+        </button>
+      </footer>
+    </Modal>
+  );
+}

@@ -1,0 +1,131 @@
+import { Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
+import type { Stats } from '../../api/pending';
+import { Sparkline } from '../../components/Sparkline';
+import type { Meaning } from '../../components/Status';
+import { t } from '../../i18n';
+import { OLDEST_SECONDS } from '../../lib/consumer';
+import { brief, hourMinute, number } from '../../lib/format';
+
+type TileProps = {
+  to: string;
+  search?: Record<string, string>;
+  label: string;
+  figure: ReactNode;
+  unit?: string;
+  tone?: Meaning;
+  fact: ReactNode;
+  values: number[];
+  line: Meaning;
+  wide?: boolean;
+};
+
+/** The whole tile opens exactly the events it counted. */
+function Tile({ to, search, label, figure, unit, tone, fact, values, line, wide }: TileProps) {
+  return (
+    <Link to={to} search={search as never} className={`tile ${wide ? 'only-wide' : ''}`}>
+      <span className="tile-label">{label}</span>
+      <span className={`tile-figure ${tone ? `m-${tone} c` : ''}`}>
+        {figure}
+        {unit && <small>{unit}</small>}
+      </span>
+      <span className="tile-fact">{fact}</span>
+      <Sparkline values={values} meaning={line} />
+    </Link>
+  );
+}
+
+/** Values of the last hour of the range, one a minute. */
+function lastHour<T>(list: T[]): T[] {
+  return list.slice(-60);
+}
+
+export function Tiles({ stats }: { stats: Stats }) {
+  const { minutes } = stats;
+  const recent = lastHour(minutes);
+  const level = (name: 'backlog' | 'retrying' | 'dead') => recent.map((each) => each.levels?.[name] ?? 0);
+  const rates = recent.map((each) => each.created / 60);
+  const peak = minutes.reduce(
+    (best, each) => (each.created > best.created ? each : best),
+    minutes[0] ?? { at: stats.at, created: 0 },
+  );
+  const five = minutes.slice(-5);
+  const good = five.reduce((sum, each) => sum + (each.deliveries?.delivered ?? each.consumed), 0);
+  const failed = five.reduce((sum, each) => sum + (each.deliveries?.failed ?? each.failed), 0);
+  const success = good + failed > 0 ? (good / (good + failed)) * 100 : null;
+  const successes = recent.map((each) => {
+    const done = each.deliveries?.delivered ?? each.consumed;
+    return done / Math.max(1, done + (each.deliveries?.failed ?? each.failed));
+  });
+  const newDead = recent.reduce((sum, each) => sum + each.dead, 0);
+  const oldest = stats.oldestPendingSeconds ?? null;
+  const late = oldest !== null && oldest > OLDEST_SECONDS / 2;
+  return (
+    <div className="tiles card">
+      <Tile
+        to="/events"
+        search={{ status: 'PENDING,SENT,RETRYING' }}
+        label={t('tile.backlog')}
+        figure={number(stats.backlog)}
+        fact={
+          oldest === null ? (
+            t('tile.nothing.waits')
+          ) : (
+            <>
+              {t('tile.oldest')} <b className={late ? 'm-warn c' : ''}>{brief(oldest)}</b>
+            </>
+          )
+        }
+        values={level('backlog')}
+        line="info"
+      />
+      <Tile
+        wide
+        to="/events"
+        label={t('tile.rate')}
+        figure={number(rates.at(-1) ?? 0)}
+        unit="/s"
+        fact={t('tile.peak', { n: number(peak.created / 60), at: hourMinute(peak.at) })}
+        values={rates}
+        line="info"
+      />
+      <Tile
+        to="/failures"
+        label={t('tile.success')}
+        figure={success === null ? '–' : success.toFixed(1)}
+        unit="%"
+        fact={t('tile.success.of', { n: number(good + failed) })}
+        values={successes}
+        line="ok"
+      />
+      <Tile
+        to="/events"
+        search={{ status: 'RETRYING' }}
+        label={t('tile.retrying')}
+        figure={number(stats.retrying)}
+        tone={stats.retrying > 0 ? 'warn' : undefined}
+        fact={t('tile.retrying.fact')}
+        values={level('retrying')}
+        line="warn"
+      />
+      <Tile
+        to="/events"
+        search={{ deliveryStatus: 'DEAD' }}
+        label={t('tile.dead')}
+        figure={number(stats.dead)}
+        tone={stats.dead > 0 ? 'bad' : undefined}
+        fact={
+          newDead > 0 ? (
+            <>
+              <b className="m-bad c">+{number(newDead)}</b> {t('tile.dead.more')}
+            </>
+          ) : (
+            t('tile.dead.none')
+          )
+        }
+        values={level('dead')}
+        line="bad"
+      />
+    </div>
+  );
+}

@@ -1,0 +1,78 @@
+// What runs, what counts?
+import { useQuery } from '@tanstack/react-query';
+import { config, health, instances, jobs } from '../../api/queries';
+import { Button } from '../../components/Button';
+import { Cli, copyText } from '../../components/Copy';
+import { Empty, Loaded } from '../../components/Empty';
+import { Icon } from '../../components/Icon';
+import { toast } from '../../components/Toasts';
+import { t } from '../../i18n';
+import { useRefusal } from '../../shell/session';
+import { Cells } from './Cells';
+import { Configuration } from './Configuration';
+import { Instances, Jobs } from './Tables';
+import './system.css';
+
+export function System() {
+  const state = useQuery({ ...health, retry: false });
+  const who = useQuery(instances);
+  const schedule = useQuery(jobs);
+  const operator = useRefusal('operator');
+  const settings = useQuery({ ...config, enabled: !operator });
+  const ok = state.data && state.data.schema.have === state.data.schema.want;
+  function bundle() {
+    const text = JSON.stringify(
+      { health: state.data, instances: who.data, jobs: schedule.data, config: settings.data },
+      null,
+      2,
+    );
+    const link = document.createElement('a');
+    link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+    link.download = 'postrider-debug.json';
+    link.click();
+    URL.revokeObjectURL(link.href);
+  }
+  return (
+    <div className="page">
+      <div className="page-head">
+        <h1>{t('nav.system')}</h1>
+        {state.data && (
+          <span className={`pill m-${ok ? 'ok' : 'bad'}`}>
+            <Icon name={ok ? 'check' : 'alert'} size={14} />
+            {ok ? t('login.ready') : t('login.notready')}
+          </span>
+        )}
+        <div className="tools">
+          <Button
+            kind="quiet"
+            icon="terminal"
+            onClick={() => {
+              void copyText('postrider doctor');
+              toast({ icon: 'copy', title: t('copied') });
+            }}
+          >
+            postrider doctor
+          </Button>
+          <Button icon="download" refused={operator} onClick={bundle}>
+            {t('system.bundle')}
+          </Button>
+        </div>
+      </div>
+      {state.data && <Cells health={state.data} jobs={schedule.data ?? []} settings={settings.data ?? []} />}
+      <div className="system-two">
+        <Loaded query={who}>{(list) => <Instances list={list} health={state.data} />}</Loaded>
+        <Loaded query={schedule}>{(list) => <Jobs list={list} />}</Loaded>
+      </div>
+      {operator ? (
+        <div className="card">
+          <Empty icon="lock" title={t('system.config')} text={operator} />
+        </div>
+      ) : (
+        <Loaded query={settings}>{(list) => <Configuration settings={list} />}</Loaded>
+      )}
+      <div className="under">
+        <Cli line="postrider config" />
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,104 @@
+import { Segments } from '../components/Controls';
+import { planSteps, Ramp } from '../components/Ramp';
+import { t, tx } from '../i18n';
+import { duration, number } from '../lib/format';
+import type { Plan } from './plan';
+
+type Props = { plan: Plan; total: number; consumerId?: string; onChange: (plan: Plan) => void };
+
+function Choice(props: { checked: boolean; title: string; text: string; onPick: () => void }) {
+  return (
+    <label className={`choice ${props.checked ? 'picked' : ''}`}>
+      <input type="radio" name="whom" checked={props.checked} onChange={props.onPick} />
+      <span>
+        <b>{props.title}</b>
+        <small>{props.text}</small>
+      </span>
+    </label>
+  );
+}
+
+export function HowStep({ plan, total, consumerId, onChange }: Props) {
+  const steps = planSteps(plan.ramp, total);
+  const rest = steps.at(-1);
+  const seconds = rest ? Math.ceil(rest.size / (rest.ratePerSecond ?? 50)) : 0;
+  const below = (index: number) =>
+    index === 0
+      ? t('ramp.first')
+      : index === steps.length - 1
+        ? t('ramp.rest', { t: duration(seconds) })
+        : t('ramp.then');
+  const tiny = (value: number, label: string, set: (value: number) => void) => (
+    <input
+      className="input tiny"
+      type="number"
+      min={0}
+      max={100_000}
+      value={value}
+      aria-label={label}
+      onChange={(event) => set(Math.max(0, Number(event.target.value)))}
+    />
+  );
+  return (
+    <>
+      <p className="label">{t('how.whom')}</p>
+      <div className="choices">
+        <Choice
+          checked={plan.onlyFailed}
+          title={consumerId ? t('how.only', { c: consumerId }) : t('how.only.failed')}
+          text={t('how.only.text')}
+          onPick={() => onChange({ ...plan, onlyFailed: true })}
+        />
+        <Choice
+          checked={!plan.onlyFailed}
+          title={t('how.every')}
+          text={t('how.every.text', { n: number(total) })}
+          onPick={() => onChange({ ...plan, onlyFailed: false })}
+        />
+      </div>
+      <div className="between how-fast">
+        <p className="label">{t('how.fast')}</p>
+        <Segments
+          label={t('how.fast')}
+          value={plan.speed}
+          onChange={(speed) => onChange({ ...plan, speed })}
+          options={[
+            { value: 'all', label: t('how.all') },
+            { value: 'rate', label: t('how.rate') },
+            { value: 'ramp', label: t('how.ramp') },
+          ]}
+        />
+      </div>
+      {plan.speed === 'ramp' && (
+        <div className="ramp-box">
+          <Ramp steps={steps} limit={plan.stopAbove} below={(_, index) => below(index)} />
+          <p className="ramp-gates">
+            {tx('how.gate', {
+              p: tiny(plan.stopAbove, t('how.gate.percent'), (stopAbove) => onChange({ ...plan, stopAbove })),
+              s: tiny(plan.gateSeconds, t('how.gate.seconds'), (gateSeconds) => onChange({ ...plan, gateSeconds })),
+            })}
+          </p>
+        </div>
+      )}
+      {plan.speed === 'rate' && (
+        <div className="ramp-box">
+          <p className="ramp-gates plain">
+            {tx('how.rate.text', {
+              n: tiny(plan.rate, t('how.rate'), (rate) => onChange({ ...plan, rate: Math.max(1, rate) })),
+              t: duration(total / Math.max(1, plan.rate)),
+            })}
+          </p>
+        </div>
+      )}
+      {plan.speed === 'all' && <p className="ramp-box t2">{t('how.all.text')}</p>}
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={plan.keepOrder}
+          onChange={() => onChange({ ...plan, keepOrder: !plan.keepOrder })}
+        />
+        {t('how.order')} <span className="meta">{t('how.order.text')}</span>
+      </label>
+    </>
+  );
+}
