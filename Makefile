@@ -35,7 +35,7 @@ check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and S
 	@$(call run_tests,-E '$(check_tests)',-- $(addprefix --skip ,$(left_out)))
 
 .PHONY: test
-test: services lint doc ## everything, against real servers, which it starts or installs
+test: services lint doc console ## everything, against real servers, which it starts or installs
 	$(call heading,Tests)
 	@$(server_urls); $(call run_tests)
 	$(call heading,Bench smoke)
@@ -54,6 +54,12 @@ playlists: $(if $(filter sqlite,$(STORE)),,services) ## users, songs and playlis
 	$(call heading,Playlists)
 	@cargo build -p postrider-playlists
 	@$(server_urls); scripts/playlists $(STORE)
+
+.PHONY: console
+console: ## check, test and build the web console; needs Node 20.19 or newer
+	$(call heading,Console)
+	@command -v npm >/dev/null || { echo 'the console needs Node 20.19 or newer, with npm: install it and run this again'; exit 1; }
+	@cd console && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
 
 .PHONY: services
 services: ## start the servers of the tests
