@@ -54,6 +54,8 @@ pub use redrive::{Redriven, Redrives};
 pub use schema::{Schema, SchemaVersion};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use sessions::Tx;
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub use sql::is_transaction_lost;
 pub use subscription::Subscriptions;
 pub use transaction::{TransactionError, Transactions};
 pub use upkeep::{Finished, Folded, Prunable, Prune, Pruned, Upkeep};

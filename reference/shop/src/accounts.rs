@@ -1,11 +1,12 @@
 //! Accounts: the wallet, points and coupons of a user.
 
+use postrider::prelude::*;
 use serde::Serialize;
 
 use crate::database::Database;
 use crate::error::{Result, ShopError};
 use crate::orders::{check_amount, check_id};
-use crate::shop::{Shop, again};
+use crate::shop::Shop;
 use crate::{coupons, points, wallet};
 
 /// The balances of a user.
@@ -22,13 +23,13 @@ pub async fn open<S: Database>(shop: &Shop<S>, user_id: &str, wallet_cents: i64,
     check_id("userId", user_id)?;
     check_amount("walletCents", wallet_cents)?;
     check_amount("points", points)?;
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        wallet::open::<S>(&mut tx, user_id, wallet_cents).await.map_err(|e| taken(e, "account", user_id))?;
-        points::open::<S>(&mut tx, user_id, points).await?;
-        Ok(shop.store.commit(tx).await?)
-    })
-    .await?;
+    shop.store
+        .transaction(|mut tx| async move {
+            wallet::open::<S>(&mut tx, user_id, wallet_cents).await.map_err(|e| taken(e, "account", user_id))?;
+            points::open::<S>(&mut tx, user_id, points).await?;
+            Ok::<_, ShopError>((tx, ()))
+        })
+        .await?;
     find(shop, user_id).await
 }
 
@@ -51,13 +52,13 @@ pub async fn give_coupon<S: Database>(
     check_id("couponId", coupon_id)?;
     check_id("userId", user_id)?;
     check_amount("discountCents", discount_cents)?;
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let opened = coupons::open::<S>(&mut tx, coupon_id, user_id, discount_cents).await;
-        opened.map_err(|e| taken(e, "coupon", coupon_id))?;
-        Ok(shop.store.commit(tx).await?)
-    })
-    .await?;
+    shop.store
+        .transaction(|mut tx| async move {
+            let opened = coupons::open::<S>(&mut tx, coupon_id, user_id, discount_cents).await;
+            opened.map_err(|e| taken(e, "coupon", coupon_id))?;
+            Ok::<_, ShopError>((tx, ()))
+        })
+        .await?;
     find_coupon(shop, coupon_id).await
 }
 

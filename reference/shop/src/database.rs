@@ -247,15 +247,6 @@ fn mysql_number(error: &sqlx::Error) -> Option<u16> {
     Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
 }
 
-/// Whether the database rolled the transaction back for a deadlock, a conflict or a lock timeout. The whole transaction
-/// can be repeated.
-pub(crate) fn is_lost(error: &sqlx::Error) -> bool {
-    // SQLSTATE of a deadlock or serialization conflict (PostgreSQL and MySQL); then the MySQL errors for a lock wait
-    // timeout and for a write to a row changed since the snapshot.
-    let code = error.as_database_error().and_then(|error| error.code());
-    matches!(code.as_deref(), Some("40001" | "40P01")) || matches!(mysql_number(error), Some(1205 | 1020))
-}
-
 fn as_it_is(sql: &'static str) -> &'static str {
     sql
 }

@@ -2,8 +2,7 @@
 
 use postrider::Failure;
 use postrider::idempotency::IdempotencyError;
-
-use crate::database;
+use postrider::store::{TransactionError, is_transaction_lost};
 
 /// A result whose error is [`ShopError`].
 pub type Result<T, E = ShopError> = std::result::Result<T, E>;
@@ -87,15 +86,6 @@ impl ShopError {
         }
     }
 
-    /// Whether the database rolled the transaction back and it can be repeated.
-    pub(crate) fn is_lost(&self) -> bool {
-        match self {
-            Self::Database(error) => database::is_lost(error),
-            Self::Store(error) => matches!(error, postrider::Error::TransactionLost(_)),
-            _ => false,
-        }
-    }
-
     /// Maps the error to a consumer's failure. An error that a retry cannot fix is rejected.
     pub(crate) fn failure(self) -> Failure {
         let code = self.code();
@@ -119,6 +109,16 @@ impl From<IdempotencyError<ShopError>> for ShopError {
                 Self::Conflict { code: "keyMismatch", detail: "this key was used for another operation".into() }
             }
             other => Self::not_yet("inProgress", other.to_string()),
+        }
+    }
+}
+
+impl TransactionError for ShopError {
+    fn is_transaction_lost(&self) -> bool {
+        match self {
+            Self::Database(error) => is_transaction_lost(error),
+            Self::Store(error) => error.is_transaction_lost(),
+            _ => false,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use metrics::counter;
 use postrider::Enqueued;
 use postrider::jobs::{JobResult, Jobs};
+use postrider::prelude::*;
 use serde::Serialize;
 
 use crate::consumers::release_all;
@@ -14,7 +15,7 @@ use crate::error::Result;
 use crate::events::{Facts, Paid, enqueue_event};
 use crate::ledger;
 use crate::orders::{self, By};
-use crate::shop::{Caller, Shop, again};
+use crate::shop::{Caller, Shop};
 
 /// Orders per query: bounds memory, and the job sends a heartbeat between batches.
 const BATCH: i64 = 500;
@@ -70,7 +71,7 @@ pub async fn reap<S: Database>(shop: &Shop<S>) -> Result<Reaped> {
         let batch = find_orders(shop, OLD, millis(shop.settings.lock_timeout), &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(reaped) };
         for order_id in &batch {
-            let one = again(|| reap_order(shop, order_id)).await?;
+            let one = shop.store.transaction(|tx| reap_order(shop, tx, order_id)).await?;
             counter!("postrider_reaper_locks_released_total").increment(one.locks_released);
             reaped.locks_released += one.locks_released;
             reaped.orders_canceled += one.orders_canceled;
@@ -79,18 +80,17 @@ pub async fn reap<S: Database>(shop: &Shop<S>) -> Result<Reaped> {
     }
 }
 
-async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Reaped> {
-    let mut tx = shop.store.begin().await?;
+async fn reap_order<S: Database>(shop: &Shop<S>, mut tx: S::Tx, order_id: &str) -> Result<(S::Tx, Reaped)> {
     let mut order = orders::lock::<S>(&mut tx, order_id).await?;
     // The order may have been paid since the query. The row lock decides the race.
     if order.paid_at.is_some() {
-        return Ok(Reaped::default());
+        return Ok((tx, Reaped::default()));
     }
     // Counted before the release, because a repeated operation returns its first result.
     let held = ledger::locks::<S>(&mut tx, order_id).await?;
     let released = held.iter().filter(|lock| matches!(lock.status.as_str(), "LOCKED" | "FROZEN")).count() as u64;
     if released == 0 {
-        return Ok(Reaped::default());
+        return Ok((tx, Reaped::default()));
     }
     let canceled = order.status == "WAIT_PAY";
     if canceled {
@@ -98,8 +98,7 @@ async fn reap_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Reape
     }
     release_all(shop, &mut tx, &order).await?;
     log::<S>(&mut tx, REAPER, order_id, &format!("released {released} locks, canceled: {canceled}")).await?;
-    shop.store.commit(tx).await?;
-    Ok(Reaped { locks_released: released, orders_canceled: u64::from(canceled) })
+    Ok((tx, Reaped { locks_released: released, orders_canceled: u64::from(canceled) }))
 }
 
 /// The result of the consistency check.
@@ -126,7 +125,7 @@ pub async fn check_consistency<S: Database>(shop: &Shop<S>) -> Result<Repaired> 
         for (order_id, _) in batch.iter().zip(&ids).filter(|(_, id)| !there.contains(id)) {
             counter!("postrider_consistency_events_missing_total").increment(1);
             repaired.missing += 1;
-            if again(|| restore_paid(shop, order_id)).await? {
+            if shop.store.transaction(|tx| restore_paid(shop, tx, order_id)).await? {
                 counter!("postrider_consistency_events_repaired_total").increment(1);
                 repaired.repaired += 1;
             }
@@ -136,19 +135,17 @@ pub async fn check_consistency<S: Database>(shop: &Shop<S>) -> Result<Repaired> 
 }
 
 /// Returns false if another process has restored it.
-async fn restore_paid<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<bool> {
-    let mut tx = shop.store.begin().await?;
+async fn restore_paid<S: Database>(shop: &Shop<S>, mut tx: S::Tx, order_id: &str) -> Result<(S::Tx, bool)> {
     let order = orders::lock::<S>(&mut tx, order_id).await?;
     let payment = crate::payments::of_order::<S>(&mut tx, order_id).await?;
     let facts = payment.iter().fold(Facts::of(&order), |facts, payment| facts.payment(&payment.payment_id));
     let enqueued = enqueue_event(shop, &mut tx, &order, &Caller::default(), Paid(facts)).await?;
     if matches!(enqueued, Enqueued::Duplicate(_)) {
-        return Ok(false);
+        return Ok((tx, false));
     }
     log::<S>(&mut tx, CONSISTENCY, order_id, "restored order.paid").await?;
-    shop.store.commit(tx).await?;
     tracing::warn!(order_id, trace_id = %order.trace_id, "A missing order.paid was restored");
-    Ok(true)
+    Ok((tx, true))
 }
 
 /// The result of the order timeout.
@@ -169,23 +166,22 @@ pub async fn time_out_orders<S: Database>(shop: &Shop<S>) -> Result<TimedOut> {
         let batch = find_orders(shop, UNPAID, millis(shop.settings.order_timeout), &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(timed_out) };
         for order_id in &batch {
-            timed_out.orders_canceled += u64::from(again(|| time_out_order(shop, order_id)).await?);
+            timed_out.orders_canceled +=
+                u64::from(shop.store.transaction(|tx| time_out_order(shop, tx, order_id)).await?);
         }
         last = end;
     }
 }
 
 /// Returns false if the order was paid or canceled since the query.
-async fn time_out_order<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<bool> {
-    let mut tx = shop.store.begin().await?;
+async fn time_out_order<S: Database>(shop: &Shop<S>, mut tx: S::Tx, order_id: &str) -> Result<(S::Tx, bool)> {
     let mut order = orders::lock::<S>(&mut tx, order_id).await?;
     if order.status != "WAIT_PAY" {
-        return Ok(false);
+        return Ok((tx, false));
     }
     orders::cancel_in(shop, &mut tx, &mut order, &Caller::default(), By::Timeout).await?;
     log::<S>(&mut tx, ORDER_TIMEOUT, order_id, "canceled").await?;
-    shop.store.commit(tx).await?;
-    Ok(true)
+    Ok((tx, true))
 }
 
 /// The next batch of order ids of a query, with a time bound of `ago` milliseconds before now.

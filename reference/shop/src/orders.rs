@@ -1,6 +1,7 @@
 //! The state machine of orders. Each step is one guarded `UPDATE` (`WHERE status IN …`) with its event in the same
 //! transaction. A step that is not allowed changes nothing.
 
+use postrider::prelude::*;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -8,7 +9,7 @@ use crate::database::{Database, Row};
 use crate::error::{Result, ShopError};
 use crate::events::{Canceled, CheckoutLocked, Facts, enqueue_event, text_or_number};
 use crate::refunds::{self, Reason};
-use crate::shop::{Caller, Shop, again};
+use crate::shop::{Caller, Shop};
 
 /// The limit of an amount, so that sums do not overflow 64 bits.
 pub const AMOUNT: i64 = 1_000_000_000_000;
@@ -247,25 +248,25 @@ pub async fn create<S: Database>(shop: &Shop<S>, caller: &Caller, wanted: Wanted
     };
     let items = serde_json::to_string(&order.items).map_err(|e| ShopError::invalid("items", e.to_string()))?;
     let (new, items) = (&order, &items);
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let now = S::clock(&mut tx).await?;
-        let values = [
-            (&new.order_id).into(),
-            (&new.user_id).into(),
-            amount_cents.into(),
-            new.coupon_id.as_deref().into(),
-            wallet_cents.into(),
-            points.into(),
-            items.into(),
-            (&new.trace_id).into(),
-            now.into(),
-            now.into(),
-        ];
-        S::execute(&mut tx, INSERT, &values).await?;
-        Ok(shop.store.commit(tx).await?)
-    })
-    .await?;
+    shop.store
+        .transaction(|mut tx| async move {
+            let now = S::clock(&mut tx).await?;
+            let values = [
+                (&new.order_id).into(),
+                (&new.user_id).into(),
+                amount_cents.into(),
+                new.coupon_id.as_deref().into(),
+                wallet_cents.into(),
+                points.into(),
+                items.into(),
+                (&new.trace_id).into(),
+                now.into(),
+                now.into(),
+            ];
+            S::execute(&mut tx, INSERT, &values).await?;
+            Ok::<_, ShopError>((tx, ()))
+        })
+        .await?;
     let request_id = caller.request_id.as_deref();
     tracing::info!(order_id = %order.order_id, trace_id = %order.trace_id, request_id, "Order created");
     Ok(order)
@@ -273,39 +274,36 @@ pub async fn create<S: Database>(shop: &Shop<S>, caller: &Caller, wanted: Wanted
 
 /// The customer wants to pay: the assets of the order are to be locked.
 pub async fn checkout<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str) -> Result<Order> {
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let mut order = lock::<S>(&mut tx, order_id).await?;
-        take::<S>(&mut tx, &mut order, &CHECKOUT, "USER").await?;
-        enqueue_event(shop, &mut tx, &order, caller, CheckoutLocked(Facts::of(&order))).await?;
-        shop.store.commit(tx).await?;
-        Ok(order)
-    })
-    .await
+    shop.store
+        .transaction(|mut tx| async move {
+            let mut order = lock::<S>(&mut tx, order_id).await?;
+            take::<S>(&mut tx, &mut order, &CHECKOUT, "USER").await?;
+            enqueue_event(shop, &mut tx, &order, caller, CheckoutLocked(Facts::of(&order))).await?;
+            Ok((tx, order))
+        })
+        .await
 }
 
 /// The merchant accepts the order.
 pub async fn accept<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Order> {
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let mut order = lock::<S>(&mut tx, order_id).await?;
-        take::<S>(&mut tx, &mut order, &ACCEPT, "MERCHANT").await?;
-        shop.store.commit(tx).await?;
-        Ok(order)
-    })
-    .await
+    shop.store
+        .transaction(|mut tx| async move {
+            let mut order = lock::<S>(&mut tx, order_id).await?;
+            take::<S>(&mut tx, &mut order, &ACCEPT, "MERCHANT").await?;
+            Ok((tx, order))
+        })
+        .await
 }
 
 /// Cancels an order.
 pub async fn cancel<S: Database>(shop: &Shop<S>, caller: &Caller, order_id: &str, by: By) -> Result<Order> {
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let mut order = lock::<S>(&mut tx, order_id).await?;
-        cancel_in(shop, &mut tx, &mut order, caller, by).await?;
-        shop.store.commit(tx).await?;
-        Ok(order)
-    })
-    .await
+    shop.store
+        .transaction(|mut tx| async move {
+            let mut order = lock::<S>(&mut tx, order_id).await?;
+            cancel_in(shop, &mut tx, &mut order, caller, by).await?;
+            Ok((tx, order))
+        })
+        .await
 }
 
 /// Cancels in a transaction that holds the order's row lock. A paid order

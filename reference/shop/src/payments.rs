@@ -1,6 +1,7 @@
 //! Payments: PROCESSING, then SUCCESS or FAILED by the provider's callback.
 //! The callback may be repeated, also concurrently.
 
+use postrider::prelude::*;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -9,7 +10,7 @@ use crate::error::{Result, ShopError};
 use crate::events::{Facts, Paid, PaymentFailed, PaymentSucceeded, Purchased, enqueue_event};
 use crate::orders::{self, ASK_MERCHANT, By, Order, PAY};
 use crate::refunds::{self, Reason};
-use crate::shop::{Caller, Shop, again};
+use crate::shop::{Caller, Shop};
 
 /// A payment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -25,26 +26,29 @@ pub struct Payment {
 pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<(Payment, bool)> {
     const INSERT: &str = "INSERT INTO shop_payment (payment_id, order_id, amount_cents, status, created_at, updated_at)
         VALUES ($1, $2, $3, 'PROCESSING', $4, $5)";
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let order = orders::lock::<S>(&mut tx, order_id).await?;
-        if order.status != "WAIT_PAY" {
-            let Order { order_id: id, status, .. } = order;
-            return Err(ShopError::Illegal { what: "order", id, status, needed: &["WAIT_PAY"] });
-        }
-        if let Some(payment) = of_order::<S>(&mut tx, order_id).await? {
-            return Ok((payment, false));
-        }
-        let payment = Payment { payment_id: Uuid::now_v7().to_string(), status: "PROCESSING".into() };
-        let now = S::clock(&mut tx).await?;
-        let id = &payment.payment_id;
-        let values = [id.into(), order_id.into(), order.amount_cents.into(), now.into(), now.into()];
-        S::execute(&mut tx, INSERT, &values).await?;
-        shop.store.commit(tx).await?;
-        tracing::info!(order_id, payment_id = %id, trace_id = %order.trace_id, "Payment began");
-        Ok((payment, true))
-    })
-    .await
+    let (payment, began) = shop
+        .store
+        .transaction(|mut tx| async move {
+            let order = orders::lock::<S>(&mut tx, order_id).await?;
+            if order.status != "WAIT_PAY" {
+                let Order { order_id: id, status, .. } = order;
+                return Err(ShopError::Illegal { what: "order", id, status, needed: &["WAIT_PAY"] });
+            }
+            if let Some(payment) = of_order::<S>(&mut tx, order_id).await? {
+                return Ok((tx, (payment, None)));
+            }
+            let payment = Payment { payment_id: Uuid::now_v7().to_string(), status: "PROCESSING".into() };
+            let now = S::clock(&mut tx).await?;
+            let id = &payment.payment_id;
+            let values = [id.into(), order_id.into(), order.amount_cents.into(), now.into(), now.into()];
+            S::execute(&mut tx, INSERT, &values).await?;
+            Ok::<_, ShopError>((tx, (payment, Some(order.trace_id))))
+        })
+        .await?;
+    if let Some(trace_id) = &began {
+        tracing::info!(order_id, payment_id = %payment.payment_id, %trace_id, "Payment began");
+    }
+    Ok((payment, began.is_some()))
 }
 
 /// The provider's callback. A repeat returns the same result and moves nothing.
@@ -55,34 +59,37 @@ pub async fn callback<S: Database>(
     success: bool,
 ) -> Result<Payment> {
     let status = if success { "SUCCESS" } else { "FAILED" };
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        // Locks the order first: concurrent callbacks wait here and then see the result of the first.
-        let order_id = order_of::<S>(&mut tx, payment_id).await?;
-        let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
-        let mut payment = of_order::<S>(&mut tx, &order.order_id)
-            .await?
-            .ok_or_else(|| ShopError::not_found("payment", payment_id))?;
-        if payment.status == status {
-            return Ok(payment);
-        }
-        settle::<S>(&mut tx, &payment, status).await?;
-        payment.status = status.to_owned();
-        let facts = Facts::of(&order).payment(payment_id);
-        if success {
-            enqueue_event(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
-            succeeded(shop, &mut tx, &mut order, caller, facts).await?;
-        } else {
-            enqueue_event(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
-            if order.status == "WAIT_PAY" {
-                orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
+    let (payment, ended) = shop
+        .store
+        .transaction(|mut tx| async move {
+            // Locks the order first: concurrent callbacks wait here and then see the result of the first.
+            let order_id = order_of::<S>(&mut tx, payment_id).await?;
+            let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
+            let mut payment = of_order::<S>(&mut tx, &order.order_id)
+                .await?
+                .ok_or_else(|| ShopError::not_found("payment", payment_id))?;
+            if payment.status == status {
+                return Ok((tx, (payment, None)));
             }
-        }
-        shop.store.commit(tx).await?;
+            settle::<S>(&mut tx, &payment, status).await?;
+            payment.status = status.to_owned();
+            let facts = Facts::of(&order).payment(payment_id);
+            if success {
+                enqueue_event(shop, &mut tx, &order, caller, PaymentSucceeded(facts.clone())).await?;
+                succeeded(shop, &mut tx, &mut order, caller, facts).await?;
+            } else {
+                enqueue_event(shop, &mut tx, &order, caller, PaymentFailed(facts)).await?;
+                if order.status == "WAIT_PAY" {
+                    orders::cancel_in(shop, &mut tx, &mut order, caller, By::System).await?;
+                }
+            }
+            Ok::<_, ShopError>((tx, (payment, Some(order))))
+        })
+        .await?;
+    if let Some(order) = ended {
         tracing::info!(order_id = %order.order_id, payment_id, status, trace_id = %order.trace_id, "Payment ended");
-        Ok(payment)
-    })
-    .await
+    }
+    Ok(payment)
 }
 
 /// Applies a successful payment to its order.

@@ -1,6 +1,7 @@
 //! Refunds: PROCESSING, then SUCCESS or FAILED. An order has at most one that is PROCESSING or SUCCESS; after a FAILED
 //! one there may be another.
 
+use postrider::prelude::*;
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -9,7 +10,7 @@ use crate::error::{Result, ShopError};
 use crate::events::{Facts, RefundFailed, RefundSucceeded, Refunded, enqueue_event};
 use crate::orders::{self, Order, REFUND};
 use crate::payments;
-use crate::shop::{Caller, Shop, again};
+use crate::shop::{Caller, Shop};
 
 /// A refund.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,30 +49,31 @@ impl Reason {
 
 /// Begins a refund on request.
 pub async fn begin<S: Database>(shop: &Shop<S>, order_id: &str) -> Result<Refund> {
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let order = orders::lock::<S>(&mut tx, order_id).await?;
-        let paid = payments::of_order::<S>(&mut tx, order_id).await?.is_some_and(|payment| payment.status == "SUCCESS");
-        // A canceled and paid order is refunded automatically. If that refund failed, it can be requested again.
-        let allowed = match order.status.as_str() {
-            "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => true,
-            "CANCELED" => paid,
-            _ => false,
-        };
-        if let Some(refund) = active::<S>(&mut tx, order_id).await? {
-            let detail = format!("order {order_id} has a refund already: {} is {}", refund.refund_id, refund.status);
-            return Err(ShopError::Conflict { code: "refundExists", detail });
-        }
-        if !allowed {
-            let Order { order_id: id, status, .. } = order;
-            let needed = &["PAID", "WAIT_ACCEPT", "ACCEPTED"];
-            return Err(ShopError::Illegal { what: "order", id, status, needed });
-        }
-        let refund = open::<S>(&mut tx, &order, Reason::Asked).await?;
-        shop.store.commit(tx).await?;
-        Ok(refund)
-    })
-    .await
+    shop.store
+        .transaction(|mut tx| async move {
+            let order = orders::lock::<S>(&mut tx, order_id).await?;
+            let paid =
+                payments::of_order::<S>(&mut tx, order_id).await?.is_some_and(|payment| payment.status == "SUCCESS");
+            // A canceled and paid order is refunded automatically. If that refund failed, it can be requested again.
+            let allowed = match order.status.as_str() {
+                "PAID" | "WAIT_ACCEPT" | "ACCEPTED" => true,
+                "CANCELED" => paid,
+                _ => false,
+            };
+            if let Some(refund) = active::<S>(&mut tx, order_id).await? {
+                let detail =
+                    format!("order {order_id} has a refund already: {} is {}", refund.refund_id, refund.status);
+                return Err(ShopError::Conflict { code: "refundExists", detail });
+            }
+            if !allowed {
+                let Order { order_id: id, status, .. } = order;
+                let needed = &["PAID", "WAIT_ACCEPT", "ACCEPTED"];
+                return Err(ShopError::Illegal { what: "order", id, status, needed });
+            }
+            let refund = open::<S>(&mut tx, &order, Reason::Asked).await?;
+            Ok((tx, refund))
+        })
+        .await
 }
 
 /// Opens a refund unless there is an active one.
@@ -99,33 +101,36 @@ pub async fn callback<S: Database>(shop: &Shop<S>, caller: &Caller, refund_id: &
     const ORDER: &str = "SELECT order_id FROM shop_refund WHERE refund_id = $1";
     let missing = || ShopError::not_found("refund", refund_id);
     let status = if success { "SUCCESS" } else { "FAILED" };
-    again(|| async move {
-        let mut tx = shop.store.begin().await?;
-        let order_id = S::row(&mut tx, ORDER, &[refund_id.into()]).await?.ok_or_else(missing)?.text()?;
-        let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
-        let refunds = of_order::<S>(&mut tx, &order_id).await?;
-        let mut refund = refunds.into_iter().find(|refund| refund.refund_id == refund_id).ok_or_else(missing)?;
-        if refund.status == status {
-            return Ok(refund);
-        }
-        settle::<S>(&mut tx, &refund, status, success.then_some(order_id.as_str())).await?;
-        refund.status = status.to_owned();
-        let facts = Facts::of(&order).refund(refund_id);
-        if success {
-            // A canceled order stays canceled; its assets are returned all the same.
-            if order.status != "CANCELED" {
-                orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
+    let (refund, ended) = shop
+        .store
+        .transaction(|mut tx| async move {
+            let order_id = S::row(&mut tx, ORDER, &[refund_id.into()]).await?.ok_or_else(missing)?.text()?;
+            let mut order = orders::lock::<S>(&mut tx, &order_id).await?;
+            let refunds = of_order::<S>(&mut tx, &order_id).await?;
+            let mut refund = refunds.into_iter().find(|refund| refund.refund_id == refund_id).ok_or_else(missing)?;
+            if refund.status == status {
+                return Ok((tx, (refund, None)));
             }
-            enqueue_event(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
-            enqueue_event(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
-        } else {
-            enqueue_event(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
-        }
-        shop.store.commit(tx).await?;
-        tracing::info!(order_id, refund_id, status, trace_id = %order.trace_id, "Refund ended");
-        Ok(refund)
-    })
-    .await
+            settle::<S>(&mut tx, &refund, status, success.then_some(order_id.as_str())).await?;
+            refund.status = status.to_owned();
+            let facts = Facts::of(&order).refund(refund_id);
+            if success {
+                // A canceled order stays canceled; its assets are returned all the same.
+                if order.status != "CANCELED" {
+                    orders::take::<S>(&mut tx, &mut order, &REFUND, "REFUND").await?;
+                }
+                enqueue_event(shop, &mut tx, &order, caller, Refunded(facts.clone())).await?;
+                enqueue_event(shop, &mut tx, &order, caller, RefundSucceeded(facts)).await?;
+            } else {
+                enqueue_event(shop, &mut tx, &order, caller, RefundFailed(facts)).await?;
+            }
+            Ok::<_, ShopError>((tx, (refund, Some(order))))
+        })
+        .await?;
+    if let Some(order) = ended {
+        tracing::info!(order_id = %order.order_id, refund_id, status, trace_id = %order.trace_id, "Refund ended");
+    }
+    Ok(refund)
 }
 
 async fn settle<S: Database>(tx: &mut S::Conn, refund: &Refund, status: &str, active: Option<&str>) -> Result<()> {

@@ -83,8 +83,9 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// Whether the database has rolled the transaction back and asks to run it again.
-pub(super) fn is_transaction_lost(error: &sqlx::Error) -> bool {
+/// Whether an error of the driver means that the database has rolled the transaction back and asks to run it again. For
+/// error types of the program's own that implement [`TransactionError`](super::TransactionError).
+pub fn is_transaction_lost(error: &sqlx::Error) -> bool {
     matches!(meaning(error), Meaning::TransactionLost | Meaning::AvoidablyLost(_))
 }
 

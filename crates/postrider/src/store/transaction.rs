@@ -13,33 +13,35 @@ const TRIES: u32 = 10;
 
 /// Transactions with the caller's own statements, from begin to commit.
 pub trait Transactions: Enlist {
-    /// Begins a transaction, runs `work` on it, and commits. After an error it rolls back. If the database has rolled the
-    /// transaction back in favour of another (a deadlock, a serialization failure), `work` is run again, ten times at most:
-    /// it must have no effect outside the database.
+    /// Begins a transaction, runs `work` on it, and commits the transaction that `work` returns with its result. After an error
+    /// it rolls back. If the database has rolled the transaction back in favour of another (a deadlock, a serialization
+    /// failure), `work` is run again, ten times at most: it must have no effect outside the database.
     ///
     /// ```
     /// # use postrider::prelude::*;
     /// # use postrider::{Event, Outbox};
-    /// # async fn pay<S: Enlist, E: Event>(store: S, outbox: Outbox<S>, paid: E) -> postrider::Result<()> {
+    /// # async fn pay<S: Enlist, E: Event>(store: &S, outbox: &Outbox<S>, paid: &E) -> postrider::Result<()> {
     /// store
-    ///     .transaction(async |tx| {
-    ///         // your own statements on `tx`, then:
-    ///         outbox.enqueue(tx, &paid).await?;
-    ///         Ok::<_, postrider::Error>(())
+    ///     .transaction(|mut tx| async move {
+    ///         // your own statements on `&mut *tx`, then:
+    ///         outbox.enqueue(&mut tx, paid).await?;
+    ///         Ok((tx, ()))
     ///     })
     ///     .await
     /// # }
     /// ```
-    fn transaction<T, E, F>(&self, work: F) -> impl Future<Output = Result<T, E>>
+    // Not an async closure over `&mut Conn`: its future cannot be shown to be `Send` where handlers of axum need that.
+    fn transaction<T, E, F, W>(&self, work: F) -> impl Future<Output = Result<T, E>> + Send
     where
-        E: TransactionError,
-        F: AsyncFn(&mut Self::Conn) -> Result<T, E>,
+        T: Send,
+        E: TransactionError + Send,
+        F: Fn(Self::Tx) -> W + Send + Sync,
+        W: Future<Output = Result<(Self::Tx, T), E>> + Send,
     {
         async move {
             let mut tries = 0;
             loop {
-                let done = once(self, &work).await;
-                match done {
+                match once(self, &work).await {
                     Err(error) if error.is_transaction_lost() && tries < TRIES => {
                         // At random, so that two transactions that collided do not collide again.
                         let longest = Duration::from_millis(1 << tries);
@@ -55,14 +57,13 @@ pub trait Transactions: Enlist {
 
 impl<S: Enlist> Transactions for S {}
 
-async fn once<S, T, E, F>(store: &S, work: &F) -> Result<T, E>
+async fn once<S, T, E, W>(store: &S, work: &(impl Fn(S::Tx) -> W + Sync)) -> Result<T, E>
 where
     S: Enlist,
     E: TransactionError,
-    F: AsyncFn(&mut S::Conn) -> Result<T, E>,
+    W: Future<Output = Result<(S::Tx, T), E>> + Send,
 {
-    let mut tx = store.begin().await?;
-    let done = work(&mut tx).await?;
+    let (tx, done) = work(store.begin().await?).await?;
     store.commit(tx).await?;
     Ok(done)
 }

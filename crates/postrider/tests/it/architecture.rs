@@ -52,6 +52,10 @@ fn the_code_map_shows_the_tree() {
         let file = file.strip_prefix(library).expect("below it");
         // A file of a folder is covered by its folder, or by the file that the folder belongs to.
         let covered = |path: &Path| map.contains(path) || map.contains(&path.with_extension("rs"));
-        assert!(file.ancestors().any(covered) || file == Path::new("src/lib.rs"), "ARCHITECTURE.md leaves out {}", file.display());
+        assert!(
+            file.ancestors().any(covered) || file == Path::new("src/lib.rs"),
+            "ARCHITECTURE.md leaves out {}",
+            file.display()
+        );
     }
 }

@@ -28,24 +28,24 @@ impl OutsideConsumer for Points {
 pub(crate) async fn transactions_of_the_programs_pool<S: Enlist>(store: S) {
     store.migrate().await.expect("migrates");
     store.set_subscription(&Subscription::new(Paid::TOPIC, "points", Via::Local)).await.expect("subscribes");
-    let outbox = Outbox::new(store.clone());
+    let outbox = &Outbox::new(store.clone());
     let draft = |id: &str| Draft::of(&Paid(id.into())).expect("is JSON").event_id(id);
 
-    let tries = std::sync::atomic::AtomicU32::new(0);
+    let tries = &std::sync::atomic::AtomicU32::new(0);
     let committed: postrider::Result<()> = store
-        .transaction(async |tx| {
-            outbox.enqueue(tx, draft("kept")).await?;
+        .transaction(|mut tx| async move {
+            outbox.enqueue(&mut tx, draft("kept")).await?;
             match tries.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
                 0 => Err(Error::TransactionLost("a deadlock".into())),
-                _ => Ok(()),
+                _ => Ok((tx, ())),
             }
         })
         .await;
     committed.expect("the second try commits");
-    assert_eq!(tries.into_inner(), 2);
+    assert_eq!(tries.load(std::sync::atomic::Ordering::Relaxed), 2);
     let refused: Result<(), Box<dyn std::error::Error + Send + Sync>> = store
-        .transaction(async |tx| {
-            outbox.enqueue(tx, draft("lost")).await?;
+        .transaction(|mut tx| async move {
+            outbox.enqueue(&mut tx, draft("lost")).await?;
             Err("no".into())
         })
         .await;

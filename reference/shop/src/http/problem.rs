@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::rejection::JsonRejection;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use postrider::store::TransactionError as _;
 use postrider::{Error, Failure};
 use serde::Serialize;
 
@@ -70,7 +71,7 @@ impl Problem {
 
 impl From<ShopError> for Problem {
     fn from(error: ShopError) -> Self {
-        let (code, detail, lost) = (error.code(), error.to_string(), error.is_lost());
+        let (code, detail, lost) = (error.code(), error.to_string(), error.is_transaction_lost());
         match error {
             ShopError::NotFound { .. } => Self::new(StatusCode::NOT_FOUND, code, detail),
             ShopError::Illegal { status, needed, .. } => {
