@@ -18,7 +18,6 @@ use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
 use sqlx::Sqlite;
 use sqlx::pool::PoolConnection;
-use uuid::Uuid;
 
 use crate::batch::{Batch, Item};
 use crate::entry::{Entry, Status};
@@ -88,25 +87,6 @@ impl Read for MySqlStore {
     async fn read(&self) -> Result<Self::Reader, Error> {
         Ok(self.begin().await?)
     }
-}
-
-/// How often a rolled back transaction is repeated. Each takes milliseconds, so the conflicting one has ended by then.
-const TRIES: u32 = 10;
-
-/// Repeats a whole transaction, from begin to commit, while the database rolls it back for a deadlock or conflict.
-pub(crate) async fn again<T, F: Future<Output = Result<T, Error>>>(work: impl Fn() -> F) -> Result<T, Error> {
-    for tries in 0..TRIES {
-        match work().await {
-            Err(error) if error.is_lost() => {
-                tracing::debug!(%error, tries, "A transaction was rolled back and is repeated");
-                // A random delay, so that the same two do not conflict again.
-                let micros = Uuid::new_v4().as_u64_pair().0 % (1_000 << tries);
-                tokio::time::sleep(Duration::from_micros(micros)).await;
-            }
-            done => return done,
-        }
-    }
-    work().await
 }
 
 /// A store whose database also contains the tables of a shard. A returned

@@ -1,6 +1,6 @@
 //! Errors, by what the caller can do about them.
 
-use sqlx::mysql::MySqlDatabaseError;
+use postrider::store::{TransactionError, is_transaction_lost};
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -56,27 +56,18 @@ impl Error {
         Self::Invalid { field: field.to_owned(), message: message.into() }
     }
 
-    /// Whether the database rolled the transaction back for a deadlock, a conflict or a lock timeout. The whole
-    /// transaction can be repeated.
-    pub(crate) fn is_lost(&self) -> bool {
-        match self {
-            Self::Sql(error) => {
-                // SQLSTATE of a deadlock or serialization conflict (PostgreSQL and MySQL); then the MySQL errors for a
-                // lock wait timeout and for a write to a row changed since the snapshot.
-                let code = error.as_database_error().and_then(|error| error.code());
-                matches!(code.as_deref(), Some("40001" | "40P01")) || matches!(mysql_number(error), Some(1205 | 1020))
-            }
-            Self::Store(error) => matches!(error, postrider::Error::TransactionLost(_)),
-            _ => false,
-        }
-    }
-
     /// Whether another transaction inserted the same row.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Sql(error) if error.as_database_error().is_some_and(|e| e.is_unique_violation()))
     }
 }
 
-fn mysql_number(error: &sqlx::Error) -> Option<u16> {
-    Some(error.as_database_error()?.try_downcast_ref::<MySqlDatabaseError>()?.number())
+impl TransactionError for Error {
+    fn is_transaction_lost(&self) -> bool {
+        match self {
+            Self::Sql(error) => is_transaction_lost(error),
+            Self::Store(error) => error.is_transaction_lost(),
+            _ => false,
+        }
+    }
 }

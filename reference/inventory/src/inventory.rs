@@ -17,9 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::shard::shard_of;
+use postrider::store::retry_lost;
 
 use crate::batch::{Batch, Item};
-use crate::database::{Database, Move, Reservation, Stock, again};
+use crate::database::{Database, Move, Reservation, Stock};
 use crate::entry::{Entry, Fate, Opening, Status, fate, open};
 use crate::error::Error;
 
@@ -52,7 +53,7 @@ impl<S: Database> Inventory<S> {
         let places = shards.len() as i64;
         for (number, store) in (0_i64..).zip(&shards) {
             store.migrate().await?;
-            let (was, of) = again(|| take_place(store, number, places)).await?;
+            let (was, of) = retry_lost(|| take_place(store, number, places)).await?;
             if (was, of) != (number, places) {
                 let store = store.name();
                 let message = format!(
@@ -109,7 +110,7 @@ impl<S: Database> Inventory<S> {
 
     /// Returns the stock of a canceled order, and blocks later deductions under its key.
     pub async fn release(&self, key: &str) -> Result<Done, Error> {
-        let released = again(|| self.release_entry(key)).await?;
+        let released = retry_lost(|| self.release_entry(key)).await?;
         self.settle_or_log(key).await;
         Ok(Done { replayed: !released })
     }
@@ -121,16 +122,16 @@ impl<S: Database> Inventory<S> {
         };
         let shards: BTreeSet<_> = entry.product_ids.iter().map(|product| self.number_of(product)).collect();
         for shard in shards {
-            again(|| settle_in(&self.shards[shard], key, &entry)).await?;
+            retry_lost(|| settle_in(&self.shards[shard], key, &entry)).await?;
         }
         if entry.status != Status::Processing {
             let (home, entry) = (self.shard(key), &entry);
-            again(|| async move {
+            retry_lost(|| async move {
                 let mut tx = home.begin().await?;
                 if S::settle_entry(&mut tx, key, entry.attempt, entry.status).await? {
                     home.commit(tx).await?;
                 }
-                Ok(())
+                Ok::<_, Error>(())
             })
             .await?;
         }
@@ -147,7 +148,7 @@ impl<S: Database> Inventory<S> {
 
     /// Sets the stock that can be sold. Reservations stay.
     pub async fn put(&self, product_id: &str, sku_id: &str, stock: i64) -> Result<Stock, Error> {
-        again(|| self.put_once(product_id, sku_id, stock)).await
+        retry_lost(|| self.put_once(product_id, sku_id, stock)).await
     }
 
     async fn put_once(&self, product_id: &str, sku_id: &str, stock: i64) -> Result<Stock, Error> {
@@ -205,7 +206,7 @@ impl<S: Database> Inventory<S> {
 
     /// Takes the key. Returns `None` if the deduction is already done.
     async fn begin(&self, key: &str, batch: &Batch) -> Result<Option<i64>, Error> {
-        again(|| self.begin_once(key, batch)).await
+        retry_lost(|| self.begin_once(key, batch)).await
     }
 
     async fn begin_once(&self, key: &str, batch: &Batch) -> Result<Option<i64>, Error> {
@@ -243,7 +244,7 @@ impl<S: Database> Inventory<S> {
             if items.is_empty() {
                 continue;
             }
-            again(|| reserve_in(shard, key, attempt, items)).await?;
+            retry_lost(|| reserve_in(shard, key, attempt, items)).await?;
         }
         Ok(())
     }
@@ -251,7 +252,7 @@ impl<S: Database> Inventory<S> {
     /// Writes the end of an attempt to the log. Returns false if another process has ended it.
     async fn end(&self, key: &str, attempt: i64, status: Status, error: Option<&str>) -> Result<bool, Error> {
         let home = self.shard(key);
-        again(|| async move {
+        retry_lost(|| async move {
             let mut tx = home.begin().await?;
             let ended = S::end_entry(&mut tx, key, attempt, status, error).await?;
             home.commit(tx).await?;

@@ -5,6 +5,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postrider::Failure;
+use postrider::store::TransactionError as _;
 use serde::Serialize;
 
 use crate::error::Error;
@@ -66,7 +67,7 @@ impl From<Error> for Problem {
             Error::InProgress => Self::new(conflict, "inProgress", detail),
             Error::OutOfStock { .. } => Self::new(conflict, "outOfStock", detail),
             Error::Released => Self::new(conflict, "released", detail),
-            error if error.is_lost() => Self::unavailable(&Failure::from(error)),
+            error if error.is_transaction_lost() => Self::unavailable(&Failure::from(error)),
             Error::Store(error @ postrider::Error::Unavailable(_)) => Self::unavailable(&Failure::from(error)),
             Error::Sql(error @ (sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)) => {
                 Self::unavailable(&Failure::from(error))

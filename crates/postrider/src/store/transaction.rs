@@ -38,24 +38,32 @@ pub trait Transactions: Enlist {
         F: Fn(Self::Tx) -> W + Send + Sync,
         W: Future<Output = Result<(Self::Tx, T), E>> + Send,
     {
-        async move {
-            let mut tries = 0;
-            loop {
-                match once(self, &work).await {
-                    Err(error) if error.is_transaction_lost() && tries < TRIES => {
-                        // At random, so that two transactions that collided do not collide again.
-                        let longest = Duration::from_millis(1 << tries);
-                        tokio::time::sleep(longest.mul_f64(chance())).await;
-                        tries += 1;
-                    }
-                    done => return done,
-                }
-            }
-        }
+        async move { retry_lost(|| once(self, &work)).await }
     }
 }
 
 impl<S: Enlist> Transactions for S {}
+
+/// Runs a whole transaction, from begin to commit, again while the database rolls it back in favour of another, ten times at
+/// most. For work that begins and commits by itself; [`Transactions::transaction`] does that too.
+pub async fn retry_lost<T, E, W>(work: impl Fn() -> W) -> Result<T, E>
+where
+    E: TransactionError,
+    W: Future<Output = Result<T, E>>,
+{
+    let mut tries = 0;
+    loop {
+        match work().await {
+            Err(error) if error.is_transaction_lost() && tries < TRIES => {
+                // At random, so that two transactions that collided do not collide again.
+                let longest = Duration::from_millis(1 << tries);
+                tokio::time::sleep(longest.mul_f64(chance())).await;
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
+}
 
 async fn once<S, T, E, W>(store: &S, work: &(impl Fn(S::Tx) -> W + Sync)) -> Result<T, E>
 where
