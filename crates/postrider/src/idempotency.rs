@@ -302,10 +302,7 @@ impl<S: Keys> Idempotency<S> {
         token: Token,
         result: &str,
     ) -> Result<(), IdempotencyError<E>> {
-        match self.store.complete_key(conn, key, token, result).await? {
-            true => Ok(()),
-            false => Err(IdempotencyError::LeaseLost),
-        }
+        if self.store.complete_key(conn, key, token, result).await? { Ok(()) } else { Err(IdempotencyError::LeaseLost) }
     }
 
     /// Records a failure, so that the next try need not wait for the lease. If that fails too, it has to.

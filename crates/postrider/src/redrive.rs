@@ -126,10 +126,7 @@ pub(crate) fn decide(
                 && one.lock_until.is_some_and(|until| until > now)
         })
     };
-    match targets.iter().any(is_held) {
-        true => Err(Refusal::InProgress),
-        false => Ok(targets.into_iter().collect()),
-    }
+    if targets.iter().any(is_held) { Err(Refusal::InProgress) } else { Ok(targets.into_iter().collect()) }
 }
 
 /// One consumer by name, also one that came later: that is how it gets old events.
@@ -174,10 +171,7 @@ fn unfinished(
         targets.retain(|target| target.lane != RABBITMQ);
         targets.insert(Target { lane: RABBITMQ.into(), target: String::new(), newcomer: false });
     }
-    match targets.is_empty() {
-        true => Err(Refusal::External),
-        false => Ok(targets),
-    }
+    if targets.is_empty() { Err(Refusal::External) } else { Ok(targets) }
 }
 
 /// D.8, as the table has it.

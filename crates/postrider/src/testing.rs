@@ -128,9 +128,12 @@ pub fn assert_enqueued<E: Event>(store: &impl Peek, fits: impl Fn(&E) -> bool) -
         let stored = read::<E>(store, caller).await;
         let listed = list(&stored);
         let mut fitting = stored.into_iter().filter_map(|(_, event)| event.ok()).filter(|event| fits(event));
-        fitting.next().unwrap_or_else(|| match listed.is_empty() {
-            true => panic!("{caller}: nothing was enqueued on {}; was its transaction committed?", E::TOPIC),
-            false => panic!("{caller}: no {} that fits was enqueued, but these were:{listed}", E::TOPIC),
+        fitting.next().unwrap_or_else(|| {
+            if listed.is_empty() {
+                panic!("{caller}: nothing was enqueued on {}; was its transaction committed?", E::TOPIC)
+            } else {
+                panic!("{caller}: no {} that fits was enqueued, but these were:{listed}", E::TOPIC)
+            }
         })
     }
 }

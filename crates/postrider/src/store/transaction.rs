@@ -8,7 +8,7 @@ use super::Enlist;
 use crate::error::Error;
 use crate::retry::chance;
 
-/// How often a transaction is run again. Each takes milliseconds, so the one it collided with has ended by then.
+/// How often a transaction is retried. Each takes milliseconds, so the conflicting one has ended by then.
 const TRIES: u32 = 10;
 
 /// Transactions with the caller's own statements, from begin to commit.
@@ -41,7 +41,7 @@ pub trait Transactions: Enlist {
                 let done = once(self, &work).await;
                 match done {
                     Err(error) if error.is_transaction_lost() && tries < TRIES => {
-                        // At random, so that two transactions that collided do not collide again.
+                        // A random wait, so that two transactions that collided do not collide again.
                         let longest = Duration::from_millis(1 << tries);
                         tokio::time::sleep(longest.mul_f64(chance())).await;
                         tries += 1;
@@ -80,7 +80,7 @@ impl TransactionError for Error {
 }
 
 impl TransactionError for Box<dyn StdError + Send + Sync> {
-    /// Looks through the causes: an error of ours or of the driver.
+    /// Searches the causes for an error of this library or of the driver.
     fn is_transaction_lost(&self) -> bool {
         let mut cause: Option<&(dyn StdError + 'static)> = Some(&**self);
         while let Some(error) = cause {
