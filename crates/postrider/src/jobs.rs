@@ -153,7 +153,7 @@ impl Job {
 pub struct JobContext {
     /// The job.
     pub job: Arc<str>,
-    /// The slot, the latest one where this run replaces several; None: [`Jobs::run_now`] started it.
+    /// The slot, or the latest one if this run replaces several; `None` if [`Jobs::run_now`] started it.
     pub slot: Option<OffsetDateTime>,
     /// The instance that runs it.
     pub owner: Arc<str>,

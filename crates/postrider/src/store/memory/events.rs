@@ -1,4 +1,4 @@
-//! Events and their subscribers: enqueue, route, find, prune.
+//! Events and their subscribers: enqueue, route, find, list, reports.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Exactly-once effects: the inbox, reports of remote consumers, idempotency keys.
+//! Exactly-once effects: the inbox and idempotency keys.
 
 use std::time::Duration;
 
