@@ -100,7 +100,8 @@ impl Record {
     /// The facts that the status depends on.
     pub fn facts(&self) -> Facts {
         // No delivery and no attempt: it went to lanes without history.
-        let without_history = self.routing == Routing::Routed && self.deliveries.is_empty() && self.consumptions.is_empty();
+        let without_history =
+            self.routing == Routing::Routed && self.deliveries.is_empty() && self.consumptions.is_empty();
         Facts {
             consumers: self.consumers().into_values().collect(),
             expired: self.expired || self.kept.expired_at.is_some(),
