@@ -100,9 +100,10 @@ async fn run(folder: &Path, demo: bool) -> Result<(), AnyError> {
     let left = store.counts().await?.remove("mail").unwrap_or_default();
     println!("{begun} mails were begun, {finished} are sent");
     println!("{} wait for the next start, {} of them tried", left.new + left.failed, left.failed);
-    match begun == finished && finished + left.new as i64 == MAILS {
-        true => Ok(()),
-        false => Err(format!("{begun} begun, {finished} sent, and left: {left:?}").into()),
+    if begun == finished && finished + left.new as i64 == MAILS {
+        Ok(())
+    } else {
+        Err(format!("{begun} begun, {finished} sent, and left: {left:?}").into())
     }
 }
 

@@ -21,7 +21,8 @@ pub trait Alert: Send + Sync + 'static {
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Alarm {
-    /// A delivery was given up. Its effect may have happened all the same, if the last try only seemed to fail.
+    /// A delivery is DEAD. Its effect may have happened all the same, if only the answer of the last attempt was
+    /// lost.
     Dead {
         /// The event.
         event_id: String,
@@ -34,9 +35,9 @@ pub enum Alarm {
         lane: String,
         /// How often it was tried.
         attempts: u32,
-        /// What went wrong last.
+        /// The last error.
         error: String,
-        /// The code of that.
+        /// The code of the last error.
         #[serde(skip_serializing_if = "Option::is_none")]
         code: Option<String>,
     },

@@ -1,12 +1,12 @@
-//! The process's own time. Only what describes an event uses it (`occurredAt`, the id's timestamp); leases,
-//! due times and expiry are the database's business, so that a wrong clock here harms nobody.
+//! The process's own time. It is used only to describe events (`occurredAt`, the id's timestamp). Leases, due times
+//! and expiry use the database's clock, so a wrong clock here does no harm.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
 
-/// Where the process reads the time.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
     /// The time, UTC.
     fn now(&self) -> OffsetDateTime;
@@ -22,10 +22,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that is wound by hand: for tests and simulations. Clones are the same clock.
+/// A clock that is set by hand, for tests and simulations. Clones are the same clock.
 ///
-/// Give it to an outbox, and to the store in memory, which then has no other time: what is delayed or failed comes due when
-/// the test says so.
+/// Give it to an outbox, and to the store in memory, which then has no other time: delayed and failed deliveries
+/// become due when the test advances the clock.
 ///
 /// ```
 /// use postrider::clock::ManualClock;
@@ -67,12 +67,12 @@ impl Clock for SystemClock {
 pub struct ManualClock(Arc<Mutex<OffsetDateTime>>);
 
 impl ManualClock {
-    /// A clock that stands at `start`.
+    /// A clock that shows `start`.
     pub fn at(start: OffsetDateTime) -> Self {
         Self(Arc::new(Mutex::new(start)))
     }
 
-    /// Winds the clock forward.
+    /// Moves the clock forward.
     pub fn advance(&self, by: Duration) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) += by;
     }

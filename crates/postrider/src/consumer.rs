@@ -23,12 +23,12 @@ use crate::event::FromEnvelope;
 use crate::limits;
 use crate::store::Enlist;
 
-/// Has its effect in the transaction that also writes the inbox row: both happen, once, or neither.
+/// A consumer whose effect is in the transaction that also writes the inbox row: both happen, once, or neither.
 pub trait Consumer<S: Enlist>: Send + Sync + 'static {
     /// The consumer's name, which is also its lane's. Several consumers of different topics may share one name; events of
     /// one key then stay in order across those topics.
     const NAME: &'static str;
-    /// The topics it is subscribed to, where they are not those of its event. `*` stands for every topic.
+    /// The topics it is subscribed to, if they are not those of its event. `*` means every topic.
     const TOPICS: &'static [&'static str] = <Self::Event as FromEnvelope>::TOPICS;
     /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
     type Event: FromEnvelope;
@@ -41,20 +41,20 @@ pub trait Consumer<S: Enlist>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Has the effects of many events in one transaction. If one of them fails, the transaction is rolled back and each event
-/// is handled in a transaction of its own, so that one bad event does not stop the others.
+/// A consumer with the effects of many events in one transaction. If one of them fails, the transaction is rolled
+/// back and each event is handled in a separate transaction, so that one bad event does not stop the others.
 pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
     /// The consumer's name, which is also its lane's.
     const NAME: &'static str;
     /// How many events it takes at once, at most.
     const SIZE: usize = 100;
-    /// The topics it is subscribed to, where they are not those of its event. `*` stands for every topic.
+    /// The topics it is subscribed to, if they are not those of its event. `*` means every topic.
     const TOPICS: &'static [&'static str] = <Self::Event as FromEnvelope>::TOPICS;
     /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
     type Event: FromEnvelope;
 
-    /// The effects, in the order of the events. After a failure nothing of the batch has happened, and each event is handled
-    /// by itself: it need not tell which event is the cause.
+    /// The effects, in the order of the events. After a failure the whole batch is rolled back and each event is
+    /// handled separately, so the error need not name the event.
     fn handle(
         &self,
         tx: &mut S::Conn,
@@ -62,12 +62,12 @@ pub trait BatchConsumer<S: Enlist>: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// Has its effect outside the database. It may be called again for an event that it has handled, if its process dies before
-/// the result is written: send [`Received::idempotency_key`] along.
+/// A consumer whose effect is outside the database. It may be called again for an event that it has handled, if its
+/// process dies before the result is written: send [`Received::idempotency_key`] along.
 pub trait OutsideConsumer: Send + Sync + 'static {
     /// The consumer's name, which is also its lane's.
     const NAME: &'static str;
-    /// The topics it is subscribed to, where they are not those of its event. `*` stands for every topic.
+    /// The topics it is subscribed to, if they are not those of its event. `*` means every topic.
     const TOPICS: &'static [&'static str] = <Self::Event as FromEnvelope>::TOPICS;
     /// What it receives: an [`Event`](crate::Event), or a [`RawEvent`](crate::event::RawEvent).
     type Event: FromEnvelope;
@@ -81,7 +81,7 @@ pub trait OutsideConsumer: Send + Sync + 'static {
 pub enum Failure {
     /// Try again when the lane's retry policy says so.
     Retry(Cause),
-    /// Try again after this long, where the other side has named a time.
+    /// Try again after this long, if the other system has named a time.
     RetryAfter(Duration, Cause),
     /// No try can succeed: the delivery is DEAD at once, for an operator to look at.
     Reject(Cause),
@@ -133,7 +133,8 @@ impl Failure {
     }
 }
 
-/// Also from texts and boxed errors. It is no [`std::error::Error`] itself: a conversion from every error would overlap.
+/// Also from texts and boxed errors. It does not implement [`std::error::Error`]: a conversion from every error would
+/// overlap.
 impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self::from_error(&*error.into())
@@ -141,7 +142,7 @@ impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
 }
 
 impl Failure {
-    /// The same from a reference.
+    /// Like `From`, for a reference.
     pub(crate) fn from_error(error: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
@@ -180,36 +181,36 @@ impl<E> Received<E> {
         self.event
     }
 
-    /// Its envelope: what is known about it beside its payload.
+    /// Its envelope: everything known about it except its payload.
     pub fn envelope(&self) -> &Envelope {
         &self.handling.envelope
     }
 
-    /// Which try this is; the first is 1.
+    /// The attempt number; the first is 1.
     pub fn attempt(&self) -> u32 {
         self.handling.attempt
     }
 
-    /// The same for every try of this consumer with this event, and different for all others. Send it to the system that
-    /// has the effect.
+    /// The same for every attempt of this consumer at this event, and different for all others. Send it to the system
+    /// that has the effect.
     pub fn idempotency_key(&self) -> String {
         format!("{}:{}", self.handling.consumer, self.handling.envelope.event_id)
     }
 
-    /// The `traceparent` header for calls that this consumer makes: the event's trace, and a new span for this try. None
-    /// where the event's trace id is not a W3C trace id.
+    /// The `traceparent` header for calls that this consumer makes: the event's trace, and a new span for this
+    /// attempt. Returns `None` if the event's trace id is not a W3C trace id.
     pub fn traceparent(&self) -> Option<String> {
         let trace = self.handling.envelope.trace_id.as_deref()?;
         traceparent(trace, &fresh_span_id())
     }
 
-    /// Runs `work` on behalf of this event: what it enqueues has this event's trace, and is its child. Only a
+    /// Runs `work` on behalf of this event: events that it enqueues have this event's trace and parent. Only a
     /// [`BatchConsumer`] needs it, since it handles many events at once.
     pub async fn within<T>(&self, work: impl Future<Output = T>) -> T {
         Arc::clone(&self.handling).run(work).await
     }
 
-    /// Keeps a result with the inbox row, where `postrider_consume_log` shows it. The last one counts.
+    /// Stores a result with the inbox row, where `postrider_consume_log` shows it. The last one counts.
     pub fn keep(&self, result: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(result).map_err(Error::Encode)?;
         limits::bytes("result", &text, limits::METADATA_BYTES)?;
@@ -226,7 +227,7 @@ impl<E> Deref for Received<E> {
     }
 }
 
-/// One try of one consumer with one event.
+/// One attempt of one consumer at one event.
 #[derive(Debug)]
 pub(crate) struct Handling {
     pub(crate) consumer: Arc<str>,
@@ -255,13 +256,13 @@ impl Handling {
         CURRENT.try_with(Arc::clone).ok()
     }
 
-    /// Takes the result to keep; the next try begins without one.
+    /// Takes the result to store; the next attempt begins without one.
     pub(crate) fn take_result(&self) -> Option<String> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-// --- consumers of many types behind one type: no other file erases types
+// --- type erasure of consumers; no other file erases types
 
 /// A consumer of any type, by its kind.
 pub(crate) enum Registered<S: Enlist> {

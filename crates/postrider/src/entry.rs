@@ -23,13 +23,13 @@ use crate::retry::RetryPolicy;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum DeliveryStatus {
-    /// Never tried, or released before the first try.
+    /// Never attempted, or released before the first attempt.
     New,
     /// Claimed; also after its lease ran out, until the next claim.
     Processing,
-    /// Tried without success, due again later.
+    /// Attempted without success, due again later.
     Failed,
-    /// Given up: only a redrive makes it due again.
+    /// Dead: only a redrive makes it due again.
     Dead,
 }
 
@@ -101,7 +101,8 @@ pub struct Illegal {
     pub step: Step,
 }
 
-/// Takes a delivery from one state to the next. `attempts` is its count before the step; None: the row is deleted.
+/// Takes a delivery from one state to the next. `attempts` is its count before the step. Returns `None` if the row is
+/// deleted.
 pub fn step(from: DeliveryStatus, step: Step, attempts: u32) -> Result<Option<DeliveryStatus>, Illegal> {
     use DeliveryStatus::{Dead, Failed, New, Processing};
     match (from, step) {
@@ -118,7 +119,7 @@ pub fn step(from: DeliveryStatus, step: Step, attempts: u32) -> Result<Option<De
     }
 }
 
-/// How a try of a delivery ended, or why there was none: the one vocabulary from the transport to the written row.
+/// How an attempt at a delivery ended, or why there was none. Used from the transport to the written row.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -169,11 +170,12 @@ pub enum Decision {
     Bury,
     /// The row is as it was before the claim.
     Release,
-    /// Nothing: the row is gone, belongs to another claim, or is released with an earlier one of its key.
+    /// Nothing: the row is deleted, belongs to another claim, or is released with an earlier one of its key.
     Nothing,
 }
 
-/// Decides before the try; None: deliver it. `attempt` counts this claim. An event past its expiry is never delivered.
+/// Decides before the attempt. Returns `None` if it may be delivered. `attempt` counts this claim. An event past its
+/// expiry is never delivered.
 pub fn before(attempt: u32, max_attempts: u32, expired: bool) -> Option<Outcome> {
     if expired {
         Some(Outcome::Expired)
@@ -215,7 +217,7 @@ pub struct StoppedKeys {
 }
 
 impl StoppedKeys {
-    /// What becomes of a delivery of this key without a try; None: it may be tried.
+    /// The outcome of a delivery of this key without an attempt. Returns `None` if it may be attempted.
     pub fn instead_of_try(&self, key: Option<&str>) -> Option<Outcome> {
         let by_failure = self.by_failure.get(key?)?;
         Some(if *by_failure { Outcome::Behind } else { Outcome::NotTried })

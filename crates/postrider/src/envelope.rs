@@ -1,5 +1,5 @@
-//! The envelope: what is known about an event beside its payload. It is stored once, never changed, and is the
-//! same on every store, over HTTP and on a broker.
+//! The envelope: everything known about an event, with its payload. It is stored once, never changed, and is the same
+//! on every store, over HTTP and on a broker.
 
 pub mod cloudevents;
 pub mod trace;
@@ -15,7 +15,7 @@ use crate::event::{Aggregate, EventId};
 use crate::limits;
 use crate::shard;
 
-/// The payload type where none is given.
+/// The default payload type.
 pub const JSON: &str = "application/json";
 
 /// An event as it is stored and sent.
@@ -23,15 +23,15 @@ pub const JSON: &str = "application/json";
 pub struct Envelope {
     /// Unique in its store.
     pub event_id: EventId,
-    /// What kind of fact this is.
+    /// The kind of fact.
     pub topic: String,
-    /// Orders events: those of one key reach a consumer one after the other.
+    /// Orders events: events of one key reach a consumer one after the other.
     pub key: Option<String>,
-    /// The payload as the text it came as: nothing is renumbered or reordered.
+    /// The payload as the original text: numbers and order of fields are unchanged.
     pub payload: String,
     /// The media type of the payload.
     pub payload_type: Cow<'static, str>,
-    /// Whether the text is the payload itself, or its bytes as base64.
+    /// Whether the text is the payload itself, or base64 of its bytes.
     pub payload_encoding: Encoding,
     /// The trace that this event belongs to.
     pub trace_id: Option<String>,
@@ -39,37 +39,37 @@ pub struct Envelope {
     pub span_id: Option<String>,
     /// The event that was being consumed when this one was written.
     pub parent_event_id: Option<EventId>,
-    /// The thing the event is about.
+    /// The entity that the event is about.
     pub aggregate: Option<Aggregate>,
-    /// Whose event it is, in a system of many tenants.
+    /// The tenant, in a multi-tenant system.
     pub tenant_id: Option<String>,
-    /// Which store (shop, branch) it came from.
+    /// The store (shop, branch) that it came from.
     pub store_id: Option<String>,
     /// Who caused it.
     pub initiator: Initiator,
-    /// Anything else, as a JSON object.
+    /// Other data, as a JSON object.
     pub metadata: Option<Box<str>>,
-    /// When the fact became true, by the clock of whoever says so.
+    /// When the fact became true, by the producer's clock.
     pub occurred_at: OffsetDateTime,
-    /// After this it is no use to anyone.
+    /// The expiry: it is not delivered after this time.
     pub expire_at: Option<OffsetDateTime>,
-    /// Not before this.
+    /// It is not delivered before this time.
     pub deliver_at: Option<OffsetDateTime>,
-    /// Attempts in all, where this event differs from its lane's policy.
+    /// Maximum attempts, if they differ from the lane's policy.
     pub max_attempts: Option<u32>,
-    /// The broker's exchange, where it is not the usual one.
+    /// The broker's exchange, if it is not the default one.
     pub exchange: Option<String>,
-    /// The broker's routing key, where it is not the topic.
+    /// The broker's routing key, if it is not the topic.
     pub routing_key: Option<String>,
 }
 
-/// How the payload is written as text.
+/// How the payload is encoded as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Encoding {
-    /// The text is the payload.
+    /// As it is.
     #[default]
     Plain,
-    /// The text is the payload's bytes in base64.
+    /// As base64 of the bytes.
     Base64,
 }
 
@@ -80,26 +80,26 @@ pub struct Initiator {
     /// The service that wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<String>,
-    /// What it was doing.
+    /// The operation that it performed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operation: Option<String>,
-    /// For whom.
+    /// The user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
-    /// In answer to which request.
+    /// The id of the client's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_request_id: Option<String>,
 }
 
 impl Initiator {
-    /// Whether nothing is known.
+    /// Whether all fields are empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
 impl Envelope {
-    /// An envelope with nothing but the necessary: everything else is empty.
+    /// An envelope with only the required fields.
     pub fn new(
         event_id: EventId,
         topic: impl Into<String>,
@@ -180,8 +180,8 @@ impl Envelope {
         self.payload_encoding == Encoding::Plain && (essence == JSON || essence.ends_with("+json"))
     }
 
-    /// Whether the other envelope states the same fact: who wrote it when, and in which trace, may differ, as it
-    /// does when a callback comes twice.
+    /// Whether the other envelope states the same fact. Writer, time and trace may differ, for example when a
+    /// callback arrives twice.
     pub fn same_content(&self, other: &Self) -> bool {
         fn content(e: &Envelope) -> impl PartialEq + '_ {
             (
@@ -192,22 +192,22 @@ impl Envelope {
         content(self) == content(other)
     }
 
-    /// The message that a broker or a webhook carries: the envelope, and when it was sent.
+    /// The message for a broker or a webhook: the envelope, and when it was sent.
     #[cfg(any(feature = "rabbitmq", feature = "webhook"))]
     pub(crate) fn message(&self, sent_at: OffsetDateTime) -> Result<Vec<u8>> {
-        // Most are no longer than this beside their payload.
+        // Enough for most events beside their payload.
         let mut message = Vec::with_capacity(self.payload.len() + 512);
         serde_json::to_writer(&mut message, self).map_err(Error::Encode)?;
-        // The envelope is an object, and has members.
+        // Removes `}`: the envelope is an object with members.
         message.pop();
         message.extend_from_slice(b",\"sentAt\":\"");
-        // RFC 3339 has all times of these years.
+        // Cannot fail: RFC 3339 covers all times of these years.
         let _ = sent_at.format_into(&mut message, &time::format_description::well_known::Rfc3339);
         message.extend_from_slice(b"\"}");
         Ok(message)
     }
 
-    /// The initiator as it is stored; empty text where nothing is known.
+    /// The initiator as it is stored; an empty text if all fields are empty.
     pub(crate) fn initiator_json(&self) -> String {
         if self.initiator.is_empty() {
             return String::new();
@@ -216,13 +216,13 @@ impl Envelope {
     }
 }
 
-/// Times are UTC to the millisecond, the finest that every store keeps.
+/// Truncates to milliseconds in UTC, the finest that every store keeps.
 pub(crate) fn trim(time: OffsetDateTime) -> OffsetDateTime {
     let utc = time.to_offset(time::UtcOffset::UTC);
     utc.replace_millisecond(utc.millisecond()).unwrap_or(utc)
 }
 
-/// The envelope as JSON, in the names of the HTTP API: as it is read.
+/// The JSON form of the envelope, with the names of the HTTP API, for reading.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Wire {
@@ -254,7 +254,7 @@ struct Wire {
 }
 
 impl Serialize for Envelope {
-    /// Every event that goes to a broker comes through here: nothing is copied.
+    /// Runs for every event that goes to a broker, so it copies nothing.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         use serde::ser::{Error as _, SerializeMap as _};
 
@@ -274,7 +274,7 @@ impl Serialize for Envelope {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("eventId", self.event_id.as_str())?;
         map.serialize_entry("topic", &self.topic)?;
-        // A payload that calls itself JSON but is not (plain SQL is not checked) travels as a string.
+        // Plain SQL is not checked: a payload that is declared as JSON but is not is sent as a string.
         match self.is_json().then(|| serde_json::from_str::<&RawValue>(&self.payload)) {
             Some(Ok(json)) => map.serialize_entry("payload", json)?,
             _ => map.serialize_entry("payload", &self.payload)?,

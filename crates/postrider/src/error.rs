@@ -1,5 +1,5 @@
-//! What can go wrong, sorted by what the caller can do about it. Each variant keeps its source; nothing here
-//! is logged, because the caller who handles it does that once.
+//! Errors, sorted by what the caller can do. Each variant keeps its source. Nothing here is logged: the caller who
+//! handles the error does that once.
 
 use std::error::Error as StdError;
 
@@ -13,7 +13,7 @@ pub enum Error {
     /// The input breaks a rule. Nothing was written; correct the field.
     #[error("{field} {message}")]
     Invalid {
-        /// The field, in the words of the API.
+        /// The field, as the API names it.
         field: &'static str,
         /// The rule and how it was broken.
         message: String,
@@ -21,19 +21,20 @@ pub enum Error {
     /// The input is over a size limit. Nothing was written; send less.
     #[error("{field} {message}")]
     TooLarge {
-        /// The field, in the words of the API.
+        /// The field, as the API names it.
         field: &'static str,
         /// The limit and the size.
         message: String,
     },
-    /// The event id is taken by an event with other content. Roll back, and choose another id or find out
-    /// why one id stands for two facts.
+    /// The event id belongs to an event with other content. Roll back, and choose another id or find out why one id
+    /// was used for two facts.
     #[error("event id {event_id} is taken by an event with other content: roll back and use another id")]
     IdConflict {
         /// The id.
         event_id: String,
     },
-    /// The outbox was told to refuse events that nobody listens to.
+    /// The topic has no subscription, and the outbox refuses such events
+    /// ([`Unheard::Refuse`](crate::store::Unheard::Refuse)).
     #[error("no enabled consumer subscribes to topic {topic}: register one, or let the outbox keep unheard events")]
     Unheard {
         /// The topic.
@@ -43,7 +44,7 @@ pub enum Error {
     /// level). Nothing more was sent on it; roll back and run the whole transaction again.
     #[error("the database ended this transaction: roll back and run it again")]
     TransactionLost(#[source] Box<dyn StdError + Send + Sync>),
-    /// The lease was lost before the work was recorded. Roll back: whoever holds the delivery now decides.
+    /// The lease was lost before the work was recorded. Roll back: the new holder decides.
     #[error("the lease of this delivery is gone: roll back, its new holder decides")]
     LeaseLost,
     /// A rule forbids to redrive or expire the event. Nothing was written.
@@ -73,16 +74,16 @@ pub enum Error {
         /// The migration this program was built with.
         needed: i64,
     },
-    /// The store cannot be used the way it was given to us; the text says what to change.
+    /// The store does not support the way it is used; the text says what to change.
     #[error("{0}")]
     Unsupported(String),
-    /// The store did not answer. Nothing is known to have been written; try again later.
+    /// The store did not answer. It is not known whether anything was written; try again later.
     #[error("the store is not available: try again later")]
     Unavailable(#[source] Box<dyn StdError + Send + Sync>),
-    /// The store refused a statement for a reason of its own.
+    /// The store refused a statement for another reason.
     #[error("the store refused: {0}")]
     Store(#[source] Box<dyn StdError + Send + Sync>),
-    /// The event could not be written as JSON.
+    /// The event could not be serialized as JSON.
     #[error("the event cannot be written as JSON: {0}")]
     Encode(#[source] serde_json::Error),
 }
@@ -96,7 +97,7 @@ impl Error {
         Self::TooLarge { field, message }
     }
 
-    /// An inbox row that this transaction wrote is not there: the transaction has ended behind the caller's back.
+    /// An inbox row that this transaction wrote does not exist: the database has ended the transaction.
     pub(crate) fn not_received() -> Self {
         Self::TransactionLost("the inbox row of this transaction is gone".into())
     }

@@ -1,4 +1,4 @@
-//! An event: a fact about your business, as your program knows it.
+//! Events: facts about your business.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -41,8 +41,8 @@ pub const UNDECODABLE: &str = "undecodable";
 /// # Versions
 ///
 /// A field that is added with a default needs no new version: older payloads still decode. For any other change raise
-/// [`VERSION`](Self::VERSION), and build the event from older payloads in [`upcast`](Self::upcast). The version travels in
-/// the metadata of the envelope, as `payloadVersion`; where it is missing it is 1.
+/// [`VERSION`](Self::VERSION), and build the event from older payloads in [`upcast`](Self::upcast). The version is
+/// stored in the metadata of the envelope, as `payloadVersion`; if it is missing, it is 1.
 ///
 /// ```
 /// # use postrider::Event;
@@ -69,7 +69,7 @@ pub const UNDECODABLE: &str = "undecodable";
 /// survive a rolling deployment. A policy of one attempt in
 /// [`LaneOptions::retry_by_code`](crate::LaneOptions) gives them up at once instead.
 pub trait Event: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// What kind of fact this is: `order.paid`. Consumers subscribe to it.
+    /// The kind of fact: `order.paid`. Consumers subscribe to it.
     const TOPIC: &'static str;
 
     /// The version of the payload. See [above](Self#versions).
@@ -81,26 +81,26 @@ pub trait Event: Serialize + DeserializeOwned + Send + Sync + 'static {
         serde_json::from_value(payload)
     }
 
-    /// The thing the fact is about.
+    /// The entity that the fact is about.
     fn aggregate(&self) -> Option<Aggregate> {
         None
     }
 
-    /// Events of one key reach each consumer in the order in which they were enqueued, where the caller holds a lock on
-    /// the aggregate when it enqueues. None: no order.
+    /// Events of one key reach each consumer in the order in which they were enqueued, if the caller holds a lock on
+    /// the aggregate when it enqueues. `None` means no order.
     fn key(&self) -> Option<String> {
         None
     }
 
-    /// A deterministic id makes writing the same fact twice a no-op. None: a new UUID each time.
+    /// A deterministic id makes writing the same fact twice a no-op. `None` means a new UUID each time.
     fn event_id(&self) -> Option<String> {
         None
     }
 }
 
-/// What a consumer receives, made from an envelope: a typed [`Event`], or a [`RawEvent`].
+/// The type that a consumer receives, made from an envelope: a typed [`Event`], or a [`RawEvent`].
 pub trait FromEnvelope: Sized + Send + 'static {
-    /// The topics that a consumer of it is subscribed to, unless the consumer names others. `*` stands for every topic.
+    /// The topics that a consumer of it is subscribed to, unless the consumer names others. `*` means every topic.
     const TOPICS: &'static [&'static str];
 
     /// Decodes the payload.
@@ -126,7 +126,7 @@ impl<E: Event> FromEnvelope for E {
     }
 }
 
-/// The version of the payload; 1 where the metadata has none.
+/// The version of the payload; 1 if the metadata has none.
 fn payload_version(envelope: &Envelope) -> Result<u32, String> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -134,7 +134,7 @@ fn payload_version(envelope: &Envelope) -> Result<u32, String> {
         version: Option<u32>,
     }
     match &envelope.metadata {
-        // Most metadata has none: it is searched before it is parsed.
+        // Most metadata has none, so the text is searched before it is parsed.
         Some(metadata) if metadata.contains(PAYLOAD_VERSION) => {
             let versioned: Versioned =
                 serde_json::from_str(metadata).map_err(|_| "its version is no number".to_owned())?;
@@ -160,7 +160,7 @@ pub(crate) fn with_payload_version(metadata: Option<String>, version: u32) -> Re
     Ok(format!(r#"{{"{PAYLOAD_VERSION}":{version}{comma}{rest}"#))
 }
 
-/// The error without the values it found: payloads are not logged.
+/// The error without the values it contains: payloads are not logged.
 fn without_values(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let names_a_field = ["missing field", "unknown field", "duplicate field"].iter().any(|kind| text.starts_with(kind));
@@ -203,7 +203,7 @@ impl RawEvent {
         payload_version(&self.0).map_err(|why| Failure::retry(why).code(UNDECODABLE))
     }
 
-    /// The payload. Where it is stored as base64, the bytes that were enqueued.
+    /// The payload. If it is stored as base64, the bytes that were enqueued.
     pub fn bytes(&self) -> Result<Cow<'_, [u8]>, Failure> {
         use base64::prelude::*;
         match self.0.payload_encoding {
@@ -232,7 +232,7 @@ impl FromEnvelope for RawEvent {
     }
 }
 
-/// The thing an event is about: its type and its id.
+/// The entity that an event is about: its type and its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Aggregate {
     /// `ORDER`
@@ -253,14 +253,14 @@ impl Aggregate {
 pub struct EventId(String);
 
 impl EventId {
-    /// Takes an id of the caller's own: 1 to 64 characters, no control characters.
+    /// An id chosen by the caller: 1 to 64 characters, no control characters.
     pub fn new(id: impl Into<String>) -> Result<Self> {
         let id = id.into();
         limits::text("eventId", &id, limits::EVENT_ID_CHARS)?;
         Ok(Self(id))
     }
 
-    /// What the store holds was checked when it was written.
+    /// Not checked again: a stored id was checked when it was written.
     pub(crate) fn stored(id: String) -> Self {
         Self(id)
     }
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(secret, "Data error at line 1 column 19");
     }
 
-    /// What is now in cents was in euros, and named otherwise.
+    /// Version 1 had euros and other field names.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Refunded {
         cents: i64,

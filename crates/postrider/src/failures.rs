@@ -1,5 +1,5 @@
-//! What goes wrong, in groups: by consumer and by what its error says once numbers and ids are taken out of it. Made of the
-//! events that stand open, so that what was mended is gone from it by itself.
+//! Failures in groups: by consumer and by the error text without numbers and ids. Computed from unfinished events, so
+//! that resolved failures disappear.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use crate::limits;
 use crate::status::{ConsumerState, EventStatus, Record};
 use crate::store::{Filter, List, Store};
 
-/// Events of each status that are looked at, the newest: past that the groups say that they are cut.
+/// Number of events of each status that are read, the newest first. If there are more, the result is marked as cut.
 const LOOKED_AT: usize = 5_000;
-/// Characters of an error that tell one kind from another.
+/// Number of characters of an error that distinguish one kind from another.
 const FINGERPRINT_CHARS: usize = 200;
 
 /// Failures of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailureGroup {
-    /// Whose.
+    /// The consumer.
     pub consumer: String,
-    /// What they have in common.
+    /// The part of the error text that they have in common.
     pub fingerprint: String,
-    /// The code that came with the newest.
+    /// The code of the newest failure.
     pub code: Option<String>,
     /// How many events.
     pub events: u64,
-    /// Those of them that will not be tried again by themselves.
+    /// How many of them will not be tried again automatically.
     pub dead: u64,
-    /// When the first of their last attempts failed.
+    /// The earliest of their last failures.
     pub first_at: OffsetDateTime,
-    /// And the last.
+    /// The latest of their last failures.
     pub last_at: OffsetDateTime,
-    /// The newest, as it was.
+    /// The error text of the newest failure.
     pub sample: String,
-    /// And its event.
+    /// The event of the newest failure.
     pub sample_event_id: String,
 }
 
@@ -43,11 +43,11 @@ pub struct FailureGroup {
 pub struct Failures {
     /// The groups.
     pub groups: Vec<FailureGroup>,
-    /// Whether there are more open events than were looked at.
+    /// Whether there are more unfinished events than were read.
     pub cut: bool,
 }
 
-/// Groups what stands open.
+/// Groups the failures of unfinished events.
 pub async fn failures(store: &dyn Store) -> Result<Failures> {
     let mut groups: BTreeMap<(String, String), FailureGroup> = BTreeMap::new();
     let mut cut = false;
@@ -107,12 +107,12 @@ fn count(record: &Record, groups: &mut BTreeMap<(String, String), FailureGroup>)
     }
 }
 
-/// An error without what makes each one different: words that hold a digit become `#`, and white space one blank.
+/// An error text without variable parts: words with a digit become `#`, and white space becomes one space.
 pub fn fingerprint(error: &str) -> String {
     let mut words = Vec::new();
     for word in error.split_whitespace() {
         let plain = |part: &str| if part.chars().any(|c| c.is_ascii_digit()) { "#".into() } else { part.to_owned() };
-        // Between what joins words: `order=7,item=9` is as good as `order=8,item=1`.
+        // Also splits at separators within words: `order=7,item=9` equals `order=8,item=1`.
         let parts: Vec<String> = word
             .split_inclusive(['=', ',', ':', ';', '(', ')', '[', ']', '"', '\''])
             .map(|part| {

@@ -1,13 +1,13 @@
-//! A business operation under a key of its own happens once, however often it is asked for.
+//! Idempotency: a business operation with a key happens once, however often it is requested.
 //!
-//! The caller brings the key (`order:7:deduct`, an `Idempotency-Key` header) and the request that goes with it. The first
-//! call does the work and keeps its result; a repeat gets that result; the same key with another request is refused. Which
-//! of the three ways is the right one depends on where the effect is:
+//! The caller provides the key (`order:7:deduct`, an `Idempotency-Key` header) and the request. The first call does
+//! the work and stores its result. A repeated call gets that result. The same key with another request is refused.
+//! Which method to use depends on where the effect is:
 //!
 //! | the effect is | use | what happens once |
 //! |---|---|---|
 //! | in a transaction that you have anyway | [`run_in`](Idempotency::run_in) | effect and result commit with your transaction |
-//! | in this database, and others should hear "in progress" meanwhile | [`run`](Idempotency::run) | effect and result commit together, in a transaction of ours |
+//! | in this database, and concurrent calls should get "in progress" | [`run`](Idempotency::run) | effect and result commit together, in a transaction of the store |
 //! | elsewhere: a payment provider, a mail server | [`call`](Idempotency::call) | the result; the effect **at least** once |
 //!
 //! ```
@@ -55,30 +55,30 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::{Key, KeyState, Keys, Token};
 
-/// How long a key is held without a sign of life: as long as a claim.
+/// How long a key is held without an extension: as long as a claim.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// A future that borrows the connection it works on. `Box::pin(async move { … })` makes one.
+/// A future that borrows the connection it works on, such as `Box::pin(async move { … })`.
 pub type BoxFuture<'c, T> = Pin<Box<dyn Future<Output = T> + Send + 'c>>;
 
-/// What came of an operation.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// The work was done, by this call.
+    /// This call did the work.
     Fresh(T),
-    /// It had been done before: this is what it returned then.
+    /// An earlier call did the work; this is its result.
     Replayed(T),
 }
 
 impl<T> Outcome<T> {
-    /// The result, whoever made it.
+    /// The result of either.
     pub fn into_inner(self) -> T {
         match self {
             Self::Fresh(result) | Self::Replayed(result) => result,
         }
     }
 
-    /// Whether it had been done before.
+    /// Whether an earlier call did the work.
     pub fn is_replayed(&self) -> bool {
         matches!(self, Self::Replayed(_))
     }
@@ -88,31 +88,31 @@ impl<T> Outcome<T> {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdempotencyError<E> {
-    /// Somebody is at it. Ask again later: with the same key and request (HTTP: 409).
+    /// Another call works on it. Try again later with the same key and request (HTTP: 409).
     #[error("an operation with this key is in progress: try again later")]
     InProgress,
-    /// The key belongs to another request, done or not. Nothing was done; use another key (HTTP: 422).
+    /// The key belongs to another request, finished or not. Nothing was done; use another key (HTTP: 422).
     #[error("this key belongs to another request: use another key")]
     Mismatch,
-    /// The key was lost meanwhile: the work took longer than its lease and somebody else has it, or its transaction was
-    /// ended by a database error that it swallowed. What was done in a transaction is rolled back; what was done elsewhere
-    /// is done. Ask again later.
+    /// The key was lost: the work took longer than its lease and another call has it, or a database error that the
+    /// work ignored has ended its transaction. What was done in a transaction is rolled back; what was done elsewhere
+    /// remains. Try again later.
     #[error("the key was lost before the work was recorded: try again later")]
     LeaseLost,
-    /// The work said no. It is recorded, and may be tried again with the same key.
+    /// The work failed. The failure is recorded, and the operation may be tried again with the same key.
     #[error(transparent)]
     Work(E),
-    /// The store said no, or the key or the result is over a limit, which the text names. Try again, or correct it.
+    /// The store failed, or the key or the result exceeds a limit, which the text names. Try again, or correct it.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
-/// Whether [`call`](Idempotency::call)'s work may find traces of an earlier try.
+/// Whether the work of [`call`](Idempotency::call) may find effects of an earlier attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// Nobody has tried this before.
+    /// There was no attempt before.
     First,
-    /// Somebody has, and failed or never finished: look first whether the effect is there.
+    /// An earlier attempt failed or never finished: check first whether the effect exists.
     Again,
 }
 
@@ -125,29 +125,29 @@ pub struct Idempotency<S> {
 }
 
 impl<S: Keys> Idempotency<S> {
-    /// Keys of no particular scope.
+    /// Keys without a scope.
     pub fn new(store: S) -> Self {
         Self { store, scope: "default".into(), lease: LEASE }
     }
 
-    /// Whose keys these are: an operation, a route, a tenant. The same key in another scope is another key.
+    /// The namespace of the keys: an operation, a route, a tenant. The same key in another scope is another key.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into().into();
         self
     }
 
-    /// How soon a key can be taken over from a holder that has died. [`call`](Self::call) extends it while the work goes on;
-    /// in a transaction nobody takes a key over.
+    /// How soon a key can be taken over after its holder has died. [`call`](Self::call) extends it during the work; a
+    /// key inside a transaction is not taken over.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// Does the work inside the caller's transaction: use it where there is one anyway, in a consumer, say. Effect, key and
-    /// result commit or vanish with it.
+    /// Does the work inside the caller's transaction. Use it if there is one anyway, for example in a consumer.
+    /// Effect, key and result commit or roll back with it.
     ///
-    /// After **any** error, roll back: the key is part of the transaction. So a failure is not recorded, and the next call
-    /// finds nothing. Another call at the same moment waits for this transaction, and then gets its result.
+    /// After **any** error, roll back: the key is part of the transaction. A failure is therefore not recorded, and
+    /// the next call starts again. A concurrent call waits for this transaction, and then gets its result.
     pub async fn run_in<T, E, F>(
         &self,
         conn: &mut S::Conn,
@@ -171,13 +171,13 @@ impl<S: Keys> Idempotency<S> {
         Ok(Outcome::Fresh(result))
     }
 
-    /// Does the work in a transaction of ours: use it where the effect is in this database. The key is taken first, in a short
-    /// transaction, so that others hear "in progress" at once instead of waiting; then effect and result commit together.
-    /// If the work fails, its transaction is rolled back and the failure is recorded outside of it: the next call
-    /// tries again, one at a time.
+    /// Does the work in a transaction of the store. Use it if the effect is in this database. The key is taken first,
+    /// in a short transaction, so that concurrent calls get "in progress" at once instead of waiting; then effect and
+    /// result commit together. If the work fails, its transaction is rolled back and the failure is recorded outside
+    /// of it: the next call tries again, one at a time.
     ///
-    /// If the process dies, or the future is dropped, the key can be taken over when its lease is over. Nothing of the
-    /// effect is there then.
+    /// If the process dies, or the future is dropped, the key can be taken over when its lease ends. Then no part of
+    /// the effect exists.
     pub async fn run<T, E, F>(
         &self,
         key: &str,
@@ -198,19 +198,20 @@ impl<S: Keys> Idempotency<S> {
         match self.commit_together(&key, token, work).await {
             Ok(result) => Ok(Outcome::Fresh(result)),
             Err(error) => {
-                // A commit whose answer was lost may have happened: then the key is done, and this finds nothing to fail.
+                // If the answer to the commit was lost, it may have happened. Then the key is done, and this call
+                // changes nothing.
                 self.fail(&key, token, &error.to_string()).await;
                 Err(error)
             }
         }
     }
 
-    /// Does work whose effect is outside the database: a call to a payment provider, a mail. Use it where there is no
-    /// transaction to share; none is held meanwhile, and the lease is extended for as long as the work takes.
+    /// Does work whose effect is outside the database: a call to a payment provider, a mail. No transaction is open
+    /// during the work, and the lease is extended as long as it takes.
     ///
-    /// The result is kept once; the effect happens **at least** once, because the process can die between the two. So the
-    /// work is told whether it is the first: [`Attempt::Again`] means to look first, or to send a key along that the other
-    /// side knows.
+    /// The result is stored once. The effect happens **at least** once, because the process can die between the two.
+    /// [`Attempt::Again`] means that an earlier attempt may have had the effect: check first, or send a key that the
+    /// other system knows.
     pub async fn call<T, E, F, Fut>(
         &self,
         key: &str,
@@ -255,7 +256,7 @@ impl<S: Keys> Idempotency<S> {
         fingerprint(request)
     }
 
-    /// Takes the key in a transaction of its own.
+    /// Takes the key in a separate transaction.
     async fn begin<E>(&self, key: &Key<'_>, fingerprint: &[u8]) -> Result<Begun, IdempotencyError<E>> {
         let mut tx = self.store.begin().await?;
         let state = self.store.begin_key(&mut tx, key, fingerprint, self.lease).await?;
@@ -271,8 +272,8 @@ impl<S: Keys> Idempotency<S> {
         F: for<'c> FnOnce(&'c mut S::Conn) -> BoxFuture<'c, Result<T, E>> + Send,
     {
         let mut tx = self.store.begin().await?;
-        // Under a token of this transaction: had the work ended it behind our back (by an error that it swallowed), the
-        // token would be gone with it, and the result could not be kept without the effect.
+        // Under a token of this transaction. If a database error that the work ignored has ended the transaction, the
+        // token is gone with it, and the result cannot be stored without the effect.
         let joined = self.store.join_key(&mut tx, key, token, self.lease).await?;
         let joined = joined.ok_or(IdempotencyError::LeaseLost)?;
         let result = work(&mut tx).await.map_err(IdempotencyError::Work)?;
@@ -281,7 +282,7 @@ impl<S: Keys> Idempotency<S> {
         Ok(result)
     }
 
-    /// Keeps the result of work that was done elsewhere.
+    /// Stores the result of work that was done elsewhere.
     async fn record<T, E>(&self, key: &Key<'_>, token: Token, worked: Result<T, E>) -> Result<T, IdempotencyError<E>>
     where
         T: Serialize + Send,
@@ -302,14 +303,11 @@ impl<S: Keys> Idempotency<S> {
         token: Token,
         result: &str,
     ) -> Result<(), IdempotencyError<E>> {
-        match self.store.complete_key(conn, key, token, result).await? {
-            true => Ok(()),
-            false => Err(IdempotencyError::LeaseLost),
-        }
+        if self.store.complete_key(conn, key, token, result).await? { Ok(()) } else { Err(IdempotencyError::LeaseLost) }
     }
 
-    /// Records a failure, so that the next try need not wait for the lease. If that fails too, it has to.
-    /// A key that somebody else holds by now is left alone.
+    /// Records a failure, so that the next attempt need not wait for the lease to end. If that fails too, it waits.
+    /// Does nothing if another call holds the key.
     async fn fail(&self, key: &Key<'_>, token: Token, words: &str) {
         let recorded = async {
             let mut tx = self.store.begin().await?;
@@ -322,8 +320,8 @@ impl<S: Keys> Idempotency<S> {
         }
     }
 
-    /// Extends the lease while the work goes on. That it is lost is no reason to stop: what is done elsewhere cannot be taken
-    /// back half way, and its result is refused in the end.
+    /// Extends the lease during the work. The work is not stopped if the lease is lost: an effect elsewhere cannot be
+    /// undone half-way, and its result is refused at the end.
     async fn keep(&self, key: &Key<'_>, token: Token) -> std::convert::Infallible {
         loop {
             tokio::time::sleep(self.lease / 3).await;
@@ -345,7 +343,7 @@ impl<S: Keys> Idempotency<S> {
     }
 }
 
-/// A key that the caller has, or does not need.
+/// A key that the caller holds, or the stored result.
 enum Begun {
     Mine(Token, Attempt),
     Done(String),
@@ -361,7 +359,7 @@ fn mine<E>(state: KeyState) -> Result<Begun, IdempotencyError<E>> {
     }
 }
 
-/// A result as it is kept. JSON writes NUL as an escape, which every store keeps.
+/// The stored form of a result. JSON escapes NUL, so every store accepts it.
 fn encode(result: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string(result).map_err(Error::Encode)?;
     limits::bytes("result", &text, limits::RESULT_BYTES)?;

@@ -41,7 +41,7 @@ pub struct Inbox<S: Enlist> {
 /// The consumers of one name: one lane.
 struct Consumers<S: Enlist> {
     registered: Vec<Registered<S>>,
-    /// Which of them gets a topic; [`EVERY_TOPIC`]: all others.
+    /// The consumer of each topic; [`EVERY_TOPIC`] for all others.
     by_topic: BTreeMap<&'static str, usize>,
     options: Option<LaneOptions>,
 }
@@ -72,7 +72,7 @@ impl<S: Enlist> Inbox<S> {
         self.add(C::NAME, C::TOPICS, Registered::InTransaction(Box::new(Typed(consumer))), None)
     }
 
-    /// Adds a consumer, with the options of its lane. Where several consumers share a name, one of them brings the options.
+    /// Adds a consumer, with the options of its lane. If several consumers share a name, one of them has the options.
     ///
     /// ```
     /// # use postrider::store::memory::{Conn, MemoryStore};
@@ -88,7 +88,7 @@ impl<S: Enlist> Inbox<S> {
     /// # }
     /// use postrider::store::DeadHead;
     ///
-    /// // A coupon that cannot be committed does not keep the later events of its order waiting.
+    /// A coupon that cannot be committed does not block the later events of its order.
     /// let options = LaneOptions { dead_head: DeadHead::Skip, concurrency: 8, ..LaneOptions::default() };
     /// let inbox = Inbox::new(MemoryStore::new()).consumer_with(CommitCoupon, options);
     /// ```
@@ -249,7 +249,7 @@ impl<S: Enlist> Inbox<S> {
         self.store.commit(tx).await
     }
 
-    /// Many events in one transaction, and each in a transaction of its own if that fails.
+    /// Many events in one transaction, and each in a separate transaction if that fails.
     async fn in_batches(&self, lane: &Lane, consumer: &dyn InBatches<S>, tries: Vec<Try>) -> Vec<Outcome> {
         if tries.len() > 1 {
             let together: Vec<_> = tries.iter().collect();
@@ -296,7 +296,7 @@ impl<S: Enlist> Inbox<S> {
         if !fresh.is_empty() {
             let work = async {
                 match &fresh[..] {
-                    // An event by itself is the parent of what is enqueued.
+                    // A single event is the parent of what is enqueued.
                     [one] => Arc::clone(one).run(consumer.handle(&mut tx, &fresh)).await,
                     _ => consumer.handle(&mut tx, &fresh).await,
                 }
@@ -354,7 +354,7 @@ impl<S: Enlist> Transport for Inbox<S> {
 /// One event on its way to its consumer.
 pub(crate) struct Try {
     handling: Arc<Handling>,
-    /// The delivery that it completes; None: it came as a message of a broker.
+    /// The delivery that it completes; `None` for a message of a broker.
     claim: Option<(DeliveryId, Token)>,
 }
 

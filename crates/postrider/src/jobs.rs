@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! `decide` computes from the store's rows what is due. A run begins with [`Store::begin_job`], which gives a token to one
-//! instance. While the run works its lease is extended; it ends with [`Store::finish_job`]. All times are those of the
+//! `decide` computes from the store's rows what is due. A run begins with [`JobRuns::begin_job`](crate::store::JobRuns::begin_job), which gives a token to one
+//! instance. While the run works its lease is extended; it ends with [`JobRuns::finish_job`](crate::store::JobRuns::finish_job). All times are those of the
 //! store; this process only measures how long to sleep.
 //!
 //! A slot runs at most once. If its process dies, the slot is over, the lease runs out, and the job continues with the slots
@@ -153,7 +153,7 @@ impl Job {
 pub struct JobContext {
     /// The job.
     pub job: Arc<str>,
-    /// The slot, the latest one where this run replaces several; None: [`Jobs::run_now`] started it.
+    /// The slot, or the latest one if this run replaces several; `None` if [`Jobs::run_now`] started it.
     pub slot: Option<OffsetDateTime>,
     /// The instance that runs it.
     pub owner: Arc<str>,

@@ -37,7 +37,7 @@
 //! let paid = outbox.enqueue(&mut tx, &OrderPaid { order_id: 7, amount_cents: 9_900 }).await?;
 //! tx.commit().await?;
 //!
-//! // Nobody subscribes to `order.paid` yet, so the event is kept until somebody does.
+//! `order.paid` has no subscriber yet, so the event is kept until there is one.
 //! assert!(matches!(paid, Enqueued::Unheard(_)));
 //! let found = store.find(paid.event_id().as_str()).await?.expect("it was committed");
 //! assert_eq!(found.envelope.payload, r#"{"order_id":7,"amount_cents":9900}"#);
@@ -51,8 +51,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! A [`Consumer`] has the effect, in a transaction that also remembers the event: exactly once, whatever dies. An
-//! [`Inbox`] holds the consumers of this process, and a [`Relay`] brings them what waits:
+//! A [`Consumer`] has the effect, in a transaction that also records the event: exactly once, even after a crash. An
+//! [`Inbox`] holds the consumers of this process, and a [`Relay`] delivers to them:
 //!
 //! ```
 //! # #[cfg(feature = "sqlite")]
@@ -95,7 +95,7 @@
 //! # sqlx::query("insert into coupons values (7, 0)").execute(&mut *tx).await?;
 //! # outbox.enqueue(&mut tx, &OrderPaid { order_id: 7, amount_cents: 9_900 }).await?;
 //! # tx.commit().await?;
-//! // Works until nothing is due. A service calls `run` instead, which works until it is told to stop.
+//! Works until nothing is due. A service calls `run` instead, which works until it is stopped.
 //! let inbox = Inbox::new(store.clone()).consumer(CommitCoupon);
 //! Relay::new(store.clone(), inbox).drain().await?;
 //!
@@ -115,27 +115,29 @@
 //! # fn main() {}
 //! ```
 //!
-//! `examples/shop.rs` is this as a whole program, with an effect outside the database and an event that causes another.
+//! `examples/shop.rs` is a complete program with this, an effect outside the database and an event that causes
+//! another.
 //!
-//! Then read on, in the order of an event's life:
+//! Then continue in the order of an event's life:
 //!
-//! 1. [`event`] and [`envelope`]: what an event is, and what is known about it; [`limits`] bounds all of it.
-//! 2. [`outbox`]: how it is written, with a delay, an expiry or an id of your own; [`bus`]: for those without a transaction.
-//! 3. [`subscription`]: who hears it. Each consumer has a *lane* of its own.
-//! 4. [`consumer`]: what happens when it arrives. Which of three kinds to write follows from where the effect is.
-//! 5. [`inbox`]: how that happens once, inside this process; [`transport`]: what any way to a consumer has to do, and
-//!    what may be chosen for each lane.
-//! 6. [`relay`]: who brings it there; [`wake`]: how the relay learns of it at once.
-//! 7. [`store`]: what waits in a lane is claimed under a lease, then settled, retried or buried; [`entry`] is that life
-//!    as a pure function, [`retry`] the waiting in between.
-//! 8. [`alert`]: what a person should hear of at once; [`observe`]: every metric and log line.
-//! 9. [`status`]: what all of it amounts to, for people; [`rollup`]: who keeps that for lists; [`retention`]: how long it is
-//!    kept.
+//! 1. [`event`] and [`envelope`]: what an event is; [`limits`]: its maximum sizes.
+//! 2. [`outbox`]: how it is written, with a delay, an expiry or an id of your own; [`bus`]: the same without a
+//!    transaction.
+//! 3. [`subscription`]: who receives it. Each consumer has its own *lane*.
+//! 4. [`consumer`]: what happens when it arrives. There are three kinds, depending on where the effect is.
+//! 5. [`inbox`]: how the effect happens once, inside this process; [`transport`]: the contract of any way to a
+//!    consumer, and the options of a lane.
+//! 6. [`relay`]: what delivers it; [`wake`]: how the relay learns of it at once.
+//! 7. [`store`]: deliveries of a lane are claimed under a lease, then settled, retried or buried; [`entry`]: these
+//!    states as a pure function; [`retry`]: the waits between attempts.
+//! 8. [`alert`]: what an operator must know at once; [`observe`]: every metric and log line.
+//! 9. [`status`]: the status of an event, for people; [`rollup`]: the stored status for lists; [`retention`]: how
+//!    long all of it is kept.
 //!
 //! [`service`] runs all of these loops together.
 //!
-//! Beside events: [`idempotency`], operations under a key that happen once, and [`jobs`], work by the clock that one of all
-//! instances does. Your own tests have help in `postrider::testing`, behind the feature of that name.
+//! Beside events: [`idempotency`], operations with a key that happen once, and [`jobs`], scheduled work that one of
+//! all instances does. `postrider::testing`, behind the feature of that name, helps your own tests.
 
 pub mod alert;
 pub mod bus;
@@ -202,7 +204,7 @@ pub use subscription::{Subscription, Via};
 pub use transport::rabbitmq::RabbitMq;
 pub use transport::{LaneOptions, Transport};
 
-/// The README's program is compiled with the doc tests, so that it stays one.
+/// The README's program is compiled with the doc tests.
 #[cfg(all(doctest, feature = "sqlite"))]
 #[doc = include_str!("../../../README.md")]
 mod readme {}

@@ -1,10 +1,10 @@
-//! Every limit of an event, each with its reason. What is over a limit is refused at `enqueue`, before
-//! anything is written, with an error that names the field and the limit.
+//! Every limit of an event, each with its reason. `enqueue` refuses what exceeds a limit, before anything is written,
+//! with an error that names the field and the limit.
 
 use crate::error::{Error, Result};
 
-/// Payload bytes. Larger documents belong in a blob store with a reference in the event; a batch of 500
-/// at this size is the most a claim can bring into memory.
+/// Payload bytes. Larger documents belong in a blob store with a reference in the event. A claim of 500 at this size
+/// is the most that it can load into memory.
 pub const PAYLOAD_BYTES: usize = 1024 * 1024;
 /// Event id, in characters: a UUID or a readable id such as `order:123:paid`, short enough to index.
 pub const EVENT_ID_CHARS: usize = 64;
@@ -12,7 +12,7 @@ pub const EVENT_ID_CHARS: usize = 64;
 pub const NAME_CHARS: usize = 128;
 /// Ordering key, in characters: it is indexed on every waiting delivery.
 pub const KEY_CHARS: usize = 256;
-/// Ids that we only carry (trace, span, aggregate, tenant, store), in characters.
+/// Ids that are only passed on (trace, span, aggregate, tenant, store), in characters.
 pub const LABEL_CHARS: usize = 128;
 /// Exchange and routing key, in bytes: AMQP's own limit for a short string.
 pub const ROUTE_BYTES: usize = 255;
@@ -20,33 +20,33 @@ pub const ROUTE_BYTES: usize = 255;
 pub const METADATA_BYTES: usize = 16 * 1024;
 /// Initiator bytes: four short strings.
 pub const INITIATOR_BYTES: usize = 4 * 1024;
-/// Events in one `enqueue_many`: one statement's worth that still plans and parses quickly.
+/// Events in one `enqueue_many`: one statement of this size is still planned and parsed quickly.
 pub const BATCH_EVENTS: usize = 1_000;
-/// Deliveries in one claim: past this a larger batch adds nothing but memory.
+/// Deliveries in one claim: a larger batch only needs more memory.
 pub const CLAIM_DELIVERIES: u32 = 500;
 /// Rows in one pass of the router or the pruner: short transactions under load.
 pub const PASS_ROWS: u32 = 10_000;
 /// Events on one page of a list.
 pub const PAGE_EVENTS: u32 = 500;
-/// Events that one page looks at, whatever matches: a list answers in time on a table of any size.
+/// Events that one page reads, whatever matches: a list answers in time on a table of any size.
 pub const SCAN_EVENTS: i64 = 10_000;
-/// Events of one trace that are shown: past that nobody reads a tree.
+/// Events of one trace that are shown: a larger tree is not readable.
 pub const TRACE_EVENTS: usize = 1_000;
-/// Nesting of JSON that we are willing to parse: deeper documents are attacks or mistakes.
+/// Maximum nesting of JSON: deeper documents are attacks or mistakes.
 pub const JSON_DEPTH: usize = 64;
 /// Error text kept with an attempt, in characters.
 pub const ERROR_CHARS: usize = 1_000;
-/// What an audit record is about, in characters: the longest path of the API, with its names and ids.
+/// Target of an audit record, in characters: the longest path of the API, with its names and ids.
 pub const AUDIT_TARGET_CHARS: usize = 512;
 /// Rows on one page of any list.
 pub const PAGE_ROWS: u32 = 500;
-/// A business idempotency key, in characters: what the HTTP header of that name may hold.
+/// A business idempotency key, in characters, as in the HTTP header of that name.
 pub const IDEMPOTENCY_KEY_CHARS: usize = 255;
-/// The result kept under an idempotency key, in bytes as JSON: it is an answer, and is read whole whenever it is repeated.
+/// The result stored under an idempotency key, in bytes as JSON: it is read as a whole at every repeated call.
 pub const RESULT_BYTES: usize = 256 * 1024;
-/// Attempts in all, where neither the event nor the lane says otherwise.
+/// Default maximum of attempts, if neither the event nor the lane sets one.
 pub const MAX_ATTEMPTS: u32 = 10;
-/// The most attempts anyone may ask for: it is stored in two bytes.
+/// The largest maximum of attempts: it is stored in two bytes.
 pub const MAX_ATTEMPTS_CEILING: u32 = 10_000;
 
 /// A topic or consumer name: `[A-Za-z0-9._-]`, not empty, within [`NAME_CHARS`].
@@ -61,7 +61,7 @@ pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {
     }
 }
 
-/// A consumer name that may be registered: names that we use ourselves are reserved.
+/// A consumer name that may be registered: the library's own names are reserved.
 pub(crate) fn consumer(value: &str) -> Result<()> {
     name("consumer", value)?;
     if value.starts_with("postrider") {
@@ -70,10 +70,11 @@ pub(crate) fn consumer(value: &str) -> Result<()> {
     Ok(())
 }
 
-/// Text within `max` characters, without control characters (PostgreSQL cannot store NUL, and nobody can
-/// read the others in a list).
+/// Text within `max` characters, without control characters (PostgreSQL cannot store NUL, and the others are
+/// unreadable in a list).
 pub(crate) fn text(field: &'static str, value: &str, max: usize) -> Result<()> {
-    // Most are short and plain. Every event is asked for several, and bytes are quicker to look at than characters.
+    // Most texts are short ASCII. This check runs several times per event, and bytes are faster to check than
+    // characters.
     if (1..=max).contains(&value.len()) && value.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Ok(());
     }
@@ -98,10 +99,10 @@ pub(crate) fn bytes(field: &'static str, value: &str, max: usize) -> Result<()> 
     Ok(())
 }
 
-/// JSON nested no deeper than [`JSON_DEPTH`]. Counts brackets outside strings; whether it parses is not asked.
+/// JSON nested no deeper than [`JSON_DEPTH`]. Counts brackets outside strings; does not check whether it parses.
 pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
-    // With no more brackets than levels there is nothing to find out. Every event is asked, and counting is quick.
-    // In parts that fit a byte's sum, sixteen are counted at once.
+    // A text with no more brackets than levels cannot be too deep. Every event is checked, and counting is fast: in
+    // parts whose count fits a byte, the compiler counts sixteen at once.
     let parts = json.as_bytes().chunks(usize::from(u8::MAX));
     let brackets = parts.map(|part| part.iter().map(|byte| u8::from(matches!(byte, b'{' | b'['))).sum::<u8>());
     if brackets.map(usize::from).sum::<usize>() <= JSON_DEPTH {
@@ -126,8 +127,8 @@ pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
     Ok(())
 }
 
-/// Error text as it is kept: NUL replaced, cut on a character boundary at [`ERROR_CHARS`]. Saving a failure
-/// never fails because of what the failure says.
+/// Error text as it is stored: NUL replaced, cut on a character boundary at [`ERROR_CHARS`]. Storing a failure never
+/// fails because of its text.
 pub fn error_text(text: &str) -> String {
     text.chars().take(ERROR_CHARS).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
 }

@@ -1,5 +1,5 @@
-//! Lineage: what caused an event and what it caused. An event that a consumer writes inherits trace and parent from the one
-//! in hand, so that a trace is a tree, or a few where parts of it are gone or come from elsewhere.
+//! Lineage: what caused an event and what it caused. An event that a consumer writes inherits trace and parent from
+//! the event that it consumes. So a trace is a tree, or several if parts were pruned or come from elsewhere.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,15 +8,15 @@ use crate::limits;
 use crate::status::Record;
 use crate::store::{Filter, List, Store};
 
-/// How far up the parents of an event are followed: further than any chain that a person means.
+/// Maximum number of parents that are followed: longer than any real chain.
 const GENERATIONS: usize = 64;
 
 /// All events of a trace.
 #[derive(Debug, Clone)]
 pub struct Trace {
-    /// By the time at which they occurred: the timeline.
+    /// Sorted by the time at which they occurred.
     pub events: Vec<Record>,
-    /// The tree, as places in `events`.
+    /// The tree, as indexes into `events`.
     pub roots: Vec<Node>,
     /// Whether there are more than [`limits::TRACE_EVENTS`], of which these are the newest.
     pub cut: bool,
@@ -25,13 +25,13 @@ pub struct Trace {
 /// An event and what it caused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its place in [`Trace::events`].
+    /// Its index in [`Trace::events`].
     pub event: usize,
-    /// In the order of time.
+    /// Sorted by time.
     pub children: Vec<Node>,
 }
 
-/// Everything that happened under a trace id.
+/// All events with this trace id.
 pub async fn trace(store: &dyn Store, trace_id: &str) -> Result<Trace> {
     let filter = Filter { trace_id: Some(trace_id.into()), ..Filter::default() };
     let (mut events, cut) = all(store, filter, limits::TRACE_EVENTS).await?;
@@ -40,7 +40,7 @@ pub async fn trace(store: &dyn Store, trace_id: &str) -> Result<Trace> {
     Ok(Trace { events, roots, cut })
 }
 
-/// What an event directly caused, in the order of time.
+/// The events that an event directly caused, sorted by time.
 pub async fn children(store: &dyn Store, event_id: &str) -> Result<Vec<Record>> {
     let filter = Filter { parent_event_id: Some(event_id.into()), ..Filter::default() };
     let (mut events, _) = all(store, filter, limits::PAGE_EVENTS as usize).await?;
@@ -48,12 +48,12 @@ pub async fn children(store: &dyn Store, event_id: &str) -> Result<Vec<Record>> 
     Ok(events)
 }
 
-/// What caused an event, the nearest first, as far as it is still there.
+/// The events that caused an event, the nearest first, as far as they still exist.
 pub async fn parents(store: &dyn Store, event: &Record) -> Result<Vec<Record>> {
     let mut parents: Vec<Record> = Vec::new();
     let mut known = HashSet::from([event.envelope.event_id.clone()]);
     let mut next = event.envelope.parent_event_id.clone();
-    // Whoever brings ids of their own may close a circle.
+    // Ids chosen by callers may form a cycle.
     while let Some(id) = next.filter(|id| known.insert(id.clone())).filter(|_| parents.len() < GENERATIONS) {
         let Some(parent) = store.find(id.as_str()).await? else { break };
         next = parent.envelope.parent_event_id.clone();
@@ -62,7 +62,7 @@ pub async fn parents(store: &dyn Store, event: &Record) -> Result<Vec<Record>> {
     Ok(parents)
 }
 
-/// The newest that match, `most` of them, and whether there are more.
+/// The newest `most` events that match, and whether there are more.
 async fn all(store: &dyn Store, filter: Filter, most: usize) -> Result<(Vec<Record>, bool)> {
     let mut list = List::new(filter, limits::PAGE_EVENTS);
     let mut events = Vec::new();
@@ -80,7 +80,7 @@ async fn all(store: &dyn Store, filter: Filter, most: usize) -> Result<(Vec<Reco
     Ok((events, cut))
 }
 
-/// Who caused whom. Whatever has no parent among them is a root, and so is one of each circle.
+/// Builds the tree. An event without a parent in the list is a root, and so is one of each cycle.
 fn tree(events: &[Record]) -> Vec<Node> {
     let places: BTreeMap<&str, usize> =
         events.iter().enumerate().map(|(place, record)| (record.envelope.event_id.as_str(), place)).collect();

@@ -1,6 +1,6 @@
 //! Bulk operations: redrives of everything that matches a filter, in batches, at a chosen rate.
 //!
-//! An operation is a row ([`Store::create_operation`]). Any number of instances may work; one instance at a time works on an
+//! An operation is a row ([`OperationRuns::create_operation`](crate::store::OperationRuns::create_operation)). Any number of instances may work; one instance at a time works on an
 //! operation, under a lease. The redrives of a batch and the progress commit together, so that after a crash the next
 //! instance continues behind the last batch and redrives nothing twice.
 
@@ -51,7 +51,7 @@ pub struct Operations {
 pub struct Matching {
     /// How many.
     pub events: u64,
-    /// False: at least this many.
+    /// Whether the count is exact; if false, there are at least this many.
     pub exact: bool,
 }
 
@@ -148,7 +148,7 @@ impl Operations {
         let page = self.store.list(&list).await?;
         let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
         let advance = Advance { id: &request.id, token: current.token, events: &events, next: page.next, lease };
-        // None: it was paused or cancelled, or another instance has it.
+        // `None` means that it was paused or cancelled, or that another instance has it.
         let Some(operation) = self.store.advance_operation(&advance).await? else { return Ok(Duration::ZERO) };
         current.redriven += operation.done - current.operation.done;
         let pause = current.pause();

@@ -217,7 +217,7 @@ pub struct Draft {
     payload: String,
     payload_type: Option<String>,
     payload_encoding: Encoding,
-    /// None: 1, which is not written.
+    /// `None` means 1, which is not written.
     version: Option<u32>,
     key: Option<String>,
     aggregate: Option<Aggregate>,

@@ -1,5 +1,5 @@
-//! Which event may be redriven, and where it goes then. Pure: a store reads the rows under lock, asks here, and writes; the
-//! status that lists go by is never asked.
+//! Whether an event may be redriven, and to which lanes. Pure: a store reads the rows under lock, calls these
+//! functions, and writes the result. The status of lists is never used.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::entry::DeliveryStatus;
 use crate::status::{ConsumerState, EventStatus, Record, Standing};
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, StoredSubscription, Subscription, Via};
 
-/// What a redrive is measured by.
+/// The rules of a redrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RedriveRules {
     /// How often one event may be redriven.
     pub max_count: u32,
-    /// How long ago an event that nobody has answered must have been sent.
+    /// How long ago an event without a result must have been sent.
     pub sent_older_than: Duration,
-    /// How old an event may be: past that its effect may have been forgotten, and it would happen again.
+    /// The maximum age of an event. After that its inbox row may be pruned, and its effect would happen again.
     pub horizon: Duration,
 }
 
 impl Default for RedriveRules {
-    /// Ten times, after ten minutes of silence, within seven days.
+    /// Ten times, ten minutes after it was sent without a result, within seven days.
     fn default() -> Self {
         Self { max_count: 10, sent_older_than: Duration::from_secs(600), horizon: Duration::from_secs(7 * 86_400) }
     }
@@ -36,37 +36,37 @@ pub enum Refusal {
     /// There is no such event.
     #[error("there is no such event")]
     UnknownEvent,
-    /// Everybody, or the consumer that was named, has had it.
+    /// All consumers, or the named one, have consumed it.
     #[error("it has been consumed: its effect has happened")]
     Consumed,
     /// Past its expiry.
     #[error("it has expired")]
     Expired,
-    /// Too often already.
+    /// It was redriven too often.
     #[error("it has been redriven {0} times, which is the most (redrive.max-count)")]
     TooMany(u32),
-    /// Too long ago.
+    /// It is too old.
     #[error("it was stored longer than {} days ago (redrive.horizon-days): what its consumers remember of it may be gone", .0.as_secs() / 86_400)]
     TooOld(Duration),
-    /// It will be delivered without anybody's help.
+    /// It will be delivered without a redrive.
     #[error("it has not been sent yet: it is delivered by itself")]
     NotSent,
-    /// An answer may still come.
+    /// A result may still arrive.
     #[error("it was sent less than {} s ago (redrive.sent-older-than-seconds): an answer may still come", .0.as_secs())]
     SentRecently(Duration),
-    /// Somebody holds a lease on it.
+    /// A worker holds a lease on it.
     #[error("it is being worked on at this moment")]
     InProgress,
-    /// Nobody of this name hears its topic.
+    /// No consumer of this name subscribes to its topic.
     #[error("no subscription to its topic names this consumer")]
     UnknownConsumer,
-    /// Nothing of ours delivers to it.
+    /// No lane of this store delivers to the consumer.
     #[error("its consumers get their events by their own means: there is nothing to send")]
     External,
 }
 
 impl Refusal {
-    /// A word for programs.
+    /// The code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Self::UnknownEvent => "unknownEvent",
@@ -83,17 +83,17 @@ impl Refusal {
     }
 }
 
-/// Where a redriven event goes.
+/// The lane of a redriven event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) lane: String,
-    /// One consumer of the broker, or empty.
+    /// The consumer behind the broker, or empty.
     pub(crate) target: String,
-    /// It was not there when the event was written, and reports from elsewhere: from now on that is expected.
+    /// A remote consumer that was not subscribed when the event was written. It is expected to report from now on.
     pub(crate) newcomer: bool,
 }
 
-/// Whether an event may be redriven, to one consumer or to all that are not done, and where it goes.
+/// Decides whether an event may be redriven, to one consumer or to all unfinished ones, and to which lanes.
 pub(crate) fn decide(
     record: &Record,
     consumer: Option<&str>,
@@ -103,7 +103,7 @@ pub(crate) fn decide(
 ) -> Result<Vec<Target>, Refusal> {
     let standing = record.standing();
     if standing.status == EventStatus::Expired || record.expired {
-        // Consumed beats expired, and neither is sent again.
+        // Consumed takes precedence over expired. Neither is sent again.
         return Err(if standing.status == EventStatus::Consumed { Refusal::Consumed } else { Refusal::Expired });
     }
     if standing.redrives >= rules.max_count {
@@ -126,13 +126,10 @@ pub(crate) fn decide(
                 && one.lock_until.is_some_and(|until| until > now)
         })
     };
-    match targets.iter().any(is_held) {
-        true => Err(Refusal::InProgress),
-        false => Ok(targets.into_iter().collect()),
-    }
+    if targets.iter().any(is_held) { Err(Refusal::InProgress) } else { Ok(targets.into_iter().collect()) }
 }
 
-/// One consumer by name, also one that came later: that is how it gets old events.
+/// One consumer by name, also one that subscribed later: that is how it gets old events.
 fn one(
     record: &Record,
     consumer: &str,
@@ -157,7 +154,7 @@ fn one(
     }
 }
 
-/// Every consumer that is not done.
+/// Every unfinished consumer.
 fn unfinished(
     record: &Record,
     standing: &Standing,
@@ -170,17 +167,14 @@ fn unfinished(
     let mut targets: BTreeSet<Target> =
         open.filter_map(|(consumer, _)| target(record, consumer, subscriptions)).collect();
     if record.deliveries.iter().any(|one| one.lane == RABBITMQ && one.target.is_empty()) {
-        // The broker itself has not had it: once it has, so have all of its consumers.
+        // The broker has not received it: its delivery reaches all consumers behind the broker.
         targets.retain(|target| target.lane != RABBITMQ);
         targets.insert(Target { lane: RABBITMQ.into(), target: String::new(), newcomer: false });
     }
-    match targets.is_empty() {
-        true => Err(Refusal::External),
-        false => Ok(targets),
-    }
+    if targets.is_empty() { Err(Refusal::External) } else { Ok(targets) }
 }
 
-/// D.8, as the table has it.
+/// D.8: the table of rules.
 fn allowed(standing: &Standing, rules: &RedriveRules, now: OffsetDateTime) -> Result<(), Refusal> {
     match standing.status {
         EventStatus::Failed | EventStatus::Partial | EventStatus::Retrying => Ok(()),
@@ -192,7 +186,7 @@ fn allowed(standing: &Standing, rules: &RedriveRules, now: OffsetDateTime) -> Re
     }
 }
 
-/// Where an expected consumer's delivery is, was or would be. None: it is none of ours.
+/// The lane of an expected consumer's delivery. Returns `None` if no lane of this store delivers to it.
 fn target(record: &Record, consumer: &str, subscriptions: &[&Subscription]) -> Option<Target> {
     let to = |lane: &str, target: &str| Target { lane: lane.into(), target: target.into(), newcomer: false };
     let waiting = record.deliveries.iter().find(|one| match one.lane.as_str() {

@@ -64,7 +64,7 @@ pub struct RelayOptions {
     pub lease: Duration,
     /// Which shards to work on.
     pub shards: Shards,
-    /// Which lanes to work on; None: all lanes of its transports.
+    /// Which lanes to work on; `None` for all lanes of its transports.
     pub lanes: Option<BTreeSet<String>>,
     /// How often to look for work without a wake-up.
     pub poll: Duration,
@@ -297,7 +297,7 @@ impl Health {
         *self.up.borrow()
     }
 
-    /// Takes note of an error. True: the store does not answer, and what failed may be done again later.
+    /// Records an error. Returns true if the store does not answer, so that what failed may be done again later.
     fn note(&self, error: &Error) -> bool {
         let away = matches!(error, Error::Unavailable(_));
         if away && self.up.send_replace(false) {

@@ -27,9 +27,9 @@ pub struct Retention {
     pub keys: Duration,
     /// For how long after it was written an event may be redriven.
     pub redrive_horizon: Duration,
-    /// A folder to which events are written before they are removed: one file a day (`events-2026-02-28.jsonl`, by the day
-    /// they were stored), one line an event, with its status and every attempt. The file is synced before anything is
-    /// removed; a crash in between writes some of them twice. None: they are removed without an archive.
+    /// A folder to which events are written before they are removed: one file a day (`events-2026-02-28.jsonl`, by
+    /// the day they were stored), one line an event, with its status and every attempt. The file is synced before
+    /// anything is removed; a crash in between writes some of them twice. `None` removes them without an archive.
     pub archive: Option<PathBuf>,
 }
 

@@ -6,7 +6,7 @@
 //! ([`status`](crate::status)), so that folding twice, late or in another order gives the same result.
 //!
 //! A lane without history ([`History::Omit`](crate::store::History)) leaves no marks: lists show its events as they were when
-//! the roll-up first saw them, usually PENDING. The detail ([`Store::find`]) is always current: SENT once no delivery waits.
+//! the roll-up first saw them, usually PENDING. The detail ([`Events::find`](crate::store::Events::find)) is always current: SENT once no delivery waits.
 
 use std::future::Future;
 use std::pin::pin;

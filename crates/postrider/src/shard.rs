@@ -1,30 +1,30 @@
-//! Shards: a fixed number of slices by which relays divide the work. The hash is computed here and nowhere
-//! else; the database only stores its result.
+//! Shards: a fixed number of slices by which relays divide the work. Only this file computes the hash; the database
+//! stores the result.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
-/// How many shards there are: enough to divide among any sensible number of relays, few enough for one
-/// 64-bit set. Changing it would move keys between shards, so it is part of the schema.
+/// Number of shards: enough for any realistic number of relays, few enough for one 64-bit set. Changing it would move
+/// keys between shards, so it is part of the schema.
 pub const SHARDS: u8 = 64;
 
-/// The shard of an event: by its key, so that a key stays in one shard, else by its id.
+/// The shard of an event: by its key, so that a key stays in one shard, or by its id if it has no key.
 pub fn shard_of(key: Option<&str>, event_id: &str) -> u8 {
     let hash = hash(&[key.unwrap_or(event_id)]);
-    // Its low bits alone are weak for short inputs; the fold brings the high ones in.
+    // The low bits of the hash are weak for short inputs; the fold adds the high ones.
     ((hash ^ (hash >> 32)) % u64::from(SHARDS)) as u8
 }
 
 /// A hash of texts, the same in every version of every program that reads the tables.
 pub(crate) fn hash(texts: &[&str]) -> u64 {
-    // FNV-1a. Between two texts stands a byte that no UTF-8 has.
+    // FNV-1a. The separator is a byte that UTF-8 never contains.
     let bytes = texts.iter().enumerate().flat_map(|(n, text)| (n > 0).then_some(0xff).into_iter().chain(text.bytes()));
     bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// A set of shards: what one relay works on.
+/// A set of shards that a relay works on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Shards(u64);
 
@@ -44,7 +44,7 @@ impl Shards {
 }
 
 impl FromIterator<u8> for Shards {
-    /// Shards past the last are left out.
+    /// Shard numbers above the last are ignored.
     fn from_iter<I: IntoIterator<Item = u8>>(shards: I) -> Self {
         Self(shards.into_iter().filter(|shard| *shard < SHARDS).fold(0, |set, shard| set | 1 << shard))
     }
@@ -87,7 +87,7 @@ impl fmt::Debug for Shards {
 mod tests {
     use super::*;
 
-    /// B.4: the shard comes from the key, and is the same for ever.
+    /// B.4: the shard is computed from the key, and never changes.
     #[test]
     fn the_shard_of_a_key_never_changes() {
         assert_eq!(shard_of(Some("order-7"), "a"), shard_of(Some("order-7"), "b"));

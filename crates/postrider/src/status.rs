@@ -1,5 +1,4 @@
-//! The status of an event, for people: one pure function over the facts, so that whenever and however often it
-//! is computed, the same facts give the same word.
+//! The status of an event, for people. One pure function over the facts: the same facts always give the same status.
 
 mod standing;
 
@@ -11,28 +10,28 @@ use crate::error::{Error, Result};
 
 pub use standing::{Kept, Record, Standing};
 
-/// Where an event stands as a whole.
+/// The status of an event as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum EventStatus {
-    /// Written, handed to nobody yet.
+    /// Stored, not sent yet.
     Pending,
-    /// Handed to a consumer, or confirmed by the broker.
+    /// Sent to a consumer, or confirmed by the broker.
     Sent,
-    /// Every expected consumer has had its effect. Final.
+    /// Every expected consumer has consumed it. Final.
     Consumed,
     /// Some consumers gave up, others did not.
     Partial,
-    /// Nobody who was expected will have its effect.
+    /// All expected consumers gave up.
     Failed,
-    /// Another attempt is coming.
+    /// Another attempt follows.
     Retrying,
     /// Past its expiry. Final.
     Expired,
 }
 
 impl EventStatus {
-    /// The word for it everywhere: SQL, API, console.
+    /// Its name in SQL, API and console.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
@@ -45,7 +44,7 @@ impl EventStatus {
         }
     }
 
-    /// Whether nothing that happens to the event changes it any more.
+    /// Whether no later change of the event changes the status.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Consumed | Self::Expired)
     }
@@ -71,29 +70,29 @@ impl FromStr for EventStatus {
     }
 }
 
-/// How one expected consumer stands.
+/// The state of one expected consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsumerState {
-    /// An attempt succeeded. Final: the effect has happened, and no later failure takes it back.
+    /// An attempt succeeded. Final: a later failure does not undo the effect.
     Ok,
-    /// The last attempt failed and another will come.
+    /// The last attempt failed and another follows.
     Retrying,
-    /// No more tries.
+    /// No more attempts.
     Failed,
     /// No result yet.
     Waiting,
 }
 
-/// One attempt of one consumer, as far as the status asks.
+/// One attempt of one consumer: the fields that the status depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     /// Whether the effect happened.
     pub success: bool,
-    /// Whether, having failed, it will be tried again.
+    /// Whether it will be tried again after a failure.
     pub will_retry: bool,
 }
 
-/// The state of a consumer by its attempts, in the order of their numbers.
+/// The state of a consumer, from its attempts in the order of their numbers.
 pub fn consumer_state(attempts: &[Attempt]) -> ConsumerState {
     match attempts.last() {
         _ if attempts.iter().any(|attempt| attempt.success) => ConsumerState::Ok,
@@ -103,7 +102,7 @@ pub fn consumer_state(attempts: &[Attempt]) -> ConsumerState {
     }
 }
 
-/// All that the status depends on.
+/// Everything that the status depends on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
     /// The state of every expected consumer.
@@ -114,11 +113,11 @@ pub struct Facts {
     pub redriven: bool,
     /// The broker's lane has given up.
     pub broker_dead: bool,
-    /// Handed to a consumer or confirmed by the broker at least once.
+    /// Sent to a consumer or confirmed by the broker at least once.
     pub sent: bool,
 }
 
-/// The status: the first line that fits.
+/// The status: the first line that matches.
 pub fn status_of(facts: &Facts) -> EventStatus {
     use ConsumerState::{Failed, Ok, Retrying};
     let all = |state| !facts.consumers.is_empty() && facts.consumers.iter().all(|consumer| *consumer == state);
@@ -196,7 +195,7 @@ mod tests {
             prop_assert_eq!(status_of(&facts), status_of(&turned));
         }
 
-        /// CONSUMED is final: no later expiry, redrive or broker failure takes it back.
+        /// CONSUMED is final: no later expiry, redrive or broker failure changes it.
         #[test]
         fn consumed_depends_on_the_consumers_alone(facts in facts()) {
             let all_ok = !facts.consumers.is_empty() && facts.consumers.iter().all(|c| *c == ConsumerState::Ok);

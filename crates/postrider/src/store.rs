@@ -64,7 +64,7 @@ pub use wake::Wakeups;
 /// Everything that a store does outside the caller's transaction. Every write of claimed work is guarded by its token: a
 /// worker that lost its lease writes nothing. Time is always the database's.
 ///
-/// It is implemented for whatever implements all roles, and object safe: relay, server and command line use
+/// It is implemented for every type that implements all roles. It is object safe: relay, server and command line use
 /// `Arc<dyn Store>`.
 pub trait Store:
     Schema
@@ -120,8 +120,8 @@ pub async fn connect(url: &str) -> Result<Arc<dyn Store>> {
     }
 }
 
-/// The schema of the dialect that a URL names, as a script: the migrations after version `after`, 0 for all. Connects to
-/// nothing.
+/// Returns the schema of the dialect that a URL names as a script: the migrations after version `after`, or all for
+/// 0. Opens no connection.
 pub fn migrations(url: &str, after: i64) -> Result<String> {
     match scheme(url) {
         #[cfg(feature = "sqlite")]

@@ -1,4 +1,4 @@
-//! Subscriptions: which consumer hears which topic. They change at run time, and a change counts for events
+//! Subscriptions: which consumer receives which topic. They change at run time, and a change applies to events
 //! written after it.
 
 use time::OffsetDateTime;
@@ -6,51 +6,51 @@ use time::OffsetDateTime;
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// The topic of a subscription to everything; the only pattern there is.
+/// The topic of a subscription to everything. There are no other patterns.
 pub const EVERY_TOPIC: &str = "*";
 /// The lane, and the reserved consumer, of the RabbitMQ transport.
 pub const RABBITMQ: &str = "rabbitmq";
 
-/// One consumer's interest in one topic.
+/// The subscription of one consumer to one topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
     /// A topic, or [`EVERY_TOPIC`].
     pub topic: String,
-    /// Who hears it.
+    /// The consumer.
     pub consumer: String,
     /// Whether events are delivered.
     pub enabled: bool,
-    /// Where it stands in lists.
+    /// The sort order in lists.
     pub sort_order: i32,
-    /// What for.
+    /// A description, for people.
     pub description: Option<String>,
-    /// How the event gets there.
+    /// How events reach the consumer.
     pub via: Via,
-    /// Where a webhook goes.
+    /// The URL of a webhook.
     pub endpoint: Option<String>,
-    /// The broker's exchange, where it is not the usual one.
+    /// The broker's exchange, if it is not the default one.
     pub exchange: Option<String>,
-    /// The broker's routing key, where it is not the topic.
+    /// The broker's routing key, if it is not the topic.
     pub routing_key: Option<String>,
 }
 
-/// How a consumer gets its events.
+/// How events reach a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// Registered in code, called by a relay.
+    /// A consumer in code, called by a relay.
     Local,
-    /// Fetches its events.
+    /// The consumer claims its events over the API.
     Pull,
-    /// Called over HTTP.
+    /// The consumer is called over HTTP.
     Webhook,
-    /// Reads a queue of the broker.
+    /// The consumer reads a queue of the broker.
     RabbitMq,
-    /// Gets the event by its own means, and reports.
+    /// The consumer gets events by other means, and reports.
     External,
 }
 
 impl Via {
-    /// The word for it everywhere: SQL, API, console.
+    /// Its name in SQL, API and console.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -61,7 +61,7 @@ impl Via {
         }
     }
 
-    /// Whether the consumer has a lane of its own; the others are reached by the broker, or not by us.
+    /// Whether the consumer has its own lane. The others are reached through the broker, or not by this store.
     pub fn has_own_lane(self) -> bool {
         matches!(self, Self::Local | Self::Pull | Self::Webhook)
     }
@@ -81,7 +81,7 @@ impl std::str::FromStr for Via {
 }
 
 impl Subscription {
-    /// An enabled subscription with nothing said beside.
+    /// An enabled subscription without options.
     pub fn new(topic: impl Into<String>, consumer: impl Into<String>, via: Via) -> Self {
         Self {
             topic: topic.into(),
@@ -124,7 +124,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// The lane that its deliveries wait in; None: nothing of ours delivers to it.
+    /// The lane of its deliveries. Returns `None` if no lane of this store delivers to it.
     pub fn lane(&self) -> Option<&str> {
         match self.via {
             Via::External => None,
@@ -133,22 +133,22 @@ impl Subscription {
         }
     }
 
-    /// Whether its consumer reports from elsewhere, so that it is written down as expected (attempt 0). The
-    /// broker itself is nobody's consumer.
+    /// Whether its consumer is remote and expected to report, so that attempt 0 is appended. The broker itself is not
+    /// a consumer.
     pub fn is_expected_remotely(&self) -> bool {
         !self.via.has_own_lane() && self.consumer != RABBITMQ
     }
 
-    /// Whether it hears `topic`.
+    /// Whether it applies to `topic`.
     pub fn hears(&self, topic: &str) -> bool {
         self.enabled && (self.topic == topic || self.topic == EVERY_TOPIC)
     }
 }
 
-/// A subscription as it is stored.
+/// A stored subscription.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredSubscription {
-    /// What it says.
+    /// The subscription.
     pub subscription: Subscription,
     /// Removed by an operator: kept so that a restart of the consumer does not bring it back.
     pub removed: bool,

@@ -1,12 +1,12 @@
-//! What only tests may do. Behind the feature `testing`, so that no release program has it:
+//! Helpers for tests. Behind the feature `testing`, so that no release program has them:
 //!
 //! ```toml
 //! [dev-dependencies]
 //! postrider = { version = "0.1", features = ["testing"] }
 //! ```
 //!
-//! A test of a producer asks what it enqueued; a test of a consumer lets everything happen that is due, and looks at the
-//! effect. Both in one, on the store in memory:
+//! A test of a producer checks what it enqueued. A test of a consumer delivers everything that is due, and checks the
+//! effect. Both in one test, on the store in memory:
 //!
 //! ```
 //! use postrider::store::memory::{Conn, MemoryStore};
@@ -58,14 +58,14 @@
 //! # }
 //! ```
 //!
-//! Every helper fails the test that calls it, with a text that names the caller's line. They work on every store; what
-//! is written in a transaction that has not been committed, none of them sees.
+//! Every helper fails the test that calls it, with a text that names the caller's line. They work on every store, and
+//! see only committed transactions.
 //!
 //! # Time
 //!
-//! A test never has to wait for a delay, a retry or a lease. The store in memory takes a clock that is wound by hand:
-//! [`ManualClock`](crate::clock::ManualClock) says how. Databases have clocks of their own, which nobody winds: there
-//! [`Age::age`] moves what is stored back instead, which comes to the same.
+//! A test never has to wait for a delay, a retry or a lease. The store in memory takes a clock that is set by hand:
+//! see [`ManualClock`](crate::clock::ManualClock). Databases have their own clocks, which a test cannot set: there
+//! [`Age::age`] moves the stored times back, with the same effect.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -80,25 +80,25 @@ use crate::relay::Relay;
 use crate::store::{Found, History, LaneCounts, Redriven, Store};
 use crate::transport::{Lane, Transport};
 
-/// Events that a failing assertion lists, at most: a person reads them.
+/// Maximum number of events that a failing assertion lists.
 const LISTED: usize = 20;
-/// Characters of a payload in such a list, at most.
+/// Maximum number of characters of a payload in such a list.
 const LISTED_CHARS: usize = 200;
 
-/// Ages what is stored, so that no test has to sleep until a lease runs out.
+/// Moves stored times back, so that no test has to sleep until a lease ends.
 pub trait Age: Store {
     /// Moves every stored time back, as if `by` had passed.
     fn age(&self, by: Duration) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Shows what is stored, delivered or not. Programs have no use for it: they would read a topic from its beginning.
+/// Reads what is stored, delivered or not. It is only for tests, because it reads a topic from its beginning.
 pub trait Peek: Store {
     /// Every committed event of a topic that has not been pruned, in the order of their sequence.
     fn enqueued(&self, topic: &str) -> impl Future<Output = Result<Vec<Envelope>>> + Send;
 }
 
-/// Fails unless an event of the type `E` was enqueued that fits, and lists what was enqueued on its topic instead. Returns
-/// the first that fits, delivered or not.
+/// Fails unless a matching event of the type `E` was enqueued, and lists what was enqueued on its topic instead.
+/// Returns the first match, delivered or not.
 ///
 /// ```
 /// # use postrider::store::memory::MemoryStore;
@@ -128,15 +128,18 @@ pub fn assert_enqueued<E: Event>(store: &impl Peek, fits: impl Fn(&E) -> bool) -
         let stored = read::<E>(store, caller).await;
         let listed = list(&stored);
         let mut fitting = stored.into_iter().filter_map(|(_, event)| event.ok()).filter(|event| fits(event));
-        fitting.next().unwrap_or_else(|| match listed.is_empty() {
-            true => panic!("{caller}: nothing was enqueued on {}; was its transaction committed?", E::TOPIC),
-            false => panic!("{caller}: no {} that fits was enqueued, but these were:{listed}", E::TOPIC),
+        fitting.next().unwrap_or_else(|| {
+            if listed.is_empty() {
+                panic!("{caller}: nothing was enqueued on {}; was its transaction committed?", E::TOPIC)
+            } else {
+                panic!("{caller}: no {} that fits was enqueued, but these were:{listed}", E::TOPIC)
+            }
         })
     }
 }
 
-/// Fails if an event of the type `E` was enqueued that fits, and lists those that do. An event of the topic that is no `E`
-/// could be one of them, so it fails too.
+/// Fails if a matching event of the type `E` was enqueued, and lists the matches. An event of the topic that does not
+/// decode as `E` might match, so it fails too.
 ///
 /// ```
 /// # use postrider::store::memory::MemoryStore;
@@ -168,9 +171,9 @@ pub fn refute_enqueued<E: Event>(store: &impl Peek, fits: impl Fn(&E) -> bool) -
     }
 }
 
-/// Delivers everything that is due, with all that follows from it, and returns how many deliveries are left, by lane:
-/// those that failed and wait for another try, those that were given up, those that are due later. Nothing left is an
-/// empty map.
+/// Delivers everything that is due, and everything that this causes. Returns the number of remaining deliveries by
+/// lane: failed ones that wait for another attempt, dead ones, and those that are due later. The map is empty if
+/// nothing remains.
 ///
 /// ```
 /// # use postrider::store::memory::{Conn, MemoryStore};
@@ -213,11 +216,11 @@ pub fn drain<S: Store + Clone>(
     }
 }
 
-/// Delivers everything that is due, then this event once more to every lane that has consumed it: as if each worker had
-/// died after its effect and before it could say so. That the effect is there once is for the test to assert.
+/// Delivers everything that is due, then this event once more to every lane that has consumed it, as if each worker
+/// had died after its effect and before it could record it. The test asserts that the effect happened once.
 ///
-/// A [`Consumer`](crate::Consumer) is not even called again. An [`OutsideConsumer`](crate::OutsideConsumer) is, and whatever it
-/// calls must know the idempotency key:
+/// A [`Consumer`](crate::Consumer) is not called again. An [`OutsideConsumer`](crate::OutsideConsumer) is, and the
+/// system that it calls must know the idempotency key:
 ///
 /// ```
 /// # use postrider::store::memory::MemoryStore;
@@ -289,7 +292,7 @@ async fn find(store: &impl Store, event_id: &str, caller: &Location<'_>) -> Foun
     found.unwrap_or_else(|| panic!("{caller}: there is no event {event_id}; was its transaction committed?"))
 }
 
-/// Whether a lane is done with an event. Its history says so; a lane that keeps none has nothing left to do.
+/// Whether a lane has consumed an event, by its history. A lane without history has no delivery left.
 fn has_consumed(lane: &Lane, found: &Found) -> bool {
     let hears = lane.topics.is_empty() || lane.topics.contains(&found.envelope.topic);
     match lane.options.history {
@@ -313,7 +316,7 @@ fn expect<T>(done: Result<T>, caller: &Location<'_>) -> T {
     done.unwrap_or_else(|error| panic!("{caller}: {}", crate::Failure::from(error)))
 }
 
-/// One event a line, after a new line.
+/// One event per line, after a line break.
 fn list<E>(stored: &[Read<E>]) -> String {
     let mut text = String::new();
     for (envelope, event) in stored.iter().take(LISTED) {
@@ -330,7 +333,7 @@ fn list<E>(stored: &[Read<E>]) -> String {
     text
 }
 
-/// What an event waits for, one delivery a line.
+/// The deliveries of an event, one per line.
 fn waiting(found: &Found) -> String {
     if found.deliveries.is_empty() {
         return " no consumer of its topic has a delivery of it".into();

@@ -31,9 +31,9 @@ pub trait Transport: Send + Sync + 'static {
     /// Called before the first claim: registers subscriptions, declares queues.
     async fn prepare(&self, store: &dyn Store) -> Result<()>;
 
-    /// Delivers parcels of one lane and one claim, in order. Returns an outcome for each that it has taken, at least for
-    /// the first; the others are offered again. It is offered up to [`Lane::at_once`] parcels. Where that is 1, it is
-    /// offered a few if the last ones were fast, no two of them of one key.
+    /// Delivers parcels of one lane and one claim, in order. Returns an outcome for each that it has taken, at least
+    /// for the first; the others are offered again. It is offered up to [`Lane::at_once`] parcels. If that is 1, it
+    /// is offered a few if the last ones were fast, no two of them of one key.
     async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome>;
 }
 
@@ -73,13 +73,13 @@ pub struct LaneOptions {
     pub concurrency: usize,
     /// How many deliveries one claim takes.
     pub batch: u32,
-    /// How many deliveries a second at most, on this instance; None: no limit.
+    /// Maximum deliveries per second on this instance; `None` for no limit.
     pub per_second: Option<u32>,
     /// How long one try may take before it counts as failed.
     pub timeout: Duration,
     /// Whether every attempt is kept in the history.
     pub history: History,
-    /// What the later deliveries of a key do while the first one is DEAD.
+    /// What happens to the later deliveries of a key while the first one is DEAD.
     pub dead_head: DeadHead,
 }
 
@@ -110,9 +110,9 @@ impl LaneOptions {
 pub struct Parcel {
     /// The delivery.
     pub id: DeliveryId,
-    /// The one consumer of a broker lane that it is for; None: all of them.
+    /// The consumer behind a broker lane that it is for; `None` for all of them.
     pub target: Option<String>,
-    /// Which attempt this is; the first is 1.
+    /// The attempt number; the first is 1.
     pub attempt: u32,
     /// The event.
     pub envelope: Arc<Envelope>,

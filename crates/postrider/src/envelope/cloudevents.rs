@@ -1,8 +1,8 @@
-//! CloudEvents 1.0, structured JSON: the envelope in words that other systems know.
+//! CloudEvents 1.0, structured JSON.
 //!
-//! `id` is the event id, `type` the topic, `source` the initiating service (`/` where unknown), `subject` the
-//! aggregate as `type/id`, `time` when it occurred. What CloudEvents has no word for travels as extension
-//! attributes, whose names may hold lower-case letters and digits only.
+//! `id` is the event id, `type` the topic, `source` the initiating service (`/` if unknown), `subject` the aggregate
+//! as `type/id`, `time` when it occurred. All other fields are extension attributes, whose names may have lower-case
+//! letters and digits only.
 
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -49,7 +49,7 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     put("routingkey", envelope.routing_key.clone());
     put("metadata", envelope.metadata.as_ref().map(ToString::to_string));
     let mut text = serde_json::to_string(&event).map_err(Error::Encode)?;
-    // The payload is spliced in as it is: parsing it would renumber what it holds.
+    // The payload is copied as text: parsing it would change its numbers.
     let is_json = envelope.is_json() && serde_json::from_str::<serde::de::IgnoredAny>(&envelope.payload).is_ok();
     let (name, data) = match (envelope.payload_encoding, is_json) {
         (Encoding::Base64, _) => ("data_base64", serde_json::to_string(&envelope.payload).map_err(Error::Encode)?),
@@ -60,7 +60,7 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     Ok(format!("{text},\"{name}\":{data}}}"))
 }
 
-/// Reads a structured CloudEvent. `now` stands in where it does not say when it occurred.
+/// Reads a structured CloudEvent. `now` is used if it has no time.
 pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
     let unreadable = |e: serde_json::Error| Error::invalid("body", format!("is no structured CloudEvent: {e}"));
     crate::limits::json_depth("body", json)?;

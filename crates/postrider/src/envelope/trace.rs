@@ -17,11 +17,11 @@ impl TraceContext {
         Self { trace_id: Uuid::new_v4().simple().to_string(), span_id: fresh_span_id() }
     }
 
-    /// Reads a `traceparent` header. None: it is not one, and a new trace begins, as the standard asks.
+    /// Reads a `traceparent` header. Returns `None` if it is invalid; the standard then asks for a new trace.
     pub fn parse(header: &str) -> Option<Self> {
         let mut parts = header.trim().split('-');
         let (version, trace_id, span_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-        // Version 00 has just these parts; a later one may add to them; ff is forbidden.
+        // Version 00 has exactly these parts; a later version may add some; ff is forbidden.
         if !is_hex(version, 2) || version == "ff" || (version == "00" && parts.next().is_some()) {
             return None;
         }
@@ -30,7 +30,7 @@ impl TraceContext {
     }
 }
 
-/// The `traceparent` header of ids that may be anything (plain SQL writes what it likes). None: they cannot be one.
+/// The `traceparent` header for any ids (plain SQL is not checked). Returns `None` if they are invalid.
 pub fn traceparent(trace_id: &str, span_id: &str) -> Option<String> {
     (is_id(trace_id, 32) && is_id(span_id, 16)).then(|| format!("00-{trace_id}-{span_id}-01"))
 }

@@ -1,4 +1,4 @@
-//! What makes two requests the same: the only place that says so.
+//! Fingerprints: defines when two requests are the same.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -6,15 +6,15 @@ use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 
-/// The SHA-256 of a request as canonical JSON: the fields of every object in the order of their names, without white space.
-/// So the order of fields makes no difference; whether a field is null or missing does, and so does `1` or `1.0`.
+/// The SHA-256 of a request as canonical JSON: the fields of every object sorted by name, without white space. The
+/// order of fields makes no difference; null and a missing field differ, and so do `1` and `1.0`.
 pub fn fingerprint(request: &(impl Serialize + ?Sized)) -> Result<[u8; 32]> {
     let mut text = String::new();
     write(&serde_json::to_value(request).map_err(Error::Encode)?, &mut text);
     Ok(Sha256::digest(text).into())
 }
 
-/// Sorts by itself: whether serde_json does depends on what features other crates have asked for.
+/// Sorts explicitly: whether serde_json sorts depends on features that other crates enable.
 fn write(value: &Value, text: &mut String) {
     match value {
         Value::Object(fields) => {
@@ -56,7 +56,7 @@ mod tests {
         of(one) == of(other)
     }
 
-    /// F25: the order of fields is no difference, everything else is.
+    /// F25: the order of fields makes no difference, everything else does.
     #[test]
     fn the_order_of_fields_makes_no_difference() {
         assert!(same(r#"{"a":1,"b":{"c":2,"d":[3]}}"#, r#"{ "b": {"d":[3], "c":2}, "a":1 }"#));
@@ -67,7 +67,7 @@ mod tests {
         assert!(!same(r#"{"a\":1,\"b":2}"#, r#"{"a":1,"b":2}"#), "a name cannot pass for two");
     }
 
-    /// What is kept today is compared with what is asked for after an update: it must stay the same.
+    /// Stored fingerprints are compared after an update, so the format must not change.
     #[test]
     fn a_fingerprint_stays_as_it_is() {
         #[derive(Serialize)]

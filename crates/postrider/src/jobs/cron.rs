@@ -85,13 +85,13 @@ impl Schedule {
         &self.zone_name
     }
 
-    /// The first slot later than `time`; None: there is none before the end of the calendar.
+    /// The first slot later than `time`. Returns `None` if there is none before the end of the calendar.
     ///
-    /// **When clocks change.** A schedule that has slots in every hour (`0 */5 * * * ?`) goes by time that passes: an hour
+    /// **When clocks change.** A schedule with slots in every hour (`0 */5 * * * ?`) follows elapsed time: an hour
     /// that is skipped has no slots, an hour that comes twice has them twice, and none is lost or doubled. Any other
-    /// schedule goes by the clock on the wall: a slot in the hour that is skipped comes at the first moment after it (all
-    /// of that hour as one), and a slot in the hour that comes twice comes the first time. So what is planned for 02:30
-    /// runs once on every day of the year.
+    /// schedule follows local time: a slot in a skipped hour comes at the first moment after it (all slots of that
+    /// hour as one), and a slot in an hour that comes twice comes the first time. So a slot at 02:30 runs once on
+    /// every day of the year.
     pub fn next_after(&self, time: OffsetDateTime) -> Option<OffsetDateTime> {
         // Slots are whole seconds, so a part of one makes no difference.
         let second = i64::try_from(time.unix_timestamp_nanos().div_euclid(1_000_000_000)).ok()?;
@@ -136,7 +136,7 @@ impl Schedule {
         Some(self.cron.find_next_occurrence(&after, false).ok()?.datetime())
     }
 
-    /// When the clock on the wall shows `civil` for the first time, or has passed over it.
+    /// The moment when local time is `civil` for the first time, or has skipped it.
     fn first_moment(&self, civil: DateTime) -> Option<Timestamp> {
         let ambiguous = self.zone.to_ambiguous_timestamp(civil);
         let skipped = matches!(ambiguous.offset(), jiff::tz::AmbiguousOffset::Gap { .. });

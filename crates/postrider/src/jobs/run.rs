@@ -37,7 +37,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Runs to the end, and writes the outcome. None: the lease was lost, the run is stopped, and nothing is written.
+    /// Runs to the end, and writes the outcome. Returns `None` if the lease was lost: the run is stopped, and nothing
+    /// is written.
     pub(super) async fn carry_out(self) -> Option<JobOutcome> {
         let (job, owner) = (&*self.job.name, &*self.owner);
         let slot = self.slot.map(tracing::field::display);

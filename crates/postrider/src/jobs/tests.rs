@@ -1,6 +1,6 @@
-//! Whole days of jobs on the memory store, whose clock is tokio's: paused, it jumps from one timer to the next, so that a
-//! day passes in a moment and nothing depends on the machine. That clock is years off the machine's, which proves by itself
-//! that no process clock is asked (F14).
+//! Whole days of jobs on the memory store with tokio's paused clock, which jumps from one timer to the next: a day
+//! takes a moment and nothing depends on the machine. That clock differs from the machine's by years, which proves
+//! that no process clock is read (F14).
 
 // A test that cannot go on has failed.
 #![allow(clippy::unwrap_used)]
@@ -48,7 +48,7 @@ impl World {
         Self { store: Arc::new(MemoryStore::with_clock(clock.clone())), clock, fired: Arc::default() }
     }
 
-    /// A job that writes down its slot and the time, then works for so long.
+    /// A job that records its slot and the time, then works for `takes`.
     fn job(&self, expression: &str, zone: &str, takes: Duration) -> Job {
         let world = self.clone();
         Job::new("job", Schedule::parse(expression, zone).unwrap(), move |context| {
@@ -150,7 +150,7 @@ async fn a_clock_that_steps_back_fires_no_slot_twice() {
     assert_eq!(slots.len(), 11, "until 12:30, and from 12:35 to 12:55, when the clock is there again");
 }
 
-/// A clock that is set forward skips what it passes over, but for one run.
+/// A clock that is set forward skips slots, except for one run.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_ahead_is_noticed() {
     let world = World::at(NOON);
@@ -162,7 +162,7 @@ async fn a_clock_that_steps_ahead_is_noticed() {
     assert_eq!(world.slots(), [datetime!(2026-03-05 02:30 UTC)]);
 }
 
-/// The first start does not fire for the past; nor does a job that is given another schedule.
+/// The first start does not fire past slots; neither does a job with another schedule.
 #[tokio::test(start_paused = true)]
 async fn a_job_does_not_begin_with_the_past() {
     let world = World::at(NOON);
@@ -192,7 +192,7 @@ async fn missed_slots_are_made_up_for_once_or_left_out() {
     }
 }
 
-/// A short stop costs no run, even where what is missed is left out.
+/// A short stop loses no run, even if missed slots are skipped.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_is_a_little_late_is_not_missed() {
     let world = World::at(NOON);
@@ -220,12 +220,12 @@ async fn a_run_that_outlives_its_schedule_is_not_started_elsewhere() {
     }
 }
 
-/// F09, F51: the instance that ran it is gone. Its slot is over; the job goes on when the lease has run out.
+/// F09, F51: the instance that ran it died. Its slot is over; the job continues when the lease has ended.
 #[tokio::test(start_paused = true)]
 async fn a_crashed_run_keeps_nobody_waiting_for_longer_than_its_lease() {
     let world = World::at(NOON);
     let dies = world.instance(world.job("0 * * * * ?", "UTC", HOUR).lease(minutes(3)));
-    // Dropped in the middle, as a process that is killed.
+    // Dropped in the middle, like a killed process.
     let killed = tokio::time::timeout(minutes(1) + Duration::from_secs(30), dies.run(std::future::pending()));
     killed.await.unwrap_err();
     assert_eq!(world.slots(), [NOON + minutes(1)]);
@@ -238,8 +238,8 @@ async fn a_crashed_run_keeps_nobody_waiting_for_longer_than_its_lease() {
     );
 }
 
-/// F51: the instance of the last slot has finished and is gone. Another one runs the next slot in time, although the lease
-/// that was seen last would run for longer.
+/// F51: the instance of the last slot has finished and stopped. Another one runs the next slot in time, although the
+/// last lease that it saw would last longer.
 #[tokio::test(start_paused = true)]
 async fn another_instance_takes_the_next_slot_in_time() {
     let world = World::at(NOON);
@@ -257,7 +257,7 @@ async fn another_instance_takes_the_next_slot_in_time() {
     assert!(late < time::Duration::milliseconds(50), "{late}");
 }
 
-/// An error and a panic are the run's, and the loop goes on.
+/// An error or a panic ends only its run; the loop continues.
 #[tokio::test(start_paused = true)]
 async fn an_error_or_a_panic_is_recorded() {
     let world = World::at(NOON);
@@ -293,7 +293,7 @@ async fn an_error_or_a_panic_is_recorded() {
     }
 }
 
-/// G.4: nothing begins any more, what runs ends and says so.
+/// G.4: nothing begins any more, and running jobs finish and record their outcome.
 #[tokio::test(start_paused = true)]
 async fn shutdown_waits_for_what_runs() {
     let world = World::at(NOON);
@@ -303,7 +303,7 @@ async fn shutdown_waits_for_what_runs() {
     assert_eq!(world.state().await.outcome, Some(JobOutcome::Done("done".into())));
 }
 
-/// G.4: but not for ever, and the others need not wait for the lease of what was stopped.
+/// G.4: after the grace they are stopped, and other instances need not wait for their leases.
 #[tokio::test(start_paused = true)]
 async fn shutdown_stops_what_does_not_end() {
     let world = World::at(NOON);
@@ -315,7 +315,7 @@ async fn shutdown_stops_what_does_not_end() {
     assert_eq!(state.lock_until, None);
 }
 
-/// Long work sees the shutdown, and can end well.
+/// Long work sees the shutdown, and can stop at a good point.
 #[tokio::test(start_paused = true)]
 async fn a_job_is_told_of_the_shutdown() {
     let world = World::at(NOON);
@@ -334,7 +334,7 @@ async fn a_job_is_told_of_the_shutdown() {
     assert_eq!(world.state().await.outcome, Some(JobOutcome::Done("as far as page 7".into())));
 }
 
-/// F01, F54: another instance has the job by now, so the work is stopped and writes nothing.
+/// F01, F54: another instance holds the job, so the work is stopped and writes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_lost_its_lease_is_stopped() {
     struct Tell(Option<oneshot::Sender<()>>);
@@ -407,7 +407,7 @@ fn an_outage_is_no_reason_to_hurry() {
     assert!((0..1_000).map(|_| chance()).all(|chance| (0.0..1.0).contains(&chance)));
 }
 
-/// What cannot be right is an error at the start, and names itself.
+/// An invalid job is an error at the start that names the job.
 #[tokio::test(start_paused = true)]
 async fn bad_jobs_are_refused() {
     let world = World::at(NOON);

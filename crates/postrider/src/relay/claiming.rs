@@ -1,4 +1,4 @@
-//! When a lane claims, and how much: what it knows of a backlog, how fast it works, how much it may lose in a crash, and
+//! When a lane claims, and how much. This depends on the backlog, on its pace, on how much a crash may cost, and on
 //! its rate limit.
 
 use std::time::Duration;
@@ -112,7 +112,7 @@ impl Claiming {
         self.pace
     }
 
-    /// How much longer the transport is left alone after it has tried nothing.
+    /// How much longer the transport gets nothing after it has tried nothing.
     pub(super) fn rest(&self) -> Duration {
         self.rest_until.saturating_duration_since(Instant::now())
     }
@@ -177,7 +177,7 @@ impl Claiming {
         }
     }
 
-    /// How long until a claim is possible that is not possible now; None: only an event changes that.
+    /// How long until a claim is possible that is not possible now. Returns `None` if only an event changes that.
     pub(super) fn wait(&self, unfinished: usize) -> Option<Duration> {
         let wait = self.rate.wait().max(self.rest()).max(self.until_allowed(unfinished));
         (!wait.is_zero() && self.wants_more()).then_some(wait)

@@ -1,4 +1,4 @@
-//! What was claimed, on its way to the transport. The tasks of a lane take from one queue, a little at a time, so that
+//! Delivery of claimed parcels to the transport. The tasks of a lane take from one queue, a little at a time, so that
 //! nothing waits behind a slow delivery while another task is free.
 
 use std::collections::VecDeque;

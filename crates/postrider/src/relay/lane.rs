@@ -362,8 +362,8 @@ impl Leases {
         }
     }
 
-    /// What to extend: everything that has less than three quarters of its lease left. None: nothing, or an extension is
-    /// under way.
+    /// What to extend: everything that has less than three quarters of its lease left. Returns `None` if there is
+    /// nothing, or if an extension is under way.
     fn begin_extension(&mut self, length: Duration) -> Option<Vec<(Token, Vec<DeliveryId>)>> {
         if self.extending {
             return None;

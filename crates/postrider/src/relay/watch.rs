@@ -299,7 +299,7 @@ impl Watcher {
         }
     }
 
-    /// The answer; None if the store is unreachable or refuses, which is recorded.
+    /// The answer. Returns `None` if the store is unreachable or refuses, which is recorded.
     fn or_away<T>(&self, found: Result<T>) -> Option<T> {
         found.map_err(|error| note(&self.shared, error, "the relay cannot look")).ok()
     }

@@ -82,7 +82,7 @@ impl Writing {
         Some(results)
     }
 
-    /// Ends a write. True: a later delivery of some key may be free now.
+    /// Ends a write. Returns true if a later delivery of some key may be free now.
     pub(super) fn written(&mut self, written: Written) -> bool {
         self.under_way_results -= written.count;
         self.under_way.retain(|tokens| *tokens != written.tokens);
@@ -90,7 +90,7 @@ impl Writing {
         written.frees_keys
     }
 
-    /// How long until results have waited long enough; None: a write has to end first, or there are none.
+    /// How long until results have waited long enough. Returns `None` if a write has to end first, or there are none.
     pub(super) fn wait(&self) -> Option<Duration> {
         if self.under_way.len() >= CONCURRENT_WRITES {
             return None;

@@ -1,5 +1,5 @@
-//! From the rows of an event to the facts that its status depends on, and to the figures beside it. Pure: the roll-up, lists,
-//! the detail and a redrive all read the rows and come here, so that none of them can disagree with another.
+//! From the rows of an event to the facts that its status depends on, and to the figures beside it. Pure: the
+//! roll-up, lists, the detail and a redrive all use these functions, so that they always agree.
 
 use std::collections::BTreeMap;
 
@@ -11,81 +11,81 @@ use crate::envelope::Envelope;
 use crate::store::{Consumption, Delivery, Routing};
 use crate::subscription::RABBITMQ;
 
-/// What people did to an event: the only facts that no other row tells.
+/// Actions of people: the only facts that are in no other row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Kept {
     /// How often it was redriven.
     pub redrives: u32,
-    /// When, the last time.
+    /// When it was last redriven.
     pub redriven_at: Option<OffsetDateTime>,
     /// When it was expired by hand.
     pub expired_at: Option<OffsetDateTime>,
 }
 
-/// An event and its rows, as they are at one moment.
+/// An event and its rows at one moment.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// Its place in the order of events.
     pub sequence: i64,
     /// The event; lists leave payload and metadata out.
     pub envelope: Envelope,
-    /// Whether anybody hears it.
+    /// Whether it has its deliveries.
     pub routing: Routing,
     /// When the database stored it.
     pub created_at: OffsetDateTime,
     /// Past its `expireAt`, by the database's clock.
     pub expired: bool,
-    /// What people did to it.
+    /// Actions of people.
     pub kept: Kept,
-    /// The status that lists go by; None: the roll-up has not seen it.
+    /// The stored status for lists; `None` if the roll-up has not folded it yet.
     pub listed: Option<EventStatus>,
-    /// When the roll-up first saw that status.
+    /// When the roll-up first stored that status.
     pub listed_at: Option<OffsetDateTime>,
-    /// What still waits, by lane and target.
+    /// Its remaining deliveries, by lane and target.
     pub deliveries: Vec<Delivery>,
     /// Every attempt, by consumer and number.
     pub consumptions: Vec<Consumption>,
 }
 
-/// Where an event stands.
+/// The status of an event with figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// In one word.
+    /// The status.
     pub status: EventStatus,
-    /// Consumers that are to have their effect.
+    /// Number of expected consumers.
     pub expected: u32,
-    /// Those that had it.
+    /// Number of consumers that have consumed it.
     pub consumed: u32,
-    /// Those that never will, unless somebody redrives.
+    /// Number of consumers that gave up and need a redrive.
     pub failed: u32,
     /// How often it was redriven.
     pub redrives: u32,
-    /// When it was first handed to a consumer, or confirmed by the broker.
+    /// When it was first sent to a consumer, or confirmed by the broker.
     pub sent_at: Option<OffsetDateTime>,
-    /// And last.
+    /// When it was last sent or confirmed.
     pub last_sent_at: Option<OffsetDateTime>,
-    /// When anything last happened to it.
+    /// When it last changed.
     pub updated_at: OffsetDateTime,
-    /// What went wrong last, of what has not gone well since.
+    /// The last error that no success has followed.
     pub last_error: Option<String>,
 }
 
 impl Record {
-    /// Every expected consumer and how it stands.
+    /// Every expected consumer and its state.
     pub fn consumers(&self) -> BTreeMap<&str, ConsumerState> {
         let mut attempts: BTreeMap<&str, Vec<Attempt>> = BTreeMap::new();
         for one in self.consumptions.iter().filter(|one| one.consumer != RABBITMQ) {
             let of_consumer = attempts.entry(&one.consumer).or_default();
-            // Attempt 0 says that it is expected, and no more.
+            // Attempt 0 only marks the consumer as expected.
             of_consumer.extend(one.success.map(|success| Attempt { success, will_retry: one.will_retry }));
         }
         let mut states: BTreeMap<_, _> =
             attempts.into_iter().map(|(consumer, attempts)| (consumer, consumer_state(&attempts))).collect();
         for delivery in &self.deliveries {
-            // The broker is nobody's consumer; a lane of one's own says that one is expected.
+            // The broker lane belongs to no consumer; a lane of its own means that the consumer is expected.
             let Some(consumer) = consumer_of(delivery) else { continue };
             let state = states.entry(consumer).or_insert(ConsumerState::Waiting);
-            // Where no history is kept, the delivery itself is all there is.
+            // Without history, the delivery is the only source.
             if *state == ConsumerState::Waiting && delivery.lane != RABBITMQ {
                 *state = match delivery.status {
                     DeliveryStatus::Dead => ConsumerState::Failed,
@@ -97,10 +97,11 @@ impl Record {
         states
     }
 
-    /// What the status depends on.
+    /// The facts that the status depends on.
     pub fn facts(&self) -> Facts {
-        // Nothing waits and nothing was written down: it went to lanes that keep no history.
-        let untold = self.routing == Routing::Routed && self.deliveries.is_empty() && self.consumptions.is_empty();
+        // No delivery and no attempt: it went to lanes without history.
+        let without_history =
+            self.routing == Routing::Routed && self.deliveries.is_empty() && self.consumptions.is_empty();
         Facts {
             consumers: self.consumers().into_values().collect(),
             expired: self.expired || self.kept.expired_at.is_some(),
@@ -112,11 +113,11 @@ impl Record {
                 .deliveries
                 .iter()
                 .any(|one| one.lane == RABBITMQ && one.target.is_empty() && one.status == DeliveryStatus::Dead),
-            sent: untold || self.sendings().next().is_some(),
+            sent: without_history || self.sendings().next().is_some(),
         }
     }
 
-    /// Where it stands, by everything that is known.
+    /// The status and figures, from all rows.
     pub fn standing(&self) -> Standing {
         let facts = self.facts();
         let count = |state| facts.consumers.iter().filter(|one| **one == state).count() as u32;
@@ -135,13 +136,13 @@ impl Record {
         }
     }
 
-    /// Since when it stands where it does: as the roll-up saw it, or else since anything last happened to it.
+    /// Since when it has this status: as the roll-up stored it, or else since its last change.
     pub fn status_at(&self, standing: &Standing) -> OffsetDateTime {
         let seen = self.listed_at.filter(|_| self.listed == Some(standing.status));
         seen.unwrap_or(standing.updated_at)
     }
 
-    /// When it was handed over: to a consumer, whatever came of it, or to the broker, which confirmed.
+    /// When it was sent: to a consumer, whatever the result, or to the broker, which confirmed.
     fn sendings(&self) -> impl Iterator<Item = OffsetDateTime> {
         let attempts = self.consumptions.iter().filter(|one| one.attempt > 0);
         let handed = attempts.filter(|one| one.consumer != RABBITMQ || one.success == Some(true));
@@ -160,7 +161,7 @@ impl Record {
     }
 }
 
-/// Whose delivery it is; None: the broker's, for all of its consumers.
+/// The consumer of a delivery. Returns `None` for the broker's, which is for all consumers behind it.
 pub(crate) fn consumer_of(delivery: &Delivery) -> Option<&str> {
     match (delivery.lane.as_str(), delivery.target.as_str()) {
         (RABBITMQ, "") => None,
@@ -169,7 +170,7 @@ pub(crate) fn consumer_of(delivery: &Delivery) -> Option<&str> {
     }
 }
 
-/// Made due by the redrive of that moment, and without a result since.
+/// Whether that redrive made it due, and there is no result since.
 fn is_untried_since(delivery: &Delivery, redriven_at: OffsetDateTime) -> bool {
     let untried = match delivery.status {
         DeliveryStatus::New => true,

@@ -1,5 +1,4 @@
-//! Who may come in, and who did what: tokens, sessions of the console, and the audit. Secrets are never stored, only what
-//! they hash to.
+//! Tokens, sessions of the console, and the audit log. Secrets are never stored, only their hashes.
 
 use std::time::Duration;
 
@@ -10,73 +9,75 @@ use time::OffsetDateTime;
 use crate::error::{Error, Result};
 use crate::limits;
 
-/// How exactly the last use of a token or session is known: a write for every request would cost more than it tells.
+/// Precision of "last used". A write for every request would cost too much.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) const USED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Tokens, sessions and the audit of a server. Every [`Store`](super::Store) has them; it is object safe as that is.
+/// Tokens, sessions and the audit log of a server. Object safe, and part of every [`Store`](super::Store).
 #[async_trait]
 pub trait Access: Send + Sync + 'static {
-    /// Writes a token down. False: its id or its hash is taken, and nothing is written.
+    /// Stores a token. Returns false, and writes nothing, if its id or its hash is taken.
     async fn create_token(&self, token: &NewToken<'_>) -> Result<bool>;
 
-    /// The token with this hash, and takes note that it was used, to the minute. None: there is none, or it is revoked.
+    /// Returns the token with this hash and records its use, to the minute. Returns `None` if it does not exist or is
+    /// revoked.
     async fn find_token(&self, hash: &str) -> Result<Option<StoredToken>>;
 
-    /// All tokens, the revoked ones too, by their creation.
+    /// All tokens, including revoked ones, in order of creation.
     async fn tokens(&self) -> Result<Vec<StoredToken>>;
 
-    /// Revokes a token for good, and with it every session it has begun. False: there is none, or it was revoked before.
+    /// Revokes a token permanently and ends all of its sessions. Returns false if it does not exist or is revoked
+    /// already.
     async fn revoke_token(&self, token_id: &str) -> Result<bool>;
 
-    /// Begins a session of a token, and forgets those that are over.
+    /// Begins a session of a token, and removes sessions that have ended.
     async fn create_session(&self, session: &NewSession<'_>) -> Result<()>;
 
-    /// The token behind a session that is not over, and takes note that it was used, to the minute. None: there is none,
-    /// it is over, it was not used for `idle`, or its token is revoked.
+    /// Returns the token of a session and records its use, to the minute. Returns `None` if the session does not
+    /// exist, has ended or was not used for `idle`, or if its token is revoked.
     async fn find_session(&self, hash: &str, idle: Duration) -> Result<Option<StoredToken>>;
 
-    /// Ends a session. False: there was none.
+    /// Ends a session. Returns false if it does not exist.
     async fn end_session(&self, hash: &str) -> Result<bool>;
 
-    /// Appends a record. Nothing ever changes one.
+    /// Appends a record. Records are never changed.
     async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()>;
 
     /// Up to `limit` records, newest first: those before the record with the number `before`, or the newest.
     async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>>;
 }
 
-/// What is kept of a secret. The secret must be impossible to guess, because this hash is fast.
+/// Hashes a secret for storage. The hash is fast, so the secret must be impossible to guess.
 pub fn hash(secret: &str) -> String {
     hex::encode(Sha256::digest(secret))
 }
 
-/// The token of a caller who sends `Authorization: Bearer …`, from that header.
+/// Returns the token from an `Authorization: Bearer …` header.
 pub fn bearer(authorization: &str) -> Option<&str> {
     let (scheme, token) = authorization.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// What a token may do; a server says which role may call what.
+/// What a token may do. The server defines which role may call what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Sees.
+    /// May read.
     Viewer,
-    /// Writes events.
+    /// May publish events.
     Publisher,
-    /// Takes events and reports.
+    /// May claim events and report on them.
     Consumer,
-    /// Mends: pauses, resumes, redrives.
+    /// May pause, resume and redrive.
     Operator,
-    /// Everything.
+    /// May do everything.
     Admin,
 }
 
 impl Role {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 5] = [Self::Viewer, Self::Publisher, Self::Consumer, Self::Operator, Self::Admin];
 
-    /// The word for it everywhere: SQL, API, command line.
+    /// Its name in SQL, API and command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -98,21 +99,21 @@ impl std::str::FromStr for Role {
     }
 }
 
-/// A token that is about to be stored.
+/// A token to be stored.
 #[derive(Debug, Clone)]
 pub struct NewToken<'a> {
-    /// Unique.
+    /// Unique id.
     pub token_id: &'a str,
-    /// Whose it is, for people: it stands in the audit and as initiator of events.
+    /// The owner's name. It appears in the audit log and as initiator of events.
     pub name: &'a str,
     /// What it may do.
     pub role: Role,
-    /// What the secret hashes to, as text.
+    /// The hash of the secret, as text.
     pub hash: &'a str,
 }
 
 impl NewToken<'_> {
-    /// Refuses what a store should not have to ask about.
+    /// Validates the fields, so that stores do not have to.
     pub(crate) fn check(&self) -> Result<()> {
         limits::text("tokenId", self.token_id, limits::EVENT_ID_CHARS)?;
         limits::text("name", self.name, limits::LABEL_CHARS)?;
@@ -120,62 +121,63 @@ impl NewToken<'_> {
     }
 }
 
-/// A token as it is stored.
+/// A stored token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredToken {
-    /// Unique.
+    /// Unique id.
     pub token_id: String,
-    /// Whose it is.
+    /// The owner's name.
     pub name: String,
     /// What it may do.
     pub role: Role,
-    /// When it was made.
+    /// When it was created.
     pub created_at: OffsetDateTime,
-    /// When it was last used, to the minute; None: never.
+    /// When it was last used, to the minute; `None` if never.
     pub last_used_at: Option<OffsetDateTime>,
-    /// Since when it is no use.
+    /// When it was revoked.
     pub revoked_at: Option<OffsetDateTime>,
 }
 
-/// A session that begins.
+/// A session to be stored.
 #[derive(Debug, Clone)]
 pub struct NewSession<'a> {
-    /// What its secret hashes to, as text.
+    /// The hash of its secret, as text.
     pub hash: &'a str,
-    /// The token that it stands for.
+    /// The token that it belongs to.
     pub token_id: &'a str,
-    /// How long it lasts, however much it is used.
+    /// How long it lasts, even if it is in use.
     pub lasts: Duration,
 }
 
 impl NewSession<'_> {
-    /// Refuses what a store should not have to ask about.
+    /// Validates the fields, so that stores do not have to.
     pub(crate) fn check(&self) -> Result<()> {
         limits::text("hash", self.hash, limits::LABEL_CHARS)?;
         limits::text("tokenId", self.token_id, limits::EVENT_ID_CHARS)
     }
 }
 
-/// Something that somebody did, or tried.
+/// An action, or an attempt at one, to be recorded.
 #[derive(Debug, Clone, Default)]
 pub struct NewAudit<'a> {
-    /// Who: the name of a token, or of a program.
+    /// The actor: the name of a token or of a program.
     pub actor: &'a str,
-    /// With which token.
+    /// The token that was used.
     pub token_id: Option<&'a str>,
-    /// What.
+    /// The action.
     pub action: &'a str,
-    /// On what.
+    /// The target of the action.
     pub target: Option<&'a str>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: &'a str,
-    /// In which request.
+    /// The request that it belongs to.
     pub request_id: Option<&'a str>,
-    /// Why, or what else there is to say.
+    /// The reason, or other details.
     pub detail: Option<&'a str>,
 }
 
-/// A record as text that every store keeps: cut and without NUL, because a record is never refused for what it says.
+/// A record as text that every store accepts: shortened and without NUL, because a record is never refused for its
+/// content.
 #[derive(Debug, Clone)]
 pub(super) struct AuditText {
     pub(super) actor: String,
@@ -203,25 +205,25 @@ impl From<&NewAudit<'_>> for AuditText {
     }
 }
 
-/// A record of the audit.
+/// A record of the audit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditRecord {
-    /// Its number: later ones are larger.
+    /// Its number. Later records have larger numbers.
     pub number: i64,
-    /// When.
+    /// When it happened.
     pub at: OffsetDateTime,
-    /// Who.
+    /// The actor.
     pub actor: String,
-    /// With which token.
+    /// The token that was used.
     pub token_id: Option<String>,
-    /// What.
+    /// The action.
     pub action: String,
-    /// On what.
+    /// The target of the action.
     pub target: Option<String>,
-    /// What came of it.
+    /// The outcome.
     pub outcome: String,
-    /// In which request.
+    /// The request that it belongs to.
     pub request_id: Option<String>,
-    /// Why, or what else there is to say.
+    /// The reason, or other details.
     pub detail: Option<String>,
 }

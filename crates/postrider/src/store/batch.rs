@@ -1,5 +1,5 @@
-//! How batches travel to SQL stores and back: as one JSON parameter, whose names are the columns of the statement that
-//! reads it, and as one answer per event.
+//! The format of batches for SQL stores: one JSON parameter, whose names are the columns of the statement that reads
+//! it, and one answer per event.
 
 use serde::Serialize;
 
@@ -55,13 +55,13 @@ pub(super) fn distinct(batch: &[NewEvent]) -> Result<Vec<&NewEvent>> {
     Ok(distinct)
 }
 
-/// The ids that the statement did not store: they were there before, or nobody hears them.
+/// The ids that the statement did not store: they exist already, or they have no subscriber.
 pub(super) fn missing<'a>(distinct: &[&'a NewEvent], stored: &HashMap<String, bool>) -> Vec<&'a str> {
     let ids = distinct.iter().map(|new| new.envelope.event_id.as_str());
     ids.filter(|id| !stored.contains_key(*id)).collect()
 }
 
-/// One answer per event, from what was stored (and whether somebody hears it) and what was there before.
+/// One answer per event, from what was stored (and whether it has a subscriber) and what existed before.
 pub(super) fn answers(
     batch: &[NewEvent],
     mut stored: HashMap<String, bool>,
@@ -78,7 +78,7 @@ pub(super) fn answers(
                     mine.insert(envelope.event_id.as_str());
                     Ok(if heard { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
                 }
-                // Told twice in this very batch.
+                // A duplicate within the batch counts once.
                 (None, _) if mine.contains(id.as_str()) => Ok(Enqueued::Duplicate(id)),
                 (None, Some(known)) if known.same_content(envelope) => Ok(Enqueued::Duplicate(id)),
                 (None, Some(_)) => Err(Error::IdConflict { event_id: id.to_string() }),
@@ -184,7 +184,7 @@ pub(super) fn routes(events: impl IntoIterator<Item = (i64, u8)>) -> Result<Stri
     serde_json::to_string(&rows).map_err(Error::Encode)
 }
 
-/// How an encoding is stored.
+/// The stored form of an encoding.
 pub(super) fn encoding(encoding: Encoding) -> Option<&'static str> {
     match encoding {
         Encoding::Plain => None,
@@ -192,9 +192,9 @@ pub(super) fn encoding(encoding: Encoding) -> Option<&'static str> {
     }
 }
 
-/// Milliseconds of a duration; one that is too long for the database is as long as it can be.
+/// Milliseconds of a duration, limited to what every database can add to a date.
 pub(super) fn millis(duration: std::time::Duration) -> i64 {
-    // A thousand years: longer than anyone waits, short enough to add to any date.
+    // A thousand years: longer than any real wait, short enough to add to any date.
     const LONGEST: u128 = 1_000 * 365 * 86_400_000;
     i64::try_from(duration.as_millis().min(LONGEST)).unwrap_or(i64::MAX)
 }

@@ -1,6 +1,6 @@
-//! What every store decides the same way, as pure functions over typed rows: what a redrive writes, what the roll-up
-//! writes, how a page of a list is found, and what became of a batch of a bulk operation. A store reads the rows, asks
-//! here, and writes the answer.
+//! Decisions that every store makes the same way, as pure functions over typed rows: what a redrive writes, what the
+//! roll-up writes, how a page of a list is found, and how a batch of a bulk operation is counted. A store reads the
+//! rows, calls these functions, and writes the result.
 
 pub(super) mod fold;
 pub(super) mod page;

@@ -1,4 +1,4 @@
-//! Deliveries: how they are claimed, what comes of it, and where they stand.
+//! Deliveries: claim, outcome and state.
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -53,7 +53,7 @@ pub trait Deliveries: Send + Sync {
 pub struct Token(pub i64);
 
 impl Token {
-    /// A token that no claim has had.
+    /// A random token. No claim has had it before.
     pub fn fresh() -> Self {
         let (high, low) = Uuid::new_v4().as_u64_pair();
         // The fixed version bits are in the high half and the variant bits lead the low one: the mix has neither.
@@ -77,14 +77,14 @@ impl DeliveryId {
         Self { sequence, number, hint: None }
     }
 
-    /// The same delivery with a note of the store that claimed it, to find the row again faster. Only that store can read the
-    /// note, and the row may have moved; it is not part of the delivery's identity.
+    /// The same delivery with a hint that helps the claiming store to find the row faster. Only that store can read
+    /// the hint, and the row may have moved since. The hint is not part of the delivery's identity.
     #[must_use]
     pub fn with_hint(self, hint: NonZeroU64) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
-    /// What [`DeliveryId::with_hint`] noted.
+    /// The hint given to [`DeliveryId::with_hint`].
     pub fn hint(&self) -> Option<NonZeroU64> {
         self.hint
     }
@@ -123,15 +123,15 @@ impl Ord for DeliveryId {
 /// What to claim.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// Of which lane.
+    /// The lane.
     pub lane: String,
-    /// Of which shards.
+    /// The shards.
     pub shards: Shards,
     /// At most this many: 1 to [`limits::CLAIM_DELIVERIES`].
     pub limit: u32,
-    /// For how long.
+    /// How long the lease lasts.
     pub lease: Duration,
-    /// For whom: a name with an incarnation in it, for people to read; the token is what counts.
+    /// The claimer's name with an incarnation, for people to read. Only the token proves ownership.
     pub owner: String,
 }
 
@@ -141,7 +141,7 @@ impl Claim {
         Self { lane: lane.into(), shards: Shards::ALL, limit, lease: Duration::from_secs(30), owner: "unnamed".into() }
     }
 
-    /// Refuses what a store should not have to ask about.
+    /// Validates the fields, so that stores do not have to.
     pub(crate) fn check(&self) -> Result<()> {
         if self.limit == 0 || self.limit > limits::CLAIM_DELIVERIES {
             return Err(Error::invalid(
@@ -156,17 +156,17 @@ impl Claim {
     }
 }
 
-/// What the rest of a key does while its first delivery is DEAD.
+/// What happens to the rest of a key while its first delivery is DEAD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeadHead {
-    /// Waits until a person has redriven or removed it.
+    /// It waits until a person has redriven or removed the dead delivery.
     #[default]
     Hold,
-    /// Goes on without it.
+    /// It is delivered without the dead delivery.
     Skip,
 }
 
-/// What a claim brought: deliveries in the order of their events, under one token.
+/// The result of a claim: deliveries in the order of their events, under one token.
 #[derive(Debug, Clone)]
 pub struct Lease {
     /// Guards every write of these deliveries.
@@ -187,22 +187,22 @@ impl Lease {
 pub struct Claimed {
     /// The delivery.
     pub id: DeliveryId,
-    /// For one consumer of a broker lane, or empty.
+    /// The consumer behind a broker lane that it is for, or empty.
     pub target: String,
-    /// Which attempt this is; the first is 1.
+    /// The attempt number; the first is 1.
     pub attempt: u32,
     /// Whether the event is past its expiry, by the database's clock.
     pub expired: bool,
-    /// The event. Large, and on its way through many hands.
+    /// The event. Shared, because envelopes are large and passed between tasks.
     pub envelope: Arc<Envelope>,
 }
 
 /// Whether an attempt is appended to the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
-    /// As an attempt of the consumer that the lane is named after.
+    /// It is, as an attempt of the consumer that the lane is named after.
     Keep,
-    /// The lane is no consumer, or does not want it.
+    /// It is not: the lane is no consumer, or does not keep its history.
     Omit,
 }
 
@@ -211,11 +211,11 @@ pub enum History {
 pub struct Failed {
     /// The delivery.
     pub id: DeliveryId,
-    /// Due after this long.
+    /// Time until it is due again.
     pub after: Duration,
-    /// What went wrong.
+    /// The error text.
     pub error: String,
-    /// A code for it.
+    /// The error code.
     pub code: Option<String>,
 }
 
@@ -224,39 +224,39 @@ pub struct Failed {
 pub struct Buried {
     /// The delivery.
     pub id: DeliveryId,
-    /// False where this claim was no try: its attempts were used up before.
+    /// False if this claim was no attempt: the attempts were used up before.
     pub tried: bool,
-    /// What went wrong.
+    /// The error text.
     pub error: String,
-    /// A code for it.
+    /// The error code.
     pub code: Option<String>,
 }
 
-/// A delivery that waits, is worked on, or was given up.
+/// A stored delivery: waiting, leased or dead.
 #[derive(Debug, Clone)]
 pub struct Delivery {
-    /// Its row.
+    /// Its id.
     pub id: DeliveryId,
-    /// Where it waits.
+    /// Its lane.
     pub lane: String,
-    /// For one consumer of a broker lane, or empty.
+    /// The consumer behind a broker lane that it is for, or empty.
     pub target: String,
     /// Its shard.
     pub shard: u8,
-    /// Where it stands.
+    /// Its status.
     pub status: DeliveryStatus,
-    /// Whether it waits behind a dead one of its key.
+    /// Whether it waits behind a dead delivery of its key.
     pub held: bool,
     /// Attempts so far.
     pub attempts: u32,
     /// When it is due.
     pub due_at: OffsetDateTime,
-    /// Who holds it.
+    /// The holder of the lease.
     pub lock_owner: Option<String>,
-    /// Since when.
+    /// When the lease was taken.
     pub lock_time: Option<OffsetDateTime>,
-    /// Until when.
+    /// When the lease ends.
     pub lock_until: Option<OffsetDateTime>,
-    /// What went wrong last.
+    /// The last error.
     pub last_error: Option<String>,
 }

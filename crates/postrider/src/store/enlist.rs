@@ -1,4 +1,4 @@
-//! What runs on the caller's connection, inside the caller's transaction.
+//! Operations on the caller's connection, inside the caller's transaction.
 
 use std::future::Future;
 use std::ops::DerefMut;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::{DeliveryId, Enqueued, History, NewEvent, Store, Token, Unheard};
 use crate::error::Result;
 
-/// A store whose writes can join a transaction of the caller's.
+/// A store whose writes can join the caller's transaction.
 pub trait Enlist: Store + Clone {
     /// The connection that carries a transaction: what `&mut tx` derefs to.
     type Conn: Send;
-    /// A transaction of our own. It rolls back when dropped.
+    /// A transaction of the store. It rolls back when dropped.
     type Tx: DerefMut<Target = Self::Conn> + Send;
 
     /// Begins a transaction that can write.
@@ -107,7 +107,7 @@ pub trait Keys: Enlist {
     ) -> impl Future<Output = Result<bool>> + Send;
 }
 
-/// [`Events::publish`](super::Events::publish) of a store that can enlist, in a transaction of our own.
+/// [`Events::publish`](super::Events::publish) of a store that can enlist, in a transaction of the store.
 pub(super) async fn publish(store: &impl Enlist, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
     let mut tx = store.begin().await?;
     let enqueued = store.enqueue(&mut tx, batch, unheard).await?;
@@ -115,74 +115,74 @@ pub(super) async fn publish(store: &impl Enlist, batch: &[NewEvent], unheard: Un
     Ok(enqueued)
 }
 
-/// What the inbox remembers of an event.
+/// What the inbox stores about an event.
 #[derive(Debug, Clone)]
 pub struct Receipt<'a> {
-    /// Who received it.
+    /// The consumer that received it.
     pub consumer: &'a str,
-    /// Which event.
+    /// The event.
     pub event_id: &'a str,
-    /// Of which topic.
+    /// Its topic.
     pub topic: &'a str,
-    /// Whose.
+    /// Its tenant.
     pub tenant_id: Option<&'a str>,
-    /// The key under which its effect is known elsewhere.
+    /// The idempotency key of its effect in other systems.
     pub idempotency_key: Option<&'a str>,
 }
 
 /// The end of a consumer's transaction.
 #[derive(Debug, Clone)]
 pub struct Completion<'a> {
-    /// Who.
+    /// The consumer.
     pub consumer: &'a str,
-    /// The claim under which all of them were handled.
+    /// The claim under which all events were handled.
     pub token: Token,
     /// Whether the successes are appended.
     pub history: History,
-    /// What was handled.
+    /// The handled events.
     pub completed: &'a [Completed<'a>],
 }
 
 /// One event that a consumer has handled.
 #[derive(Debug, Clone)]
 pub struct Completed<'a> {
-    /// Which event.
+    /// The event.
     pub event_id: &'a str,
     /// Its delivery.
     pub delivery: DeliveryId,
-    /// What the consumer has to say, kept in the inbox; None leaves what is there.
+    /// The consumer's result, stored in the inbox. `None` leaves the stored value as it is.
     pub result: Option<&'a str>,
 }
 
-/// One event that a consumer has handled, of which the store knows no delivery.
+/// An event that a consumer has handled and that has no delivery in this store.
 #[derive(Debug, Clone)]
 pub struct Handled<'a> {
-    /// Which event.
+    /// The event.
     pub event_id: &'a str,
-    /// What the consumer has to say, kept in the inbox; None leaves what is there.
+    /// The consumer's result, stored in the inbox. `None` leaves the stored value as it is.
     pub result: Option<&'a str>,
 }
 
 /// A business idempotency key within its scope.
 #[derive(Debug, Clone, Copy)]
 pub struct Key<'a> {
-    /// Whose keys: a route, a tenant, an operation.
+    /// The namespace of the key: a route, a tenant, an operation.
     pub scope: &'a str,
     /// The key.
     pub key: &'a str,
 }
 
-/// How a key stands.
+/// The state of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyState {
-    /// It is the caller's: do the work, then complete or fail it with this token.
+    /// The caller holds it: do the work, then complete or fail the key with this token.
     Begun(Token),
-    /// It is the caller's; an earlier holder failed or never finished, so part of its work may be there.
+    /// The caller holds it. An earlier holder failed or never finished, so part of its work may exist.
     TakenOver(Token),
-    /// Done: this is the result.
+    /// The work is done; this is its result.
     Done(String),
-    /// Somebody is at it.
+    /// Another caller holds it.
     InProgress,
-    /// The key belongs to another request.
+    /// The key was used with another request.
     Mismatch,
 }

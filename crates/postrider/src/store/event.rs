@@ -1,4 +1,4 @@
-//! Events as a store takes them and gives them back, with what happened to them.
+//! Events as a store receives and returns them, with their history.
 
 use std::time::Duration;
 
@@ -36,9 +36,9 @@ pub trait Events: Send + Sync {
 /// An event that is about to be stored.
 #[derive(Debug, Clone)]
 pub struct NewEvent {
-    /// Checked and complete.
+    /// The validated, complete envelope.
     pub envelope: Envelope,
-    /// Whether the id was drawn for this event, so that no other can have it.
+    /// Whether the id was generated for this event, so that it cannot be a duplicate.
     pub fresh_id: bool,
     /// Due this long after the database stores it; overrides `deliver_at`.
     pub delay: Option<Duration>,
@@ -46,28 +46,28 @@ pub struct NewEvent {
     pub expire_after: Option<Duration>,
 }
 
-/// What happens to an event that no enabled subscription hears.
+/// What happens to an event without an enabled subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unheard {
-    /// Stored, and routed when somebody subscribes.
+    /// It is stored, and routed once there is a subscription.
     #[default]
     Keep,
-    /// Not stored; the caller is told.
+    /// It is not stored, and the caller gets [`Enqueued::Skipped`].
     Skip,
-    /// [`Error::Unheard`](crate::Error::Unheard).
+    /// The call fails with [`Error::Unheard`](crate::Error::Unheard).
     Refuse,
 }
 
-/// What became of an event.
+/// The result of an enqueue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Enqueued {
     /// Stored with its deliveries.
     Accepted(EventId),
-    /// Stored; nobody hears it yet.
+    /// Stored without a subscriber.
     Unheard(EventId),
-    /// Not stored: nobody hears it.
+    /// Not stored, because it has no subscriber.
     Skipped(EventId),
-    /// Not stored: it was there already, with the same content.
+    /// Not stored, because it exists already with the same content.
     Duplicate(EventId),
 }
 
@@ -80,44 +80,44 @@ impl Enqueued {
     }
 }
 
-/// How many events the router has looked after.
+/// How many events one pass of the router has handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Routed {
-    /// Given deliveries.
+    /// Events that got deliveries.
     pub routed: u64,
-    /// Found to have no subscriber.
+    /// Events without a subscriber.
     pub unheard: u64,
 }
 
-/// What a remote consumer reports.
+/// The report of a remote consumer.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Of which event.
+    /// The event.
     pub event_id: String,
-    /// Who.
+    /// The consumer.
     pub consumer: String,
     /// Whether its effect happened.
     pub success: bool,
-    /// Whether, having failed, it will try again.
+    /// Whether it will try again after a failure.
     pub will_retry: bool,
-    /// What went wrong.
+    /// The error text.
     pub error: Option<String>,
-    /// A code for it.
+    /// The error code.
     pub code: Option<String>,
-    /// Makes a repeated report the same attempt.
+    /// Identifies the report: a repeated one is the same attempt.
     pub callback_id: Option<String>,
-    /// When, by its own clock.
+    /// When it was consumed, by the consumer's clock.
     pub consumed_at: Option<OffsetDateTime>,
 }
 
-/// What became of a report.
+/// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
-    /// It is this attempt.
+    /// Appended as this attempt.
     Attempt(u32),
-    /// It had been reported before, as this attempt.
+    /// Reported before, as this attempt.
     Repeated(u32),
-    /// Nobody expected it: no such event, or the consumer is not one that reports.
+    /// Not appended: no such event, or the consumer is not expected to report.
     NotExpected,
 }
 
@@ -127,16 +127,16 @@ pub type Found = crate::status::Record;
 /// Whether an event has its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Routing {
-    /// The router has not seen it.
+    /// The router has not processed it yet.
     New,
-    /// It has them.
+    /// It has its deliveries.
     Routed,
-    /// Nobody hears it yet.
+    /// It has no subscriber yet.
     Unheard,
 }
 
 impl Routing {
-    /// From what the event's row says that it waits for.
+    /// Reads the column `waits_for` of the event's row.
     pub(crate) fn of(waits_for: Option<&str>) -> Self {
         match waits_for {
             None => Self::Routed,
@@ -149,19 +149,19 @@ impl Routing {
 /// One attempt of one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Consumption {
-    /// Who.
+    /// The consumer.
     pub consumer: String,
-    /// Which attempt; 0 = expected.
+    /// The attempt number; 0 means that a report is expected.
     pub attempt: u32,
-    /// Whether the effect happened; None for attempt 0.
+    /// Whether the effect happened; `None` for attempt 0.
     pub success: Option<bool>,
-    /// Whether, having failed, it will be tried again.
+    /// Whether it will be tried again after a failure.
     pub will_retry: bool,
-    /// When, by the consumer's clock where it said so.
+    /// When it was consumed, by the consumer's clock if reported.
     pub consumed_at: Option<OffsetDateTime>,
-    /// What went wrong.
+    /// The error text.
     pub error: Option<String>,
-    /// A code for it.
+    /// The error code.
     pub code: Option<String>,
     /// When it was appended.
     pub created_at: OffsetDateTime,

@@ -1,4 +1,4 @@
-//! Figures for charts, and who holds what.
+//! Figures for charts, and holders of leases.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub trait Figures: Send + Sync {
     /// left out.
     async fn figures(&self, from: OffsetDateTime, to: OffsetDateTime) -> Result<Vec<Minute>>;
 
-    /// Who holds what at this moment: leased deliveries by lane, named leases, running jobs, bulk operations.
+    /// Current holders: leased deliveries by lane, named leases, running jobs, bulk operations.
     async fn holdings(&self) -> Result<Vec<Holding>>;
 
     /// For each lane, how long its oldest due delivery has waited; `None` if none is due.
@@ -35,57 +35,57 @@ pub trait Figures: Send + Sync {
     }
 }
 
-/// How many deliveries of a lane stand where.
+/// Number of deliveries of a lane by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LaneCounts {
-    /// Never tried.
+    /// Never attempted.
     pub new: u64,
     /// Leased.
     pub processing: u64,
-    /// Waiting for another try.
+    /// Waiting for another attempt.
     pub failed: u64,
-    /// Given up.
+    /// Dead.
     pub dead: u64,
-    /// Of the new and failed ones, those that wait behind a dead one of their key.
+    /// Of the new and failed ones, those that wait behind a dead delivery of their key.
     pub held: u64,
 }
 
-/// What happened to events in one minute, as the roll-up saw it.
+/// What happened to events in one minute, as the roll-up counted it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
-    /// Its beginning.
+    /// The beginning of the minute.
     pub at: OffsetDateTime,
     /// Events stored.
     pub created: u64,
-    /// Events handed over for the first time.
+    /// Events sent for the first time.
     pub sent: u64,
-    /// Events that everybody has had.
+    /// Events that all consumers have consumed.
     pub consumed: u64,
     /// Events that began to be retried.
     pub failed: u64,
-    /// Events that some or all consumers have given up.
+    /// Events that are dead for at least one consumer.
     pub dead: u64,
 }
 
-/// Something that an instance holds.
+/// A lease that an instance holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holding {
-    /// Who.
+    /// The holder.
     pub owner: String,
     /// `lane`, `lease`, `job` or `operation`.
     pub kind: String,
-    /// Which.
+    /// The name of the lane, lease, job or operation.
     pub name: String,
     /// How many deliveries, for a lane; 1 for the others.
     pub count: u64,
-    /// Until when, unless it is extended.
+    /// When it ends, unless it is extended.
     pub until: OffsetDateTime,
 }
 
 /// Minute, created, sent, consumed, failed, dead.
 pub(super) type Counted = [i64; 6];
 
-/// When a minute, counted from 1970, began.
+/// Converts a stored row; its minute is counted from 1970.
 pub(super) fn minute(row: Counted) -> Minute {
     let [minute, created, sent, consumed, failed, dead] = row;
     let at = OffsetDateTime::from_unix_timestamp(minute.saturating_mul(60)).unwrap_or(OffsetDateTime::UNIX_EPOCH);
@@ -105,7 +105,7 @@ pub(super) fn minute_of(at: OffsetDateTime) -> i64 {
     at.unix_timestamp().div_euclid(60)
 }
 
-/// What changes for events that were read before their new status is written: each change once, in the minute it belongs to.
+/// The changes of events that were read before their new status is written. Each change counts once, in its minute.
 pub(super) fn changes<'a>(records: impl IntoIterator<Item = (&'a Record, &'a Standing)>) -> Vec<Counted> {
     use EventStatus::{Consumed, Failed, Partial, Pending, Retrying};
     let mut minutes: BTreeMap<i64, Counted> = BTreeMap::new();

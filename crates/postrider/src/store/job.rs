@@ -1,4 +1,4 @@
-//! Cron jobs, as a store knows them: one row for each job, and a lease on it while it runs.
+//! Cron jobs in a store: one row per job, and a lease on it during a run.
 
 use std::time::Duration;
 
@@ -34,18 +34,18 @@ pub trait JobRuns: Send + Sync {
 /// A job and its schedule.
 #[derive(Debug, Clone)]
 pub struct JobPlan<'a> {
-    /// Its name: one row for all instances.
+    /// Its name, shared by all instances.
     pub name: &'a str,
-    /// Its cron expression, for people; a store does not read it.
+    /// Its cron expression, for people. A store does not parse it.
     pub schedule: &'a str,
-    /// The zone of it.
+    /// Its time zone.
     pub zone: &'a str,
-    /// When it runs next; None: never again.
+    /// The next slot; `None` if there is none.
     pub next_slot: Option<OffsetDateTime>,
 }
 
 impl JobPlan<'_> {
-    /// Refuses what a store should not have to ask about.
+    /// Validates the fields, so that stores do not have to.
     pub(crate) fn check(&self) -> Result<()> {
         limits::name("job", self.name)?;
         limits::text("schedule", self.schedule, limits::LABEL_CHARS)?;
@@ -53,44 +53,41 @@ impl JobPlan<'_> {
     }
 }
 
-/// A run that wants to begin.
+/// A run to begin.
 #[derive(Debug, Clone)]
 pub struct JobStart<'a> {
-    /// Of which job.
+    /// The job.
     pub name: &'a str,
-    /// For which slot; None: outside of any, because somebody asked.
+    /// The slot; `None` for a run on request, outside the schedule.
     pub slot: Option<OffsetDateTime>,
-    /// When the job runs next after this; None: as it was.
+    /// The slot after this one; `None` leaves it unchanged.
     pub next_slot: Option<OffsetDateTime>,
-    /// For whom: a name with an incarnation in it, for people to read; the token is what counts.
+    /// The runner's name with an incarnation, for people to read. Only the token proves ownership.
     pub owner: &'a str,
-    /// For how long, unless it is extended.
+    /// How long the lease lasts, unless it is extended.
     pub lease: Duration,
 }
 
 impl JobStart<'_> {
-    /// Refuses what a store should not have to ask about.
+    /// Validates the fields, so that stores do not have to.
     pub(crate) fn check(&self) -> Result<()> {
         limits::name("job", self.name)?;
         limits::text("owner", self.owner, limits::LABEL_CHARS)?;
-        match self.lease.is_zero() {
-            true => Err(Error::invalid("lease", "must be longer than nothing".into())),
-            false => Ok(()),
-        }
+        if self.lease.is_zero() { Err(Error::invalid("lease", "must be longer than nothing".into())) } else { Ok(()) }
     }
 }
 
-/// How a run ended, with what it has to say: kept as [`limits::error_text`] makes it.
+/// How a run ended, with its message, stored as [`limits::error_text`] shortens it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobOutcome {
-    /// It is done.
+    /// It succeeded.
     Done(String),
-    /// It failed, panicked or took too long.
+    /// It failed, panicked or timed out.
     Failed(String),
 }
 
 impl JobOutcome {
-    /// What is kept as the result and as the error; one of them is there.
+    /// The stored result and the stored error. Exactly one is `Some`.
     pub(crate) fn texts(&self) -> (Option<String>, Option<String>) {
         match self {
             Self::Done(text) => (Some(limits::error_text(text)), None),
@@ -99,29 +96,30 @@ impl JobOutcome {
     }
 }
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobState {
     /// Its name.
     pub name: String,
     /// Its cron expression.
     pub schedule: String,
-    /// The zone of it.
+    /// Its time zone.
     pub zone: String,
-    /// When the job was first planned, or last given another schedule: what was due before is not its business.
+    /// When the job was first planned, or last got another schedule. Slots before this time are not run.
     pub since: OffsetDateTime,
     /// When it runs next.
     pub next_slot: Option<OffsetDateTime>,
-    /// The last slot that was begun. None of its time or earlier is begun again, whatever the clock says.
+    /// The last slot that was begun. No slot at or before it is begun again, whatever the clock shows.
     pub last_slot: Option<OffsetDateTime>,
     /// When the last run began.
     pub fired_at: Option<OffsetDateTime>,
-    /// Who ran it.
+    /// Who ran it last.
     pub owner: Option<String>,
-    /// Until when somebody holds it. It has begun and not said how it ended; past this time, it never will.
+    /// The end of the current lease. It is set while a run has not reported its end; a run whose lease has passed
+    /// never does.
     pub lock_until: Option<OffsetDateTime>,
-    /// When a run last said how it ended.
+    /// When a run last reported its end.
     pub finished_at: Option<OffsetDateTime>,
-    /// What it said.
+    /// How the last run ended.
     pub outcome: Option<JobOutcome>,
 }

@@ -1,4 +1,4 @@
-//! Named leases: one instance at a time does what a name stands for.
+//! Named leases: one instance at a time does the work of a name.
 
 use std::time::Duration;
 

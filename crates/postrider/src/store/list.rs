@@ -1,5 +1,5 @@
-//! Lists of events: what may be asked, and how a page is found. One indexed filter leads; the others are asked of what it
-//! brings, of no more than a bounded number of events a page.
+//! Lists of events. One indexed filter leads; the others are checked on the events that it returns, on a bounded
+//! number per page.
 
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -9,32 +9,32 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::status::{EventStatus, Record};
 
-/// What to list. What is not said matches everything.
+/// Which events to list. An empty field matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Filter {
-    /// Of this topic.
+    /// The topic.
     pub topic: Option<String>,
-    /// That stand here.
+    /// The status of the event.
     pub status: Option<EventStatus>,
-    /// With a delivery that stands here.
+    /// The status of one of its deliveries.
     pub delivery_status: Option<DeliveryStatus>,
-    /// Written by this service.
+    /// The service that published it.
     pub service: Option<String>,
-    /// Of this trace.
+    /// The trace.
     pub trace_id: Option<String>,
-    /// Caused by this event.
+    /// The event that caused it.
     pub parent_event_id: Option<String>,
-    /// Of aggregates of this type.
+    /// The type of its aggregate.
     pub aggregate_type: Option<String>,
-    /// Of the aggregate with this id; its type has to be said too.
+    /// The id of its aggregate; requires `aggregate_type`.
     pub aggregate_id: Option<String>,
-    /// With this key.
+    /// Its key.
     pub key: Option<String>,
-    /// Expected of this consumer.
+    /// A consumer that it is expected to reach.
     #[serde(rename = "consumerId")]
     pub consumer: Option<String>,
-    /// Of this tenant.
+    /// Its tenant.
     pub tenant_id: Option<String>,
     /// Stored at this time or later.
     #[serde(with = "time::serde::rfc3339::option")]
@@ -45,7 +45,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Refuses what cannot be asked.
+    /// Validates the filter.
     pub fn check(&self) -> Result<()> {
         if self.aggregate_id.is_some() && self.aggregate_type.is_none() {
             return Err(Error::invalid("aggregateType", "is needed with aggregateId".into()));
@@ -53,7 +53,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Whether an event is one of those.
+    /// Whether an event matches.
     pub fn matches(&self, record: &Record) -> bool {
         let event = &record.envelope;
         let is = |wanted: &Option<String>, actual: Option<&str>| wanted.is_none() || wanted.as_deref() == actual;
@@ -78,7 +78,7 @@ impl Filter {
     }
 }
 
-/// Where a page ends and the next begins: what [`Page::next`] says, and nothing else.
+/// The end of a page, from [`Page::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Cursor(pub(crate) i64);
@@ -98,24 +98,24 @@ impl std::str::FromStr for Cursor {
     }
 }
 
-/// Which page of which list.
+/// A request for one page.
 #[derive(Debug, Clone, Default)]
 pub struct List {
-    /// Which events.
+    /// Which events to list.
     pub filter: Filter,
-    /// How many: 1 to [`limits::PAGE_EVENTS`].
+    /// Page size: 1 to [`limits::PAGE_EVENTS`].
     pub limit: u32,
-    /// Where the last page ended; None: the newest.
+    /// Where the last page ended; `None` starts with the newest.
     pub after: Option<Cursor>,
 }
 
 impl List {
-    /// The first page of what matches.
+    /// The first page of the events that match.
     pub fn new(filter: Filter, limit: u32) -> Self {
         Self { filter, limit, after: None }
     }
 
-    /// Refuses what cannot be asked.
+    /// Validates the request.
     pub(crate) fn check(&self) -> Result<()> {
         if self.limit == 0 || self.limit > limits::PAGE_EVENTS {
             return Err(Error::invalid("limit", format!("must be 1 to {}, is {}", limits::PAGE_EVENTS, self.limit)));
@@ -127,8 +127,8 @@ impl List {
 /// Events, the newest first.
 #[derive(Debug, Clone)]
 pub struct Page {
-    /// Without payload and metadata. May be fewer than asked for, or none, and there may be more all the same.
+    /// Without payload and metadata. May hold fewer events than asked for, or none, although `next` is set.
     pub events: Vec<Record>,
-    /// Where to go on; None: that was all.
+    /// Where the next page starts; `None` at the end of the list.
     pub next: Option<Cursor>,
 }

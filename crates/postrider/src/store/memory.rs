@@ -1,8 +1,8 @@
-//! The reference store: what every verb means, without SQL in the way. It lives in this process and dies with it, so
-//! it is for tests, for simulations, and for whoever writes a store and wonders what a statement is supposed to do.
+//! The reference store: defines each operation without SQL. It lives in this process only. Use it for tests and
+//! simulations, and as a specification when you write a store.
 //!
-//! It has one writer, as SQLite has: [`MemoryStore::begin`] waits until nobody else writes. A transaction is a copy
-//! of the state; committed, the copy takes the state's place, dropped, it never was. Readers see what is committed.
+//! It has one writer, like SQLite: [`MemoryStore::begin`] waits until no other transaction is open. A transaction
+//! works on a copy of the state, and a commit replaces the state by the copy. Readers see committed state.
 
 mod access;
 mod deliveries;
@@ -35,20 +35,20 @@ use crate::error::{Error, Result};
 use crate::wake::Wake;
 use state::State;
 
-/// The schema that there is: it has no history.
+/// The only schema version: this store has no migrations.
 const VERSION: i64 = 1;
 
 /// A store in memory. Clones are the same store.
 #[derive(Clone)]
 pub struct MemoryStore {
     committed: Arc<RwLock<State>>,
-    /// Whoever holds it may write.
+    /// The lock of the one writer.
     writer: Arc<Mutex<()>>,
     clock: Arc<dyn Clock>,
     wake: Wake,
 }
 
-/// The right to write, and the state as the transaction sees it.
+/// A transaction: the write lock and a copy of the state.
 pub struct Conn {
     state: State,
     clock: Arc<dyn Clock>,
@@ -60,20 +60,20 @@ impl Conn {
         trim(self.clock.now())
     }
 
-    /// What a plain `INSERT` does: the event alone, for the router to find.
+    /// Does what a plain `INSERT` does: stores the event without deliveries, for the router to find.
     pub fn insert(&mut self, envelope: Envelope) -> Result<()> {
         let now = self.now();
         self.state.insert(envelope, now)
     }
 
-    /// A business effect for tests: one more on a counter that must exist, as a plain `UPDATE … SET n = n + 1`.
+    /// A business effect for tests: adds one to an existing counter, like `UPDATE … SET n = n + 1`.
     pub fn add(&mut self, counter: &str) -> Result<()> {
         let missing = || Error::Store(format!("there is no counter {counter}").into());
         *self.state.counters.get_mut(counter).ok_or_else(missing)? += 1;
         Ok(())
     }
 
-    /// A business record for tests: what a consumer has seen, in the order in which it saw it.
+    /// A business record for tests: appends what a consumer has processed.
     pub fn write_down(&mut self, key: &str, sequence: i64) {
         self.state.log.push((key.into(), sequence));
     }
@@ -86,27 +86,27 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store by the machine's clock.
+    /// An empty store that uses the machine's clock.
     pub fn new() -> Self {
         Self::with_clock(SystemClock)
     }
 
-    /// An empty store whose database's clock is `clock`.
+    /// An empty store that uses `clock` as the database's clock.
     pub fn with_clock(clock: impl Clock) -> Self {
         Self { committed: Arc::default(), writer: Arc::default(), clock: Arc::new(clock), wake: Wake::default() }
     }
 
-    /// Makes a counter that stands at 0; see [`Conn::add`].
+    /// Creates a counter with value 0; see [`Conn::add`].
     pub async fn make_counter(&self, name: &str) {
         self.write(|state, _| state.counters.insert(name.into(), 0)).await;
     }
 
-    /// Where a counter stands.
+    /// The value of a counter.
     pub fn counter(&self, name: &str) -> Option<i64> {
         self.read(|state, _| state.counters.get(name).copied())
     }
 
-    /// What was written down, in order; see [`Conn::write_down`].
+    /// The appended records, in order; see [`Conn::write_down`].
     pub fn written_down(&self) -> Vec<(String, i64)> {
         self.read(|state, _| state.log.clone())
     }

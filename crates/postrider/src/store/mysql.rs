@@ -1,10 +1,10 @@
-//! MySQL and MariaDB. The statements are in `queries/mysql/`; what is different here, and why, is in
+//! MySQL and MariaDB. The statements are in `queries/mysql/`; the differences to the other dialects are explained in
 //! `docs/decisions/0006-mysql.md`.
 //!
-//! The store has two pools: `work` for the statements of relays and operators, and `pool` for transactions that carry the
-//! user's own statements. Sessions of both are at READ COMMITTED, where claims and producers lock rows and never the gaps
-//! between them. Those of `pool` do not commit by themselves: after a deadlock the server has left the transaction, and
-//! what a consumer that ignored the error writes next would otherwise stay.
+//! The store has two pools: `work` for the statements of relays and operators, and `pool` for transactions that carry
+//! the user's own statements. Sessions of both run at READ COMMITTED, where claims and producers lock rows and never
+//! the gaps between them. Sessions of `pool` have autocommit off: after a deadlock the server has ended the
+//! transaction, and with autocommit the next write of a consumer that ignored the error would be committed.
 
 /// `sql!("deliveries/claim")` is the statement in `queries/mysql/deliveries/claim.sql`.
 macro_rules! sql {
@@ -13,8 +13,8 @@ macro_rules! sql {
     };
 }
 
-/// A short statement that all dialects share; see `sql.rs`. MySQL knows only `?`: the compiler replaces `$1`, `$2`, … and
-/// refuses a statement that does not name them in this order.
+/// A short statement that all dialects share; see `sql.rs`. MySQL has only `?`: the compiler replaces `$1`, `$2`, …
+/// and refuses a statement that names them in another order.
 macro_rules! text {
     ($($part:expr),+ $(,)?) => {{
         const NUMBERED: &str = concat!($($part),+);
@@ -86,21 +86,21 @@ use time::OffsetDateTime;
 
 use self::own::{begin_key, take_marks, write_pairs};
 use self::server::Server;
-use super::sessions::{Door, Session, Transactions};
+use super::sessions::{Gate, Session, Transactions};
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
 use crate::wake::Wake;
 
 type Sessions = super::sessions::Sessions<MySql>;
 
-// What the shared files need to know; see `sql.rs`.
+// Types and functions that the shared files use; see `sql.rs`.
 type SqlStore = MySqlStore;
 type Conn = MySqlConnection;
 type Row = MySqlRow;
 type Time = OffsetDateTime;
 type OwnTx = super::Tx<MySql>;
 
-/// What to lock before a redrive is decided, in this order.
+/// Rows to lock before a redrive is decided, in this order.
 const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_events_lock"),
     sql!("redrives/redrive_deliveries_lock"),
@@ -110,22 +110,22 @@ const REDRIVE_LOCKS: [&str; 3] = [
 const MIGRATIONS: &[Migration] =
     migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access"];
 
-/// How the sessions of relays and operators are set up. A value that does not fit is an error and not cut, whatever the
-/// server's own mode; and nobody waits for a lock for as long as the server's default, fifty seconds.
+/// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
+/// server's default. The lock timeout is shorter than the server's default of 50 seconds.
 const WORK_SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
     SET SESSION autocommit = 1, innodb_lock_wait_timeout = 10, sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')";
-/// And those of transactions with the user's own statements.
+/// Session setup for transactions with the user's own statements.
 const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION autocommit = 0";
-/// Connections of each of the two pools: more than a few relays and handlers on one machine never help.
+/// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
-/// Sessions of our own beside the user's pool.
+/// Connections of the store beside the user's pool.
 const OWN_CONNECTIONS: u32 = 4;
-/// Bytes of a batch of events in one statement, at most: parsing more at once saves nothing.
+/// Maximum bytes of a batch of events in one statement. Larger statements are not faster.
 const STATEMENT_BYTES: u64 = 2 * 1024 * 1024;
-/// How much longer than an event its JSON may be, where every character of it has to be written as `\u0001`.
+/// How much larger than its text an event's JSON can be: every character may be written as `\u0001`.
 const JSON_FACTOR: u64 = 6;
 
-/// Events in MariaDB 10.6 or later, or in MySQL 8.0.17 or later.
+/// A store in MariaDB 10.6 or later, or in MySQL 8.0.17 or later.
 #[derive(Debug, Clone)]
 pub struct MySqlStore {
     work: Sessions,
@@ -135,20 +135,20 @@ pub struct MySqlStore {
     wake: Wake,
 }
 
-/// The schema as a script, for people who apply it with a tool of their own: the migrations after version `after`, 0 for all.
+/// Returns the schema as a script, to apply with another tool: the migrations after version `after`, or all for 0.
 pub fn migrations(after: i64) -> String {
     sql::script(MIGRATIONS, after, sql!("schema/migrations_table"), |hex| format!("x'{hex}'"))
 }
 
 impl MySqlStore {
-    /// Connects, and refuses a server that cannot carry what we do. Says nothing about the schema: `migrate` or
-    /// [`Schema::check_schema`](super::Schema::check_schema) comes next.
+    /// Connects, and refuses a server that is not supported. Does not check the schema: call `migrate` or
+    /// [`Schema::check_schema`](super::Schema::check_schema) next.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, POOL_CONNECTIONS).await
     }
 
-    /// The same with so many connections at most, at least two, in each of the two pools: one for statements of relays
-    /// and operators, one for transactions.
+    /// Like [`connect`](Self::connect), with at most `connections` (at least two) in each of the two pools: one for
+    /// statements of relays and operators, one for transactions.
     pub async fn connect_with(url: &str, connections: u32) -> Result<Self> {
         if connections < 2 {
             return Err(Error::Unsupported(format!("a pool of {connections} is too small: give it 2 connections")));
@@ -159,27 +159,27 @@ impl MySqlStore {
         if options.get_database().is_none() {
             return Err(Error::Unsupported("the URL names no database: write mysql://user@host:3306/database".into()));
         }
-        let door = Arc::new(Door::new(options.clone()));
-        let transactions = Sessions::new(pool(connections, SESSION), &door);
-        Self::assemble(options, &door, connections, Transactions::Ours(transactions)).await
+        let gate = Arc::new(Gate::new(options.clone()));
+        let transactions = Sessions::new(pool(connections, SESSION), &gate);
+        Self::assemble(options, &gate, connections, Transactions::Ours(transactions)).await
     }
 
-    /// Uses a pool of the program's own for every transaction that carries the program's statements: those of
-    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of consumers. The pool's
-    /// sessions are left as they are; they should be at READ COMMITTED, and with `autocommit = 0` what a consumer does after a
-    /// deadlock that it ignored is not committed by the server.
+    /// Uses the program's own pool for every transaction that carries the program's statements: those of
+    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of
+    /// consumers. The pool's sessions are not changed. They should run at READ COMMITTED with `autocommit = 0`;
+    /// otherwise the server commits what a consumer writes after a deadlock that it ignored.
     ///
-    /// The store opens at most four sessions of its own to the same server for the statements of relays and operators. If the
-    /// server fails over, they reconnect by themselves; the given pool is the program's to repair.
+    /// The store opens at most four connections of its own to the same server for the statements of relays and
+    /// operators. They reconnect by themselves after a failover; the program is responsible for the given pool.
     pub async fn from_pool(pool: MySqlPool) -> Result<Self> {
         let options = pool.connect_options().as_ref().clone();
-        let door = Arc::new(Door::new(options.clone()));
-        Self::assemble(options, &door, OWN_CONNECTIONS, Transactions::Users(pool)).await
+        let gate = Arc::new(Gate::new(options.clone()));
+        Self::assemble(options, &gate, OWN_CONNECTIONS, Transactions::Users(pool)).await
     }
 
     async fn assemble(
         options: MySqlConnectOptions,
-        door: &Arc<Door<MySql>>,
+        gate: &Arc<Gate<MySql>>,
         connections: u32,
         transactions: Transactions<MySql>,
     ) -> Result<Self> {
@@ -187,7 +187,7 @@ impl MySqlStore {
         // Fails only for a URL that cannot have a password.
         let _ = printable.set_password(None);
         let mut store = Self {
-            work: Sessions::new(pool(connections, WORK_SESSION), door),
+            work: Sessions::new(pool(connections, WORK_SESSION), gate),
             transactions,
             statement_bytes: STATEMENT_BYTES as usize,
             url: String::from(printable).into(),
@@ -208,7 +208,7 @@ impl MySqlStore {
         let server = Server { version, binlog_format, max_allowed_packet };
         server.check(&self.url)?;
         self.statement_bytes = (server.max_allowed_packet / JSON_FACTOR / 2).min(STATEMENT_BYTES) as usize;
-        // Transactions, so that nothing stays open where nothing commits by itself.
+        // In transactions, so that none stays open where autocommit is off.
         let mut sessions = vec![self.work.begin().await?];
         if let Transactions::Ours(transactions) = &self.transactions {
             sessions.push(transactions.begin().await?);
@@ -233,7 +233,7 @@ impl MySqlStore {
         &self.work
     }
 
-    /// A transaction of the store's own.
+    /// Begins a transaction of the store.
     async fn write(&self) -> Result<OwnTx> {
         Ok(self.work.begin().await?)
     }
@@ -266,7 +266,7 @@ fn numbers(numbers: &[i64]) -> Result<String> {
     json(numbers)
 }
 
-/// Replaces `$1`, `$2`, … `$9` by `?` and a blank.
+/// Replaces `$1`, `$2`, … `$9` by `?` and a space.
 const fn placeholders<const LENGTH: usize>(numbered: &[u8]) -> [u8; LENGTH] {
     let mut plain = [0; LENGTH];
     let (mut at, mut next) = (0, b'1');

@@ -1,4 +1,4 @@
-//! Bulk operations: what was asked, how far it has come, and who works on it.
+//! Bulk operations: the request, its progress and its worker.
 
 use std::time::Duration;
 
@@ -41,26 +41,26 @@ pub trait OperationRuns: Send + Sync {
 /// A redrive of every event that matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewOperation {
-    /// Its id: the caller's, so that asking twice is asking once.
+    /// Its id, chosen by the caller: a repeated request creates nothing.
     pub id: String,
-    /// Which events, of those that are there now.
+    /// Which of the events that exist now.
     pub filter: Filter,
-    /// One consumer's part of them only.
+    /// Redrives only this consumer's part.
     pub consumer: Option<String>,
-    /// How many a second at most; None: as many as go.
+    /// Maximum events per second; `None` for no limit.
     pub rate_per_second: Option<u32>,
-    /// What each is measured by.
+    /// The rules that each event must meet.
     pub rules: RedriveRules,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Option<String>,
-    /// Who asked, for people.
+    /// The requester, for people.
     pub requested_by: Option<String>,
-    /// How many match, as far as somebody has counted.
+    /// How many events match, if that was counted.
     pub total: Option<u64>,
 }
 
 impl NewOperation {
-    /// Of all that matches, without haste.
+    /// A redrive of everything that matches, without a rate limit.
     pub fn redrive(id: impl Into<String>, filter: Filter) -> Self {
         Self {
             id: id.into(),
@@ -88,22 +88,22 @@ impl NewOperation {
     }
 }
 
-/// Where an operation stands.
+/// The state of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum OperationState {
-    /// Somebody works on it, or will.
+    /// A worker works on it, or will.
     Running,
-    /// Until somebody resumes it.
+    /// It stops until it is resumed.
     Paused,
-    /// For good, somewhere on its way.
+    /// It was ended before it was complete.
     Cancelled,
-    /// To its end.
+    /// It is complete.
     Done,
 }
 
 impl OperationState {
-    /// The word for it everywhere: SQL, API, console.
+    /// Its name in SQL, API and console.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "RUNNING",
@@ -124,7 +124,7 @@ impl std::str::FromStr for OperationState {
     }
 }
 
-/// What a person tells an operation to do.
+/// A request to change the state of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steer {
     /// From RUNNING to PAUSED.
@@ -136,7 +136,7 @@ pub enum Steer {
 }
 
 impl Steer {
-    /// From which states to which.
+    /// The states that it applies to, and the new state.
     pub(crate) fn states(self) -> ([&'static str; 2], OperationState) {
         match self {
             Self::Pause => (["RUNNING", "RUNNING"], OperationState::Paused),
@@ -146,47 +146,47 @@ impl Steer {
     }
 }
 
-/// An operation as it is stored.
+/// A stored operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operation {
-    /// What was asked.
+    /// The request.
     pub request: NewOperation,
-    /// Where it stands.
+    /// Its state.
     pub state: OperationState,
     /// Events redriven.
     pub done: u64,
-    /// Events that a rule forbade although they are not finished: too often, too old, being worked on.
+    /// Unfinished events that a rule refused: redriven too often, too old, or leased.
     pub failed: u64,
-    /// Events that needed nothing any more.
+    /// Events that needed no redrive any more.
     pub skipped: u64,
-    /// Where it goes on.
+    /// Where the next batch starts.
     pub position: Option<Cursor>,
-    /// Who works on it.
+    /// The worker that holds it.
     pub owner: Option<String>,
-    /// When it was asked for.
+    /// When it was created.
     pub created_at: OffsetDateTime,
-    /// When it last came further.
+    /// When it last made progress.
     pub updated_at: OffsetDateTime,
     /// When it ended.
     pub finished_at: Option<OffsetDateTime>,
 }
 
-/// A batch of an operation's work.
+/// One batch of an operation.
 #[derive(Debug, Clone)]
 pub struct Advance<'a> {
-    /// Which operation.
+    /// The operation.
     pub id: &'a str,
-    /// The claim under which it is worked on.
+    /// The token of the worker's claim.
     pub token: Token,
     /// The events of a page of its list.
     pub events: &'a [i64],
-    /// Where to go on; None: that was the last.
+    /// Where the next batch starts; `None` after the last.
     pub next: Option<Cursor>,
-    /// How long the claim is to last from now.
+    /// How long the claim lasts from now.
     pub lease: Duration,
 }
 
-/// What became of a batch.
+/// The counts of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Tally {
     pub(super) done: i64,
@@ -195,7 +195,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// `asked` events were on the page, and these are the answers for those that are still there.
+    /// Counts a page of `asked` events; `answers` has those that still exist.
     pub(super) fn of(asked: usize, answers: &[(i64, std::result::Result<(), Refusal>)]) -> Self {
         let mut tally = Self { skipped: asked.saturating_sub(answers.len()) as i64, ..Self::default() };
         for (_, answer) in answers {

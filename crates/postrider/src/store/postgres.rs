@@ -29,7 +29,7 @@ macro_rules! earlier {
         concat!("now() - ", $ms, " * interval '1 ms'")
     };
 }
-/// By the clock, not by the beginning of the caller's transaction.
+/// The clock, not the start time of the caller's transaction.
 macro_rules! clock_later {
     ($ms:literal) => {
         concat!("clock_timestamp() + ", $ms, " * interval '1 ms'")
@@ -79,21 +79,21 @@ use self::audience::Audiences;
 use self::front::Fronts;
 use self::known_keys::KnownKeys;
 use self::own::{begin_key, take_marks, write_pairs};
-use super::sessions::{Door, Session, Transactions};
+use super::sessions::{Gate, Session, Transactions};
 use super::sql::{self, Migration, migrations};
 use crate::error::{Error, Result};
 use crate::wake::Wake;
 
 type Sessions = super::sessions::Sessions<Postgres>;
 
-// What the shared files need to know; see `sql.rs`.
+// Types and functions that the shared files use; see `sql.rs`.
 type SqlStore = PostgresStore;
 type Conn = PgConnection;
 type Row = PgRow;
 type Time = OffsetDateTime;
 type OwnTx = super::Tx<Postgres>;
 
-/// What to lock before a redrive is decided, in this order.
+/// Rows to lock before a redrive is decided, in this order.
 const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_events_lock"),
     sql!("redrives/redrive_deliveries_lock"),
@@ -102,17 +102,17 @@ const REDRIVE_LOCKS: [&str; 3] = [
 
 const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version"];
 
-/// Connections of each of the two pools. More than a few relays and handlers on one machine gain nothing.
+/// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
-/// Sessions of our own beside the user's pool.
+/// Connections of the store beside the user's pool.
 const OWN_CONNECTIONS: u32 = 4;
 
-/// Events in PostgreSQL 12 or later.
+/// A store in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
 pub struct PostgresStore {
     work: Sessions,
     transactions: Transactions<Postgres>,
-    door: Arc<Door<Postgres>>,
+    gate: Arc<Gate<Postgres>>,
     url: String,
     wake: Wake,
     audiences: Audiences,
@@ -120,20 +120,20 @@ pub struct PostgresStore {
     known_keys: KnownKeys,
 }
 
-/// The schema as a script, for people who apply it with a tool of their own: the migrations after version `after`, 0 for all.
+/// Returns the schema as a script, to apply with another tool: the migrations after version `after`, or all for 0.
 pub fn migrations(after: i64) -> String {
     sql::script(MIGRATIONS, after, sql!("schema/migrations_table"), |hex| format!("'\\x{hex}'"))
 }
 
 impl PostgresStore {
-    /// Connects, and refuses a connection that cannot carry what we do. Says nothing about the schema: `migrate` or
-    /// [`Schema::schema_version`](super::Schema::schema_version) comes next.
+    /// Connects, and refuses a connection that is not supported. Does not check the schema: call `migrate` or
+    /// [`Schema::schema_version`](super::Schema::schema_version) next.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, POOL_CONNECTIONS).await
     }
 
-    /// The same with so many connections at most, at least two, in each of the two pools: one for statements of relays
-    /// and operators, one for transactions. A relay listens on one more.
+    /// Like [`connect`](Self::connect), with at most `connections` (at least two) in each of the two pools: one for
+    /// statements of relays and operators, one for transactions. A relay opens one more to listen on.
     pub async fn connect_with(url: &str, connections: u32) -> Result<Self> {
         if connections < 2 {
             return Err(Error::Unsupported(format!("a pool of {connections} is too small: give it 2 connections")));
@@ -141,27 +141,27 @@ impl PostgresStore {
         let options = PgConnectOptions::from_str(url).map_err(|e| {
             Error::Unsupported(format!("this is no PostgreSQL URL ({e}): write postgres://user@host:5432/database"))
         })?;
-        let door = Arc::new(Door::new(options.clone()));
-        let transactions = Sessions::new(pool(connections), &door);
-        Self::assemble(options, door, connections, Transactions::Ours(transactions)).await
+        let gate = Arc::new(Gate::new(options.clone()));
+        let transactions = Sessions::new(pool(connections), &gate);
+        Self::assemble(options, gate, connections, Transactions::Ours(transactions)).await
     }
 
-    /// Uses a pool of the program's own for every transaction that carries the program's statements: those of
-    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of consumers. The pool's
-    /// sessions are left as they are.
+    /// Uses the program's own pool for every transaction that carries the program's statements: those of
+    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of
+    /// consumers. The pool's sessions are not changed.
     ///
-    /// The store opens at most four sessions of its own to the same server, named `postrider`, for the statements of relays and
-    /// operators, and a relay listens on a fifth. If the server fails over, they reconnect by themselves; the given pool is the
-    /// program's to repair.
+    /// The store opens at most four connections of its own to the same server, named `postrider`, for the statements
+    /// of relays and operators, and a relay listens on a fifth. They reconnect by themselves after a failover; the
+    /// program is responsible for the given pool.
     pub async fn from_pool(pool: PgPool) -> Result<Self> {
         let options = pool.connect_options().as_ref().clone().application_name("postrider");
-        let door = Arc::new(Door::new(options.clone()));
-        Self::assemble(options, door, OWN_CONNECTIONS, Transactions::Users(pool)).await
+        let gate = Arc::new(Gate::new(options.clone()));
+        Self::assemble(options, gate, OWN_CONNECTIONS, Transactions::Users(pool)).await
     }
 
     async fn assemble(
         options: PgConnectOptions,
-        door: Arc<Door<Postgres>>,
+        gate: Arc<Gate<Postgres>>,
         connections: u32,
         transactions: Transactions<Postgres>,
     ) -> Result<Self> {
@@ -175,9 +175,9 @@ impl PostgresStore {
             })
         });
         let store = Self {
-            work: Sessions::new(work, &door),
+            work: Sessions::new(work, &gate),
             transactions,
-            door,
+            gate,
             url: printable.into(),
             wake: Wake::default(),
             audiences: Audiences::default(),
@@ -193,8 +193,8 @@ impl PostgresStore {
         self.transactions.pool()
     }
 
-    /// Two connections that are open at once have two servers behind them, unless a pooler hands one server round
-    /// between transactions. Prepared statements and session settings do not survive that.
+    /// Two connections that are open at once have two server processes, unless a pooler shares one between
+    /// transactions. Prepared statements and session settings do not survive that.
     async fn refuse_transaction_pooling(&self) -> Result<()> {
         let mut first = self.work.acquire().await?;
         let mut second = self.work.acquire().await?;
@@ -219,7 +219,7 @@ impl PostgresStore {
         &self.work
     }
 
-    /// A transaction of the store's own.
+    /// Begins a transaction of the store.
     async fn write(&self) -> Result<OwnTx> {
         Ok(self.work.begin().await?)
     }

@@ -9,17 +9,17 @@ use crate::redrive::RedriveRules;
 /// Redrive and expiry, decided on the locked rows of the event.
 #[async_trait]
 pub trait Redrives: Send + Sync {
-    /// Makes one event's delivery on one lane due now, with its attempts reset; inserts it if it is done. Meets no rule but
-    /// the lease and the expiry: [`Redrives::redrive_event`] is for people.
+    /// Makes one event's delivery on one lane due now, with its attempts reset; inserts it if it is done. Checks only
+    /// the lease and the expiry; [`Redrives::redrive_event`] checks the rules too.
     async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven>;
 
-    /// Makes the unfinished deliveries of an event due now, or those of one consumer, even of one that subscribed later, if
-    /// the rules allow it. Returns the event as it is then; a rule that forbids it is
-    /// [`Error::Refused`](crate::Error::Refused).
+    /// Makes the unfinished deliveries of an event due now if the rules allow it, or only those of one consumer, even
+    /// of one that subscribed later. Returns the event after the redrive, or
+    /// [`Error::Refused`](crate::Error::Refused) if a rule forbids it.
     async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found>;
 
-    /// Expires an event by hand, unless it has been consumed: it is not delivered any more, and its leases are lost. Returns
-    /// the event as it is then, or [`Error::Refused`](crate::Error::Refused).
+    /// Expires an event by hand, unless it has been consumed: it is not delivered any more, and its leases are lost.
+    /// Returns the event after that, or [`Error::Refused`](crate::Error::Refused).
     async fn expire(&self, event_id: &str) -> Result<Found>;
 }
 

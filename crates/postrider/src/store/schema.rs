@@ -14,10 +14,10 @@ pub trait Schema: Send + Sync {
     /// Which schema the database has, and which this program needs.
     async fn schema_version(&self) -> Result<SchemaVersion>;
 
-    /// The store's name in messages: its URL, without a password.
+    /// The store's name in messages: its URL without the password.
     fn name(&self) -> &str;
 
-    /// Refuses a schema that is not this program's, with the command that brings it up to date.
+    /// Refuses a schema of another version, with the command that updates it.
     async fn check_schema(&self) -> Result<()> {
         self.schema_version().await?.check(self.name())
     }
@@ -36,7 +36,7 @@ pub struct SchemaVersion {
 }
 
 impl SchemaVersion {
-    /// Refuses a schema that is not this program's. `store` is the URL to print, without its password.
+    /// Refuses a schema of another version. `store` is the URL to print, without its password.
     pub fn check(self, store: &str) -> Result<()> {
         let Self { found, needed } = self;
         match found.cmp(&needed) {

@@ -1,9 +1,9 @@
-//! Pools that knock once. A pool of sqlx asks a server that refuses it again and again, from ten milliseconds on, until its
-//! patience ends, and so does everybody who waits beside it: an outage would become a storm of connections. Here one asks
-//! for all, at most once a second, and an answer counts for everybody.
+//! Connection pools with one shared reconnect gate. When a server refuses connections, each caller of an sqlx pool
+//! retries on its own, from ten milliseconds on, until its timeout. In an outage that becomes a storm of connections.
+//! Here one caller tries for all, at most once a second, and all callers share the result.
 //!
-//! A session whose work went well is laid by for the next caller. Given back to the pool of sqlx it would be asked whether it
-//! is still there: a round trip for every statement and every transaction.
+//! A session whose work succeeded is kept for the next caller. The sqlx pool would ping it on return: one more round
+//! trip for every statement and every transaction.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -18,45 +18,46 @@ use sqlx_core::transaction::TransactionManager;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// Two knocks at a door that stays closed are at least this far apart.
-const BETWEEN_KNOCKS: Duration = Duration::from_secs(1);
-/// How long after an answer connections are trusted without being asked: a round trip for every statement otherwise.
+/// Minimum time between two attempts to connect to a server that refuses.
+const BETWEEN_CONNECTS: Duration = Duration::from_secs(1);
+/// How long after a successful answer connections are used without a ping, which would cost a round trip per
+/// statement.
 const TRUSTED: Duration = Duration::from_secs(5);
-/// How long a session may be kept from the pool, which knows when it is too old, and when there are too many.
+/// How long a session may be kept outside the pool. The pool limits the age and the number of sessions.
 const KEPT: Duration = Duration::from_secs(60);
-/// How long a session that was left in the middle of something may take until it is of use again; then it is closed.
+/// How long a session that was dropped in the middle of a statement may take to recover. Then it is closed.
 const LEFT_BEHIND: Duration = Duration::from_secs(1);
-/// How long a server, or a connection that lay idle, may take to answer before it counts as gone.
+/// How long a server, or an idle connection, may take to answer before it counts as unreachable.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 type Options<DB> = <<DB as Database>::Connection as Connection>::Options;
 
-/// Where the server is, and whether it was at home lately.
+/// The server's address, and whether it was reachable lately.
 #[derive(Debug)]
-pub(super) struct Door<DB: Database> {
+pub(super) struct Gate<DB: Database> {
     options: Options<DB>,
-    knocked: Mutex<Knocked>,
+    last_try: Mutex<LastTry>,
 }
 
 #[derive(Debug)]
-enum Knocked {
+enum LastTry {
     Never,
     Opened(Instant),
     Closed(Instant, String),
 }
 
-impl<DB: Database> Door<DB> {
+impl<DB: Database> Gate<DB> {
     pub(super) fn new(options: Options<DB>) -> Self {
-        Self { options, knocked: Mutex::new(Knocked::Never) }
+        Self { options, last_try: Mutex::new(LastTry::Never) }
     }
 
-    /// Asks whether a connection can be made. Whoever comes while another asks gets the same answer.
-    pub(super) async fn knock(&self) -> sqlx::Result<()> {
+    /// Tries to connect. Concurrent callers share the result.
+    pub(super) async fn try_connect(&self) -> sqlx::Result<()> {
         let came = Instant::now();
-        let mut knocked = self.knocked.lock().await;
-        match &*knocked {
-            Knocked::Opened(at) if *at >= came => return Ok(()),
-            Knocked::Closed(at, why) if *at + BETWEEN_KNOCKS > came => return Err(closed(why)),
+        let mut last_try = self.last_try.lock().await;
+        match &*last_try {
+            LastTry::Opened(at) if *at >= came => return Ok(()),
+            LastTry::Closed(at, why) if *at + BETWEEN_CONNECTS > came => return Err(closed(why)),
             _ => {}
         }
         let answer = match timeout(PATIENCE, DB::Connection::connect_with(&self.options)).await {
@@ -64,14 +65,14 @@ impl<DB: Database> Door<DB> {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(closed("no answer")),
         };
-        *knocked = match &answer {
-            Ok(()) => Knocked::Opened(Instant::now()),
-            Err(error) => Knocked::Closed(Instant::now(), error.to_string()),
+        *last_try = match &answer {
+            Ok(()) => LastTry::Opened(Instant::now()),
+            Err(error) => LastTry::Closed(Instant::now(), error.to_string()),
         };
         answer
     }
 
-    /// Where the server is.
+    /// The connection options of the server.
     #[cfg(feature = "postgres")]
     pub(super) fn options(&self) -> &Options<DB> {
         &self.options
@@ -82,34 +83,35 @@ fn closed(why: &str) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::ConnectionRefused, why.to_owned()))
 }
 
-/// A pool behind the door. As an [`Executor`] it takes a session for one statement.
+/// A pool with a shared reconnect gate. As an [`Executor`] it takes a session for one statement.
 #[derive(Debug)]
 pub(super) struct Sessions<DB: Database> {
     pool: Pool<DB>,
-    door: Arc<Door<DB>>,
-    /// When the server last answered; None since it did not.
+    gate: Arc<Gate<DB>>,
+    /// When the server last answered; `None` after a failure.
     answered: Arc<std::sync::Mutex<Option<Instant>>>,
-    laid_by: Arc<LaidBy<DB>>,
+    idle_pool: Arc<IdlePool<DB>>,
 }
 
-// Derived, it would ask the database's type to be cloned too.
+// `derive` would require `DB: Clone`.
 impl<DB: Database> Clone for Sessions<DB> {
     fn clone(&self) -> Self {
         Self {
             pool: self.pool.clone(),
-            door: Arc::clone(&self.door),
+            gate: Arc::clone(&self.gate),
             answered: Arc::clone(&self.answered),
-            laid_by: Arc::clone(&self.laid_by),
+            idle_pool: Arc::clone(&self.idle_pool),
         }
     }
 }
 
 impl<DB: Database> Sessions<DB> {
-    pub(super) fn new(pool: PoolOptions<DB>, door: &Arc<Door<DB>>) -> Self {
-        // We test them ourselves, before we knock.
+    pub(super) fn new(pool: PoolOptions<DB>, gate: &Arc<Gate<DB>>) -> Self {
+        // `acquire` tests idle connections itself, before it tries to connect.
         let pool = pool.test_before_acquire(false);
-        // What is given back was left in the middle of something, and may wait for an answer that never comes: a statement
-        // whose caller left while it was prepared does on MySQL. The pool would wait as long, and be one session short.
+        // A session that comes back here was dropped in the middle of something, and may wait for an answer that
+        // never comes. On MySQL that happens if the caller is dropped while a statement is prepared. The pool would
+        // wait too, and have one session less.
         let pool = pool.after_release(|session, _| {
             Box::pin(async move {
                 match timeout(LEFT_BEHIND, session.ping()).await {
@@ -118,8 +120,8 @@ impl<DB: Database> Sessions<DB> {
                 }
             })
         });
-        let pool = pool.connect_lazy_with(door.options.clone());
-        Self { pool, door: Arc::clone(door), answered: Arc::default(), laid_by: Arc::default() }
+        let pool = pool.connect_lazy_with(gate.options.clone());
+        Self { pool, gate: Arc::clone(gate), answered: Arc::default(), idle_pool: Arc::default() }
     }
 
     pub(super) async fn acquire(&self) -> sqlx::Result<Session<DB>> {
@@ -132,30 +134,31 @@ impl<DB: Database> Sessions<DB> {
                 self.note(&answer);
                 return Ok(idle);
             }
-            // It broke while nobody used it: dropped, and not given back.
+            // It broke while it was idle: drop it instead of giving it back.
             drop(idle.detach());
             if answer.is_err() {
-                // Silence: the others may be as silent, and each would cost as much patience.
-                self.door.knock().await?;
+                // No answer: other connections may be silent too, and each would cost a whole timeout.
+                self.gate.try_connect().await?;
             }
         }
-        let waiting = Waiting::new(&self.laid_by);
-        // Laid by since we looked: from here on, what others have done with goes to the pool, where we wait.
-        if let Some(idle) = self.laid_by.take()
+        let waiting = Waiting::new(&self.idle_pool);
+        // One may have been kept since the first look. From here on, other callers return sessions to the pool, where
+        // we wait.
+        if let Some(idle) = self.idle_pool.take()
             && self.is_trusted()
         {
             return Ok(idle);
         }
         if self.pool.size() < self.pool.options().get_max_connections() {
-            self.door.knock().await?;
+            self.gate.try_connect().await?;
         }
         let session = self.pool.acquire().await?;
         drop(waiting);
-        Ok(Session::new(session, &self.laid_by))
+        Ok(Session::new(session, &self.idle_pool))
     }
 
     fn idle(&self) -> Option<Session<DB>> {
-        self.laid_by.take().or_else(|| Some(Session::new(self.pool.try_acquire()?, &self.laid_by)))
+        self.idle_pool.take().or_else(|| Some(Session::new(self.pool.try_acquire()?, &self.idle_pool)))
     }
 
     fn is_trusted(&self) -> bool {
@@ -163,12 +166,12 @@ impl<DB: Database> Sessions<DB> {
         answered.is_some_and(|at| at.elapsed() < TRUSTED)
     }
 
-    /// Takes note of whether the server answers: one connection that broke makes all of them suspect.
+    /// Records whether the server answers. After one broken connection all of them are tested.
     pub(super) fn note<T, E>(&self, answer: &Result<T, E>) {
         *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = answer.is_ok().then(Instant::now);
     }
 
-    /// Ends the use of a session, with this answer.
+    /// Ends the use of a session, with this result.
     pub(super) fn end<T, E>(&self, session: Session<DB>, answer: &Result<T, E>) {
         self.note(answer);
         if answer.is_ok() {
@@ -181,99 +184,99 @@ impl<DB: Database> Sessions<DB> {
     }
 }
 
-/// Sessions that are idle and known to be clean; the last one used is the next.
+/// Idle, clean sessions. The last one used is the next one taken.
 #[derive(Debug)]
-struct LaidBy<DB: Database>(std::sync::Mutex<Shelf<DB>>);
+struct IdlePool<DB: Database>(std::sync::Mutex<IdleSessions<DB>>);
 
 #[derive(Debug)]
-struct Shelf<DB: Database> {
-    sessions: Vec<Lying<DB>>,
-    /// Who waits for the pool; nothing is laid by meanwhile.
+struct IdleSessions<DB: Database> {
+    sessions: Vec<IdleSession<DB>>,
+    /// Callers that wait for the pool. Nothing is kept here while there are any.
     waiting: usize,
 }
 
 #[derive(Debug)]
-struct Lying<DB: Database> {
+struct IdleSession<DB: Database> {
     connection: PoolConnection<DB>,
-    /// Since when the pool has not seen it, and since when it lies here.
+    /// When it was taken from the pool, and when it was kept here.
     taken: Instant,
-    laid: Instant,
+    since: Instant,
 }
 
-impl<DB: Database> Default for LaidBy<DB> {
+impl<DB: Database> Default for IdlePool<DB> {
     fn default() -> Self {
-        Self(std::sync::Mutex::new(Shelf { sessions: Vec::new(), waiting: 0 }))
+        Self(std::sync::Mutex::new(IdleSessions { sessions: Vec::new(), waiting: 0 }))
     }
 }
 
-impl<DB: Database> LaidBy<DB> {
-    fn shelf(&self) -> MutexGuard<'_, Shelf<DB>> {
+impl<DB: Database> IdlePool<DB> {
+    fn lock(&self) -> MutexGuard<'_, IdleSessions<DB>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(self: &Arc<Self>) -> Option<Session<DB>> {
-        let Lying { connection, taken, .. } = self.shelf().sessions.pop()?;
-        Some(Session { connection, taken, laid_by: Arc::clone(self) })
+        let IdleSession { connection, taken, .. } = self.lock().sessions.pop()?;
+        Some(Session { connection, taken, idle_pool: Arc::clone(self) })
     }
 
-    /// Lays a session by; those that are of no use here go to the pool.
+    /// Keeps a session, or returns it to the pool if it is too old or a caller waits there.
     fn put(&self, connection: PoolConnection<DB>, taken: Instant) {
         let now = Instant::now();
-        let mut shelf = self.shelf();
-        if shelf.waiting == 0 && taken + KEPT > now {
-            shelf.sessions.push(Lying { connection, taken, laid: now });
+        let mut idle = self.lock();
+        if idle.waiting == 0 && taken + KEPT > now {
+            idle.sessions.push(IdleSession { connection, taken, since: now });
         }
-        // More than are needed: the oldest lies in front.
-        if shelf.sessions.first().is_some_and(|lying| lying.laid + KEPT < now) {
-            shelf.sessions.remove(0);
+        // More than are needed: the oldest is at the front.
+        if idle.sessions.first().is_some_and(|session| session.since + KEPT < now) {
+            idle.sessions.remove(0);
         }
     }
 }
 
-impl<DB: Database> Drop for LaidBy<DB> {
+impl<DB: Database> Drop for IdlePool<DB> {
     fn drop(&mut self) {
-        // Not given back to the pool, which would need a runtime for that.
-        for lying in self.shelf().sessions.drain(..) {
-            drop(lying.connection.detach());
+        // Not returned to the pool, because that needs a runtime.
+        for session in self.lock().sessions.drain(..) {
+            drop(session.connection.detach());
         }
     }
 }
 
-/// Somebody who waits for the pool.
-struct Waiting<'s, DB: Database>(&'s LaidBy<DB>);
+/// A caller that waits for the pool.
+struct Waiting<'s, DB: Database>(&'s IdlePool<DB>);
 
 impl<'s, DB: Database> Waiting<'s, DB> {
-    fn new(laid_by: &'s LaidBy<DB>) -> Self {
-        laid_by.shelf().waiting += 1;
-        Self(laid_by)
+    fn new(idle_pool: &'s IdlePool<DB>) -> Self {
+        idle_pool.lock().waiting += 1;
+        Self(idle_pool)
     }
 }
 
 impl<DB: Database> Drop for Waiting<'_, DB> {
     fn drop(&mut self) {
-        self.0.shelf().waiting -= 1;
+        self.0.lock().waiting -= 1;
     }
 }
 
-/// A connection, the caller's for now. Dropped, it goes to the pool, which finds out what state it is in, or closes it.
+/// A connection that the caller holds. When dropped it returns to the pool, which checks its state or closes it.
 #[derive(Debug)]
 pub(super) struct Session<DB: Database> {
     connection: PoolConnection<DB>,
     taken: Instant,
-    laid_by: Arc<LaidBy<DB>>,
+    idle_pool: Arc<IdlePool<DB>>,
 }
 
 impl<DB: Database> Session<DB> {
-    fn new(connection: PoolConnection<DB>, laid_by: &Arc<LaidBy<DB>>) -> Self {
-        Self { connection, taken: Instant::now(), laid_by: Arc::clone(laid_by) }
+    fn new(connection: PoolConnection<DB>, idle_pool: &Arc<IdlePool<DB>>) -> Self {
+        Self { connection, taken: Instant::now(), idle_pool: Arc::clone(idle_pool) }
     }
 
-    /// The caller has done with it, and all went well.
+    /// Ends a successful use.
     pub(super) fn done(self) {
-        self.laid_by.put(self.connection, self.taken);
+        self.idle_pool.put(self.connection, self.taken);
     }
 
-    /// Takes it away from the pool.
+    /// Removes it from the pool.
     pub(super) fn detach(self) -> DB::Connection {
         self.connection.detach()
     }
@@ -299,7 +302,7 @@ pub struct Tx<DB: Database>(On<DB>);
 
 #[derive(Debug)]
 enum On<DB: Database> {
-    /// A session of the store's.
+    /// A session of the store.
     Session(SessionTx<DB>),
     /// A connection of the user's pool.
     Pool(sqlx::Transaction<'static, DB>),
@@ -345,7 +348,7 @@ impl<DB: Database> DerefMut for Tx<DB> {
 
 #[derive(Debug)]
 struct SessionTx<DB: Database> {
-    /// There until it is committed.
+    /// `Some` until the commit.
     session: Option<Session<DB>>,
     /// Whether the database has confirmed the beginning.
     begun: bool,
@@ -383,9 +386,9 @@ impl<DB: Database> SessionTx<DB> {
 impl<DB: Database> Drop for SessionTx<DB> {
     fn drop(&mut self) {
         match self.session.take() {
-            // Sent by the pool, before anyone else gets the session.
+            // The pool sends the rollback before another caller gets the session.
             Some(mut session) if self.begun => DB::TransactionManager::start_rollback(&mut session),
-            // The caller left while it began: a transaction may be open there, so the session is closed.
+            // The caller was dropped during `BEGIN`: a transaction may be open, so the session is closed.
             Some(session) => drop(session.detach()),
             None => {}
         }
@@ -395,13 +398,13 @@ impl<DB: Database> Drop for SessionTx<DB> {
 /// Where transactions with the user's own statements run.
 #[derive(Debug)]
 pub(super) enum Transactions<DB: Database> {
-    /// On a pool that the store made.
+    /// On a pool of the store.
     Ours(Sessions<DB>),
     /// On the pool that the user gave to `from_pool`.
     Users(Pool<DB>),
 }
 
-// Derived, it would ask the database's type to be cloned too.
+// `derive` would require `DB: Clone`.
 impl<DB: Database> Clone for Transactions<DB> {
     fn clone(&self) -> Self {
         match self {
@@ -438,7 +441,7 @@ where
         'p: 'e,
         E: 'q + Execute<'q, DB>,
     {
-        // All at once: a claim's rows are few, and nobody may hold a session while it thinks about them.
+        // All rows at once: a claim has few, and a caller must not hold a session while it processes them.
         let fetched = async move {
             let mut session = self.acquire().await?;
             let fetched = session.fetch_many(query).try_collect::<Vec<_>>().await;
@@ -448,7 +451,7 @@ where
         stream::once(fetched).map_ok(|rows| stream::iter(rows.into_iter().map(Ok))).try_flatten().boxed()
     }
 
-    // Not by way of `fetch_many`, which would hand every row from stream to stream.
+    // Not through `fetch_many`, which would pass every row through two streams.
     fn fetch_all<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, sqlx::Result<Vec<DB::Row>>>
     where
         'p: 'e,

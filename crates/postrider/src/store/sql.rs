@@ -20,12 +20,12 @@ use sha2::{Digest, Sha384};
 use super::SchemaVersion;
 use crate::error::{Error, Result};
 
-/// How often a transaction of ours is run again before the store counts as unavailable. Each of them takes milliseconds, so
-/// the transaction it collided with has ended by then.
+/// How often a transaction of the store is retried before the store counts as unavailable. Each takes milliseconds,
+/// so the conflicting transaction has ended by then.
 const TRIES: u32 = 10;
 
-/// Runs a transaction of ours until the database lets it through: a deadlock or a lock timeout has rolled it back, and
-/// nothing of it was written. Never used for a transaction of the caller's: only the caller knows what else is in it.
+/// Retries a transaction of the store after a deadlock or a lock timeout, which rolled it back. Never used for the
+/// caller's transaction: only the caller knows what else is in it.
 macro_rules! retrying {
     ($work:expr) => {{
         let mut tries = 0;
@@ -39,19 +39,19 @@ macro_rules! retrying {
 }
 pub(super) use retrying;
 
-/// Whether the database rolled the transaction back in favour of another, and it may be run once more. Waits a moment then.
+/// Whether the database rolled the transaction back in favour of another, and it may be retried. Waits briefly if so.
 pub(super) async fn is_worth_another<T>(done: &Result<T>, tries: &mut u32) -> bool {
     if !matches!(done, Err(Error::TransactionLost(_))) || *tries == TRIES {
         return false;
     }
-    // At random, so that two transactions that collided do not collide again.
+    // A random wait, so that two transactions that collided do not collide again.
     let longest = 1_u64 << *tries;
     tokio::time::sleep(Duration::from_micros(super::Token::fresh().0.unsigned_abs() % (longest * 1_000))).await;
     *tries += 1;
     true
 }
 
-/// Callers of our own transactions have nothing that they could run again.
+/// Callers of the store's own transactions have nothing to run again.
 pub(super) fn no_more_tries<T>(done: Result<T>) -> Result<T> {
     done.map_err(|error| match error {
         Error::TransactionLost(source) => Error::Unavailable(source),
@@ -63,7 +63,7 @@ pub(super) fn no_more_tries<T>(done: Result<T>) -> Result<T> {
 pub(super) enum Meaning {
     /// The transaction is rolled back, or has to be: run it again.
     TransactionLost,
-    /// The same, and the caller can avoid it: this is how.
+    /// The same, and the caller can avoid it as described.
     AvoidablyLost(&'static str),
     /// The server is shutting down, starting, or out of connections.
     Unavailable,
@@ -71,7 +71,7 @@ pub(super) enum Meaning {
     Refused,
 }
 
-/// The only place where errors of the driver become ours.
+/// The only place where driver errors are mapped.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
         match meaning(&error) {
@@ -119,7 +119,7 @@ fn meaning(error: &sqlx::Error) -> Meaning {
     if let Some(error) = database.try_downcast_ref() {
         return super::sqlite::error::meaning(error);
     }
-    // A driver that is none of ours.
+    // Used even if no dialect is compiled in. The error may also belong to another driver.
     let _ = database;
     Meaning::Refused
 }
@@ -129,7 +129,7 @@ pub(super) fn is_duplicate(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.is_unique_violation())
 }
 
-/// Whether an `INSERT` has written, or found its row there.
+/// Returns true if an `INSERT` wrote its row, and false if the row existed.
 pub(super) fn is_new<T>(written: sqlx::Result<T>) -> Result<bool> {
     match written {
         Ok(_) => Ok(true),
@@ -143,7 +143,7 @@ pub(super) fn json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(Error::Encode)
 }
 
-/// Milliseconds from a statement; what lies in the past is zero.
+/// Milliseconds from a statement; a negative value becomes zero.
 pub(super) fn duration(ms: i64) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or_default())
 }
@@ -176,13 +176,13 @@ impl Migration {
         self.file[5..].replace('_', " ")
     }
 
-    /// What the database remembers of it.
+    /// The checksum that the database stores.
     pub(super) fn checksum(&self) -> Vec<u8> {
         Sha384::digest(self.sql).to_vec()
     }
 }
 
-/// Compares what has been applied to `store`, versions with their checksums, with what this program would apply.
+/// Compares the migrations applied to `store`, by version and checksum, with those of this program.
 pub(super) fn version(migrations: &[Migration], applied: &[(i64, Vec<u8>)], store: &str) -> Result<SchemaVersion> {
     for (version, checksum) in applied {
         let known = migrations.iter().find(|known| known.version() == *version);
@@ -200,8 +200,9 @@ pub(super) fn version(migrations: &[Migration], applied: &[(i64, Vec<u8>)], stor
     })
 }
 
-/// The migrations of a dialect after version `after` as one script: its statements, and what marks each as applied, so that
-/// this program accepts a schema that another tool has made. `table` makes the migrations table; `blob` writes bytes.
+/// The migrations of a dialect after version `after` as one script, with the rows that mark each as applied, so that
+/// this program accepts a schema that another tool has created. `table` creates the migrations table; `blob` formats
+/// bytes.
 pub(super) fn script(migrations: &[Migration], after: i64, table: &str, blob: fn(&str) -> String) -> String {
     let mut script = if after == 0 { table.to_owned() } else { String::new() };
     for migration in migrations.iter().filter(|migration| migration.version() > after) {

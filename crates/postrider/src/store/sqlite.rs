@@ -1,9 +1,9 @@
 //! SQLite: a store without a server, in one file that any number of processes may share. The statements are in
 //! `queries/sqlite/`.
 //!
-//! SQLite has one writer at a time. Inside this process that is one connection, for which writers queue in order; between
-//! processes it is SQLite's own lock, which every transaction takes before it reads (`BEGIN IMMEDIATE`) and waits for. So
-//! no transaction finds out half-way that another one was first. Readers have connections of their own and never wait.
+//! SQLite has one writer at a time. Inside this process that is one connection, for which writers queue in order.
+//! Between processes it is SQLite's own lock, which every transaction takes before it reads (`BEGIN IMMEDIATE`). So
+//! no transaction fails half-way because another one has written. Readers have their own connections and never wait.
 
 /// `sql!("deliveries/claim")` is the statement in `queries/sqlite/deliveries/claim.sql`.
 macro_rules! sql {
@@ -82,7 +82,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::wake::Wake;
 
-// What the shared files need to know; see `sql.rs`.
+// Types and functions that the shared files use; see `sql.rs`.
 type SqlStore = SqliteStore;
 type Conn = SqliteConnection;
 type Row = SqliteRow;
@@ -90,23 +90,24 @@ type Row = SqliteRow;
 type Time = i64;
 type OwnTx = Transaction<'static, Sqlite>;
 
-/// Nothing is to be locked before a redrive is decided: the transaction has the write lock.
+/// Nothing to lock before a redrive is decided: the transaction has the write lock.
 const REDRIVE_LOCKS: [&str; 0] = [];
 
 const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access"];
 
-/// Connections that read: more than the cores of a machine that keeps its data in one file never help.
+/// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;
-/// How long to wait for another writer, in this process or another, before the store counts as not available.
+/// How long to wait for another writer, in this process or another, before the store counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Takes the write lock at once. A transaction that reads first and writes then would be refused if somebody else
-/// has written in between, and no waiting helps.
+/// Takes the write lock at once. A transaction that reads first and writes later is refused if another one has
+/// written in between, and waiting does not help.
 const BEGIN: &str = "BEGIN IMMEDIATE";
 
-/// Events in a SQLite file.
+/// A store in a SQLite file.
 ///
-/// Transactions from [`Enlist::begin`](super::Enlist::begin) and the store's own writes share one connection: calling a writing method
-/// of the store while holding such a transaction waits for itself, and ends in [`Error::Unavailable`].
+/// Transactions from [`Enlist::begin`](super::Enlist::begin) and the store's own writes share one connection. A
+/// writing method of the store that is called while such a transaction is open waits for it, and ends in
+/// [`Error::Unavailable`].
 #[derive(Debug, Clone)]
 pub struct SqliteStore {
     writer: SqlitePool,
@@ -117,14 +118,14 @@ pub struct SqliteStore {
     wake: Wake,
 }
 
-/// The schema as a script, for people who apply it with a tool of their own: the migrations after version `after`, 0 for all.
+/// Returns the schema as a script, to apply with another tool: the migrations after version `after`, or all for 0.
 pub fn migrations(after: i64) -> String {
     sql::script(MIGRATIONS, after, sql!("schema/migrations_table"), |hex| format!("x'{hex}'"))
 }
 
 impl SqliteStore {
-    /// Opens `sqlite://path/to/file.db`, and makes the file and its folder where there are none. Says nothing about the
-    /// schema: `migrate` or [`Schema::check_schema`](super::Schema::check_schema) comes next.
+    /// Opens `sqlite://path/to/file.db`, and creates the file and its folder if they do not exist. Does not check the
+    /// schema: call `migrate` or [`Schema::check_schema`](super::Schema::check_schema) next.
     pub async fn connect(url: &str) -> Result<Self> {
         let unsupported = |why: &str| Error::Unsupported(format!("{url} {why}: write sqlite://path/to/file.db"));
         if !url.starts_with("sqlite:") {
@@ -133,7 +134,7 @@ impl SqliteStore {
         let options = SqliteConnectOptions::from_str(url)
             .map_err(|e| unsupported(&format!("is no SQLite URL ({e})")))?
             .create_if_missing(true)
-            // Every commit is on the disk when it returns, also if the power goes then.
+            // Every commit is on disk when it returns, even if the power fails then.
             .synchronous(SqliteSynchronous::Full);
         let file = options.get_filename();
         if url.contains(":memory:") || url.contains("mode=memory") || file.as_os_str().is_empty() {
@@ -145,11 +146,11 @@ impl SqliteStore {
         Self::assemble(options, url, None).await
     }
 
-    /// Uses a pool of the program's own for every transaction that carries the program's statements: those of
-    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of consumers. They begin
-    /// with `BEGIN IMMEDIATE`, which waits for other writers as long as the pool's busy timeout allows.
+    /// Uses the program's own pool for every transaction that carries the program's statements: those of
+    /// [`Enlist::begin`](super::Enlist::begin), of [`transaction`](super::Transactions::transaction), and of
+    /// consumers. They begin with `BEGIN IMMEDIATE`, which waits for other writers for the pool's busy timeout.
     ///
-    /// The store opens one connection of its own that writes, and up to four that read, on the same file.
+    /// The store opens one connection that writes and up to four that read on the same file.
     pub async fn from_pool(pool: SqlitePool) -> Result<Self> {
         let options = pool.connect_options().as_ref().clone();
         let url = format!("sqlite://{}", options.get_filename().display());
@@ -162,11 +163,11 @@ impl SqliteStore {
     }
 
     async fn assemble(options: SqliteConnectOptions, url: &str, transactions: Option<SqlitePool>) -> Result<Self> {
-        // A claim's rows come in one piece instead of one by one.
+        // Buffers all rows of a claim, instead of passing them one by one.
         let options = options.busy_timeout(PATIENCE).row_buffer_size(limits::CLAIM_DELIVERIES as usize);
         let pools = SqlitePoolOptions::new()
             .acquire_timeout(PATIENCE)
-            // A file does not hang up.
+            // A file does not close connections.
             .test_before_acquire(false)
             .idle_timeout(None)
             .max_lifetime(None);
@@ -183,9 +184,9 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// Sets write-ahead logging, which lets readers read while somebody writes; the file remembers it. SQLite does not wait
-    /// here for another instance that does the same at this moment, so we do: nothing has been written yet, and
-    /// whoever comes second finds it set.
+    /// Sets write-ahead logging, which lets readers read during a write; the file keeps the setting. SQLite does not
+    /// wait here for another instance that does the same, so this does. Nothing has been written yet, and the second
+    /// instance finds it set.
     async fn log_ahead(&self) -> Result<()> {
         const PAUSE: Duration = Duration::from_millis(10);
         let mut connection = self.writer.acquire().await?;
@@ -210,7 +211,7 @@ impl SqliteStore {
         }
     }
 
-    /// Connections that can read everything and write nothing.
+    /// A pool of read-only connections.
     pub fn pool(&self) -> &SqlitePool {
         &self.reader
     }
@@ -223,22 +224,22 @@ impl SqliteStore {
         &self.writer
     }
 
-    /// A transaction of the store's own.
+    /// Begins a transaction of the store.
     async fn write(&self) -> Result<OwnTx> {
         Ok(self.writer.begin_with(BEGIN).await?)
     }
 
-    /// One transaction for several reads: a delivery that is done in between is either there or in the history.
+    /// One transaction for several reads: a delivery that completes in between is either there or in the history.
     async fn snapshot(&self) -> Result<OwnTx> {
         Ok(self.reader.begin().await?)
     }
 }
 
-/// A transaction that ended behind sqlx's back (`INSERT OR ROLLBACK`, a full disk) cannot be rolled back, and sqlx then
-/// takes the connection to be inside it for ever. Being the only writer, it has to go.
+/// A transaction that SQLite ended itself (`INSERT OR ROLLBACK`, a full disk) cannot be rolled back, and sqlx then
+/// treats the connection as inside it permanently. It is the only writer, so it is replaced.
 async fn is_reusable(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
     if connection.is_in_transaction() {
-        // A dropped transaction is rolled back by the connection's thread, in its own time; this waits for it.
+        // The connection's thread rolls back a dropped transaction asynchronously; the ping waits for it.
         connection.ping().await?;
     }
     Ok(!connection.is_in_transaction())

@@ -1,4 +1,4 @@
-//! What tells a relay that there is work: in this process, from other processes, and by the clock.
+//! Wake-ups of relays: within this process, from other processes, and by the clock.
 
 use std::time::Duration;
 

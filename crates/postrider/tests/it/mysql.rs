@@ -661,16 +661,13 @@ async fn change_in_the_storm(mut conn: MySqlConnection, store: MySqlStore, seen:
 /// Asks the server who waits for the lock of a subscription, often enough to see whoever waits for a tenth of a second.
 async fn look_at_the_storm(mut conn: MySqlConnection, seen: Arc<Seen>) {
     let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut conn).await.expect("a version");
-    let waits = match version.contains("MariaDB") {
-        true => {
-            "SELECT count(*) FROM information_schema.innodb_lock_waits w \
+    let waits = if version.contains("MariaDB") {
+        "SELECT count(*) FROM information_schema.innodb_lock_waits w \
              JOIN information_schema.innodb_locks l ON l.lock_id = w.requested_lock_id \
              WHERE l.lock_table LIKE concat('%', database(), '%postrider_subscription%')"
-        }
-        false => {
-            "SELECT count(*) FROM performance_schema.data_locks \
+    } else {
+        "SELECT count(*) FROM performance_schema.data_locks \
              WHERE object_schema = database() AND object_name = 'postrider_subscription' AND lock_status = 'WAITING'"
-        }
     };
     while !seen.is_over() {
         let waiting: i64 = sqlx::query_scalar(waits).fetch_one(&mut conn).await.expect("an answer");

@@ -486,10 +486,7 @@ fn shell(file: &Path, sql: &str) -> Result<String, String> {
         .output()
         .expect("the sqlite3 shell is installed");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    match output.status.success() {
-        true => Ok(text(&output.stdout)),
-        false => Err(text(&output.stderr)),
-    }
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
 /// B.5: the claim goes by its index and never sorts, whatever waits, is leased, delayed, held or dead.

@@ -1,4 +1,4 @@
--- Gives deliveries up. ? burials as JSON, ? token.
+-- Marks deliveries as dead. ? burials as JSON, ? token.
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (
     id BIGINT PATH '$.id', tried BOOLEAN PATH '$.tried', error VARCHAR(1000) CHARACTER SET utf8mb4 PATH '$.error')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id

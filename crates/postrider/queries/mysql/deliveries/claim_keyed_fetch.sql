@@ -1,4 +1,4 @@
--- What claim_keyed.sql has leased, with events. ? ids as JSON, ? token.
+-- Reads what claim_keyed.sql has leased, with events. ? ids as JSON, ? token.
 SELECT d.id, d.event_seq, d.target, d.attempts, e.expire_at IS NOT NULL AND e.expire_at <= UTC_TIMESTAMP(6),
     e.seq, e.event_id, e.topic, e.event_key, e.payload, e.payload_type, e.payload_encoding, e.trace_id, e.span_id,
     e.parent_event_id, e.aggregate_type, e.aggregate_id, e.tenant_id, e.store_id, e.initiator, e.metadata,

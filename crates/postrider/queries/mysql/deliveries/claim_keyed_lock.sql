@@ -1,4 +1,4 @@
--- Takes what can be had of the runs. ? ids as JSON. Asks again what a claim that committed meanwhile may have changed.
+-- Locks the free deliveries of the runs. ? ids as JSON. Checks again what a claim that committed meanwhile may have changed.
 SELECT d.id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id

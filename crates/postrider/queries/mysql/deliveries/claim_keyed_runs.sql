@@ -1,5 +1,5 @@
--- Of each key its deliveries from the first up to the last that the window showed, in whatever order. ? keys as JSON
--- [{key, upto}], ? lane, ? whether a dead delivery holds its key. Locks nothing.
+-- The deliveries of each key from its first up to the last in the window, in any order. ? keys as JSON [{key, upto}], ? lane, ?
+-- whether a dead delivery holds its key. Locks nothing.
 SELECT d.id, d.event_key, d.event_seq,
        d.place <> 3 AND d.due_at <= UTC_TIMESTAMP(6) AND (d.lock_until IS NULL OR d.lock_until <= UTC_TIMESTAMP(6)),
        d.token IS NULL AND (d.place = 3 OR d.due_at > UTC_TIMESTAMP(6))

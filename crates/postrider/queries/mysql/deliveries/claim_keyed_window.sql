@@ -1,4 +1,4 @@
--- The oldest due deliveries with a key that are free. ? lane, ? shards as a set of 64 bits, ? window. Locks nothing.
+-- The oldest due deliveries with a key that are not leased. ? lane, ? shards as a set of 64 bits, ? window. Locks nothing.
 SELECT id, event_key, event_seq, shard
 FROM postrider_delivery FORCE INDEX (postrider_delivery_due)
 WHERE lane = ? AND place = 1

@@ -1,4 +1,4 @@
--- The deliveries of these keys, other than dead ones, that come before the last of them in this call. ? [{lane, key, upto}] as JSON.
+-- The deliveries of these keys, except dead ones, before the last of them in this call. ? [{lane, key, upto}] as JSON.
 SELECT d.lane, d.event_key, d.event_seq, d.id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (
     lane VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.lane', event_key VARCHAR(256) CHARACTER SET utf8mb4 PATH '$.key',

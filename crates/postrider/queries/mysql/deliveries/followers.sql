@@ -1,4 +1,4 @@
--- The rest of the runs whose deliveries have failed. ? [{lane, key, seq}] as JSON: of each key its first failure; ? token.
+-- The rest of the runs whose deliveries have failed. ? [{lane, key, seq}] as JSON: the first failure of each key; ? token.
 SELECT d.id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (
     lane VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.lane', event_key VARCHAR(256) CHARACTER SET utf8mb4 PATH '$.key',

@@ -1,5 +1,5 @@
--- Takes out of the window what cannot move: the followers of a delayed, failed or dead delivery; decision 3 tells why.
--- ? [{id, front}] as JSON, all of them locked.
+-- Parks deliveries that cannot move: those behind a delayed, failed or dead one; decision 3 gives the reason. ? [{id, front}]
+-- as JSON, all of them locked.
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$.id', front BIGINT PATH '$.front')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id
 STRAIGHT_JOIN postrider_delivery f FORCE INDEX (PRIMARY) ON f.id = i.front

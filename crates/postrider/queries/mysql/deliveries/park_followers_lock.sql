@@ -1,4 +1,4 @@
--- Takes followers that nobody works on. ? ids as JSON.
+-- Locks the deliveries to park that are not leased. ? ids as JSON.
 SELECT d.id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id

@@ -1,5 +1,5 @@
--- Takes those of the deliveries in front that really stand in the way: dead or not due. ? ids as JSON. Locked, so that a
--- redrive of one comes wholly before its followers are parked or frees them after it.
+-- Locks the deliveries in front that are dead or not due. ? ids as JSON. Locked, so that a redrive of one either completes
+-- before its followers are parked, or releases them afterwards.
 SELECT d.id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id

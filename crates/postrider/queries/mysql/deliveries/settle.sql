@@ -1,4 +1,5 @@
--- Removes what is done, where it has no key. ? ids as JSON, ? token. Whoever finds all of them removed need not be told which.
+-- Deletes settled deliveries that have no key. ? ids as JSON, ? token. If the count is complete, the caller need not know the
+-- ids.
 DELETE d
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id

@@ -1,4 +1,4 @@
--- Appends failed attempts, of deliveries that are locked and the caller's. ? will retry, ? failures as JSON, ? token.
+-- Appends failed attempts of deliveries that are locked and held by the caller. ? will retry, ? failures as JSON, ? token.
 INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code)
 SELECT d.event_seq, CASE d.target WHEN '' THEN d.lane ELSE d.target END,
        1 + coalesce((SELECT max(c.attempt) FROM postrider_consumption c

@@ -1,6 +1,6 @@
--- Stores one event; enqueue_many.sql does the same for a batch. The parameters are the columns, where of each of the two
--- times the first is in ms from now and goes before the fixed one. A known id is refused by the index, and the caller's
--- transaction goes on.
+-- Stores one event; enqueue_many.sql does the same for a batch. The parameters are the columns; each of the two times has a
+-- value in ms from now, which takes precedence over the fixed one. The index refuses a known id, and the caller's transaction
+-- continues.
 INSERT INTO postrider_event (
     event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
     aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,

@@ -1,4 +1,5 @@
--- Stores events, in the order of the array. ? whether they are heard, ? events as JSON. All or, if one of the ids is known, none.
+-- Stores events, in the order of the array. ? whether they have a subscriber, ? events as JSON. Stores all of them, or none if
+-- one of the ids is known.
 INSERT INTO postrider_event (
     event_id, topic, event_key, payload, payload_type, payload_encoding, trace_id, span_id, parent_event_id,
     aggregate_type, aggregate_id, tenant_id, store_id, initiator, metadata,

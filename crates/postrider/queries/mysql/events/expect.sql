@@ -1,4 +1,4 @@
--- Writes down consumers that report from elsewhere, as attempt 0. ? [{seq, consumer}] as JSON.
+-- Appends attempt 0 for remote consumers that will report. ? [{seq, consumer}] as JSON.
 INSERT INTO postrider_consumption (event_seq, consumer, attempt)
 SELECT i.seq, i.consumer, 0
 FROM JSON_TABLE(?, '$[*]' COLUMNS (

@@ -1,5 +1,5 @@
--- Marks the events that have their deliveries now. ? [{seq, heard}] as JSON.
+-- Marks events as routed or unheard. ? [{seq, heard}] as JSON.
 UPDATE JSON_TABLE(?, '$[*]' COLUMNS (seq BIGINT PATH '$.seq', heard BOOLEAN PATH '$.heard')) i
 STRAIGHT_JOIN postrider_event e FORCE INDEX (PRIMARY) ON e.seq = i.seq
--- By hand an event can have an empty topic, which would read as new again.
+-- Plain SQL can write an empty topic, which would read as new again.
 SET e.waits_for = CASE WHEN NOT i.heard THEN coalesce(nullif(e.topic, ''), ' ') END

@@ -1,4 +1,4 @@
--- Takes events that arrived by plain INSERT. ? limit.
+-- Locks events that arrived by plain INSERT. ? limit.
 SELECT seq, event_id, event_key, topic FROM postrider_event FORCE INDEX (postrider_event_waits)
 WHERE waits_for = ''
 ORDER BY seq LIMIT ?

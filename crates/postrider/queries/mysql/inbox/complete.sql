@@ -1,5 +1,5 @@
--- The first half of the last step of a consumer's transaction. ? result, ? consumer, ? event id, ? delivery, ? token. A row
--- only if the lease holds and the inbox row of this transaction is really there; complete_delivery.sql follows then.
+-- The first half of the last step of a consumer's transaction. ? result, ? consumer, ? event id, ? delivery, ? token. Matches a
+-- row only if the token holds and the inbox row of this transaction exists; complete_delivery.sql follows then.
 UPDATE postrider_inbox SET result = coalesce(?, result)
 WHERE consumer = ? AND event_id = ?
   AND EXISTS (

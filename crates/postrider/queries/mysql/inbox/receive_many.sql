@@ -1,5 +1,5 @@
--- All of them or, if one is known, none. ? receipts as JSON, in an order that all batches share, so that two that have events
--- in common wait for each other instead of locking each other out.
+-- Inserts all of them, or none if one is known. ? receipts as JSON, in an order that all batches share, so that two batches
+-- with common events wait for each other instead of deadlocking.
 INSERT INTO postrider_inbox (consumer, event_id, topic, tenant_id, idempotency_key)
 SELECT r.consumer, r.event_id, r.topic, r.tenant_id, r.idempotency_key
 FROM JSON_TABLE(?, '$[*]' COLUMNS (

@@ -1,6 +1,5 @@
--- After which seq there may be events that the roll-up has not seen. ? how far back it looks for late ones . There
--- are none where the numbers of the events and those of the events that it has seen come to the same: two ranges, added up,
--- for a third of what looking for each event costs.
+-- The seq after which there may be events that are not folded yet. ? how far back to look for late commits. There are none if
+-- the sums of the seqs of all events and of the folded events are equal: two range sums cost a third of a check of each event.
 SELECT CASE WHEN (SELECT sum(e.seq) FROM postrider_event e FORCE INDEX (PRIMARY)
                   WHERE e.seq > r.folded_to - b.look_back AND e.seq <= r.folded_to)
                  <=>

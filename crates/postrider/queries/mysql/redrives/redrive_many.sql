@@ -1,5 +1,5 @@
--- Makes deliveries due now, or makes them. ? [{seq, lane, target, shard}] as JSON. All of their events are locked, and nobody works on
--- any of them.
+-- Makes deliveries due now, or inserts them. ? [{seq, lane, target, shard}] as JSON. Their events are locked, and none of the
+-- deliveries is leased.
 INSERT INTO postrider_delivery (event_seq, lane, target, shard, place, event_key, due_at)
 SELECT e.seq, i.lane, i.target, i.shard, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, UTC_TIMESTAMP(6)
 FROM JSON_TABLE(?, '$[*]' COLUMNS (

@@ -1,2 +1,2 @@
--- A migration that died in between: a CREATE commits by itself, so part of it is there. It can be run again from the top.
+-- Removes the entry of an interrupted migration: each CREATE commits, so part of it exists. It is run again from the start.
 DELETE FROM postrider_migrations WHERE NOT success

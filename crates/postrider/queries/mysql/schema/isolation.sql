@@ -1,2 +1,2 @@
--- Our own session's isolation. The variable has another name on each server and in each version; one of them is there.
+-- The isolation level of this session. The variable's name depends on the server and its version; one of them exists.
 SHOW SESSION VARIABLES WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')

@@ -1,3 +1,3 @@
--- One instance migrates, the others wait for it, in s at most ?. The lock is the server's, so it has the database in its name;
--- it goes with its session, whatever ends that.
+-- One instance migrates, and the others wait up to ? seconds. The lock belongs to the server, so its name contains the
+-- database; it ends with its session.
 SELECT GET_LOCK(CONCAT('postrider ', LEFT(SHA2(DATABASE(), 256), 40)), ?)

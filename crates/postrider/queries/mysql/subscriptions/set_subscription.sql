@@ -1,7 +1,7 @@
--- An operator's word. The parameters are the columns.
+-- Stores an operator's choice. The parameters are the columns.
 INSERT INTO postrider_subscription (topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
--- VALUES(…) is old-fashioned on MySQL, and the only word that MariaDB has for it.
+-- VALUES(…) is deprecated on MySQL, but MariaDB has no other syntax.
 ON DUPLICATE KEY UPDATE
     enabled = VALUES(enabled), removed = FALSE, sort_order = VALUES(sort_order), description = VALUES(description),
     via = VALUES(via), endpoint = VALUES(endpoint), exchange = VALUES(exchange), routing_key = VALUES(routing_key),

@@ -1,2 +1,2 @@
--- For tests: as if ? ms had passed, named once for each column.
+-- For tests: moves stored times back by ? ms, once for each column.
 UPDATE postrider_event SET created_at = created_at - INTERVAL ? * 1000 MICROSECOND, expire_at = expire_at - INTERVAL ? * 1000 MICROSECOND, deliver_at = deliver_at - INTERVAL ? * 1000 MICROSECOND

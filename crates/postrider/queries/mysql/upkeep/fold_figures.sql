@@ -1,4 +1,4 @@
--- Adds to the figures of minutes. ? [[minute, created, sent, consumed, failed, dead], …] as JSON.
+-- Adds to the figures per minute. ? [[minute, created, sent, consumed, failed, dead], …] as JSON.
 INSERT INTO postrider_figure (minute, created, sent, consumed, failed, dead)
 SELECT i.minute, i.created, i.sent, i.consumed, i.failed, i.dead
 FROM JSON_TABLE(?, '$[*]' COLUMNS (

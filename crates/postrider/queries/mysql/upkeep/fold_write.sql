@@ -1,4 +1,4 @@
--- Writes where events stand. ? rows as JSON. What people did to an event is not touched: that is not the roll-up's.
+-- Writes the status of events. ? rows as JSON. Columns for actions of people are not changed.
 INSERT INTO postrider_status (event_seq, status, expected, consumed, failed, sent_at, last_sent_at, topic, service, tenant_id,
                               created_at, expires_at, status_at, updated_at, last_error)
 SELECT i.seq, i.status, i.expected, i.consumed, i.failed,
@@ -16,7 +16,7 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (
     service VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.service', tenant_id VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.tenant_id',
     created_ms BIGINT PATH '$.created_ms', expires_ms BIGINT PATH '$.expires_ms', updated_ms BIGINT PATH '$.updated_ms',
     last_error VARCHAR(1000) CHARACTER SET utf8mb4 PATH '$.last_error')) i
--- status_at first: what follows sees the row as it becomes.
+-- status_at comes first: the lines that follow see the changed row.
 ON DUPLICATE KEY UPDATE
     status_at = CASE WHEN postrider_status.status <=> VALUES(status) THEN postrider_status.status_at ELSE VALUES(status_at) END,
     status = VALUES(status), expected = VALUES(expected), consumed = VALUES(consumed), failed = VALUES(failed),

@@ -1,4 +1,4 @@
--- ? older than, in ms; ? limit. A key that somebody holds is kept.
+-- ? older than, in ms; ? limit. A held key is kept.
 DELETE k
 FROM (
     SELECT scope, `key` FROM postrider_idempotency FORCE INDEX (postrider_idempotency_updated)

@@ -1,4 +1,4 @@
--- The next events, and whether each is old and finished with. ? older than, in ms; ? after which seq; ? how many. Locks nothing.
+-- The next events, and whether each is old and finished. ? older than, in ms; ? after which seq; ? limit. Locks nothing.
 SELECT seq, created_at < UTC_TIMESTAMP(6) - INTERVAL ? * 1000 MICROSECOND, waits_for IS NULL
 FROM postrider_event
 WHERE seq > ?

@@ -1,4 +1,4 @@
--- Gives deliveries up; the rest of their runs is released. $1 burials as JSON, $2 token, $3 keep history.
+-- Marks deliveries as dead and releases the rest of their runs. $1 burials as JSON, $2 token, $3 keep history.
 WITH input AS (
     SELECT * FROM json_to_recordset($1::json) AS i (seq bigint, id bigint, tried boolean, error text, code text)
 ), buried AS (
@@ -6,7 +6,7 @@ WITH input AS (
     SET place = 3, last_error = i.error, attempts = CASE WHEN i.tried THEN d.attempts ELSE d.attempts - 1 END,
         token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
     FROM input i
-    -- The array keeps the plan on the index, whatever it thinks of the input's size.
+    -- The array keeps the plan on the index, whatever size the planner assumes for the input.
     WHERE d.event_seq = ANY (ARRAY(SELECT seq FROM input)) AND d.event_seq = i.seq AND d.id = i.id AND d.token = $2
     RETURNING d.id, d.event_seq, d.lane, d.event_key, CASE d.target WHEN '' THEN d.lane ELSE d.target END AS consumer, i.error, i.code
 ), released AS (

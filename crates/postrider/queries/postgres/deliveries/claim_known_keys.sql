@@ -1,6 +1,6 @@
--- Leases runs of keys that a look has seen (claim_keyed.sql): the same steps, from the keys on.
--- $1 lane, $2 keys, $3 limit, $4 token, $5 owner, $6 lease in ms, $7 whether a dead delivery holds its key.
--- Answers as claim.sql, but for the last two columns.
+-- Leases runs of known keys that claim_keyed.sql has returned: the same steps, starting with the keys. $1 lane, $2 keys, $3
+-- limit, $4 token, $5 owner, $6 lease in ms, $7 whether a dead delivery holds its key. Returns the columns of claim.sql except
+-- the last two.
 WITH run AS MATERIALIZED (
     SELECT r.id, k.event_key, r.event_seq, r.address, r.free
     FROM unnest($2::varchar[]) AS k (event_key)
@@ -18,7 +18,7 @@ WITH run AS MATERIALIZED (
         ORDER BY event_seq
         LIMIT greatest($3 / 8, 1)
     ) r
-    -- As claim.sql.
+    -- As in claim.sql.
     WHERE h.free AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
     LIMIT $3
 ), locked AS MATERIALIZED (

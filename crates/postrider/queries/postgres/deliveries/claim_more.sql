@@ -1,4 +1,4 @@
--- What claim_fetch.sql leaves out of events that say more than most. $1 event seqs.
+-- Reads the columns that claim_fetch.sql omits, for events that use them. $1 event seqs.
 SELECT seq, payload_type, payload_encoding, parent_event_id, store_id, metadata, expire_at, deliver_at, max_attempts, exchange,
     routing_key, coalesce(expire_at <= now(), false)
 FROM postrider_event

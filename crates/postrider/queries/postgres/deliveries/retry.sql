@@ -1,4 +1,4 @@
--- Makes failed deliveries due again; the rest of their runs is released. $1 failures as JSON, $2 token, $3 keep history.
+-- Makes failed deliveries due again and releases the rest of their runs. $1 failures as JSON, $2 token, $3 keep history.
 WITH input AS (
     SELECT * FROM json_to_recordset($1::json) AS i (seq bigint, id bigint, after_ms bigint, error text, code text)
 ), failed AS (
@@ -6,7 +6,7 @@ WITH input AS (
     SET due_at = now() + i.after_ms * interval '1 ms', last_error = i.error,
         token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
     FROM input i
-    -- The array keeps the plan on the index, whatever it thinks of the input's size.
+    -- The array keeps the plan on the index, whatever size the planner assumes for the input.
     WHERE d.event_seq = ANY (ARRAY(SELECT seq FROM input)) AND d.event_seq = i.seq AND d.id = i.id AND d.token = $2
     RETURNING d.id, d.event_seq, d.lane, d.event_key, CASE d.target WHEN '' THEN d.lane ELSE d.target END AS consumer, i.error, i.code
 ), released AS (

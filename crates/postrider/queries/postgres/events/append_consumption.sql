@@ -1,5 +1,5 @@
--- Appends a report under the next number, unless it is known. $1 event seq, $2 consumer, $3 success, $4 will retry,
--- $5 consumed at, $6 error, $7 code, $8 callback id. Answers with the attempt's number and whether it is new.
+-- Appends a report under the next number, unless it is known. $1 event seq, $2 consumer, $3 success, $4 will retry, $5 consumed
+-- at, $6 error, $7 code, $8 callback id. Returns the attempt's number and whether it is new.
 WITH known AS (
     SELECT attempt FROM postrider_consumption
     WHERE event_seq = $1 AND consumer = $2 AND callback_id = $8

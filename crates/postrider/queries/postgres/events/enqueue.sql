@@ -1,7 +1,7 @@
 -- Stores one event and its deliveries in the caller's transaction; enqueue_many.sql does the same for a batch. This one takes
--- plain values, because reading them out of JSON costs as much as storing them. $1 … $23 as the columns, where $18 and $20
--- are ms from now and go before the fixed times $17 and $19; $24 shard; $25 keep what nobody hears.
--- A known id is left alone: no row.
+-- plain values, because reading them from JSON costs as much as storing them. $1 … $23 are the columns; $18 and $20 are ms from
+-- now and take precedence over the fixed times $17 and $19; $24 shard; $25 keep events without a subscriber. Returns no row if
+-- the id is known.
 WITH heard AS MATERIALIZED (
     SELECT consumer, via FROM postrider_subscription WHERE topic IN ($2, '*') AND enabled AND NOT removed
 ), stored AS (
@@ -21,7 +21,8 @@ WITH heard AS MATERIALIZED (
            CASE WHEN $3 IS NULL THEN 0 ELSE 1 END, $3, coalesce(e.deliver_at, now())
     FROM stored e CROSS JOIN heard s
     WHERE s.via <> 'external'
-    -- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
+    -- DISTINCT, because a consumer may subscribe to both this topic and every topic, and all consumers behind the broker share
+    -- its lane.
     ON CONFLICT (event_seq, lane, target) DO NOTHING
 )
 SELECT seq, event_id, waits_for IS NULL AS heard,

@@ -1,9 +1,9 @@
--- Stores one event that says no more than most do, whose id was drawn for it and whose one lane is known, in the caller's
--- transaction. This is what producers wait for, and every value, every table and every clause costs: enqueue_known.sql does the
--- same where the id may exist or there are more lanes, enqueue.sql whatever the audience, and whatever there is to say.
--- $1 event id, $2 topic, $3 key, $4 payload, $5 and $6 trace and span id, $7 and $8 aggregate, $9 tenant, $10 initiator,
--- $11 occurred at, $12 shard, $13 place, $14 version of the audience, $15 its lane.
--- Nothing is written if the subscriptions have changed. Their version comes from the catalogs, which each session has in memory.
+-- Stores one event with only the usual fields, a generated id and one known lane, in the caller's transaction. Producers wait
+-- for this statement, and every value, table and clause costs time. enqueue_known.sql does the same if the id may exist or
+-- there are more lanes; enqueue.sql handles any audience and all fields. $1 event id, $2 topic, $3 key, $4 payload, $5 and $6
+-- trace and span id, $7 and $8 aggregate, $9 tenant, $10 initiator, $11 occurred at, $12 shard, $13 place, $14 version of the
+-- audience, $15 its lane. Writes nothing if the subscriptions have changed. Their version is read from the catalogs, which each
+-- session caches.
 WITH stored AS (
     INSERT INTO postrider_event (
         event_id, topic, event_key, payload, trace_id, span_id, aggregate_type, aggregate_id, tenant_id, initiator,

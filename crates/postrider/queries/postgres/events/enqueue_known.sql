@@ -1,5 +1,5 @@
--- As enqueue_fresh.sql, for an event whose id the caller chose, or with more lanes. $1 … $14 as there, $15 the lanes.
--- No row: the id is known or the subscriptions have changed, and nothing was written; enqueue.sql knows what to do then.
+-- As enqueue_fresh.sql, for an event whose id the caller chose, or with more lanes. $1 … $14 as there, $15 the lanes. Returns
+-- no row and writes nothing if the id is known or the subscriptions have changed; enqueue.sql handles both.
 WITH stored AS (
     INSERT INTO postrider_event (
         event_id, topic, event_key, payload, trace_id, span_id, aggregate_type, aggregate_id, tenant_id, initiator,

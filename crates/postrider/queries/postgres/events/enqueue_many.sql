@@ -1,5 +1,5 @@
--- Stores events and their deliveries in the caller's transaction. $1 events as a JSON array, $2 keep what nobody hears.
--- Answers with what was stored; a known id is left alone.
+-- Stores events and their deliveries in the caller's transaction. $1 events as a JSON array, $2 keep events without a
+-- subscriber. Returns what was stored; a known id is skipped.
 WITH input AS MATERIALIZED (
     SELECT * FROM json_to_recordset($1::json) AS i (
         event_id text, topic text, event_key text, payload text, payload_type text, payload_encoding text,
@@ -34,7 +34,8 @@ WITH input AS MATERIALIZED (
     JOIN input i ON i.event_id = e.event_id
     JOIN heard h ON h.topic IN (e.topic, '*') AND h.via <> 'external'
     ORDER BY e.seq
-    -- A consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
+    -- DISTINCT, because a consumer may subscribe to both this topic and every topic, and all consumers behind the broker share
+    -- its lane.
     ON CONFLICT (event_seq, lane, target) DO NOTHING
 )
 SELECT seq, event_id, waits_for IS NULL AS heard,

@@ -1,5 +1,5 @@
--- Writes down the remote consumers of events that were just stored, as attempt 0. $1 event seqs. A statement of its own, and
--- only where there are any: most producers have none, and should not pay for the table.
+-- Appends attempt 0 for the remote consumers of events that were just stored. $1 event seqs. A separate statement, run only if
+-- there are any: most producers have none, and need not pay for the table.
 INSERT INTO postrider_consumption (event_seq, consumer, attempt)
 SELECT DISTINCT e.seq, s.consumer, 0
 FROM postrider_event e

@@ -1,4 +1,4 @@
--- Events without payload and metadata, and what is kept of their status. $1 event seqs.
+-- Events without payload and metadata, with the stored columns of their status. $1 event seqs.
 SELECT e.seq, e.waits_for, e.created_at, e.expire_at IS NOT NULL AND e.expire_at <= now(),
     s.status, s.status_at, s.redrives, s.redriven_at, s.expired_at,
     e.event_id, e.topic, e.event_key, '', e.payload_type, e.payload_encoding, e.trace_id, e.span_id,

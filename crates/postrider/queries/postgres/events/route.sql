@@ -1,4 +1,4 @@
--- Writes the deliveries of events that route_lock.sql has taken, in the same transaction. $1: [{seq, shard}] as JSON.
+-- Inserts the deliveries of events that route_lock.sql has locked, in the same transaction. $1: [{seq, shard}] as JSON.
 WITH input AS (
     SELECT i.shard, e.seq, e.topic, e.event_key, e.deliver_at,
            EXISTS (SELECT 1 FROM postrider_subscription s
@@ -13,7 +13,7 @@ WITH input AS (
     FROM input e
     JOIN postrider_subscription s ON s.topic IN (e.topic, '*') AND s.enabled AND NOT s.removed AND s.via <> 'external'
     ORDER BY e.seq
-    -- A redrive may have made one before the event was routed.
+    -- A redrive may have inserted one before the event was routed.
     ON CONFLICT (event_seq, lane, target) DO NOTHING
 ), expected AS (
     INSERT INTO postrider_consumption (event_seq, consumer, attempt)
@@ -23,11 +23,11 @@ WITH input AS (
         AND s.via IN ('rabbitmq', 'external') AND s.consumer <> 'rabbitmq'
     ON CONFLICT DO NOTHING
 ), marked AS (
-    -- By hand an event can have an empty topic, which would read as new again.
+    -- Plain SQL can write an empty topic, which would read as new again.
     UPDATE postrider_event e SET waits_for = CASE WHEN NOT i.heard THEN coalesce(nullif(e.topic, ''), ' ') END
     FROM input i WHERE e.seq = i.seq
 ), noted AS (
-    -- Unheard until now, and listed so.
+    -- They were unheard until now, and lists show them so.
     INSERT INTO postrider_mark (event_seq)
     SELECT i.seq FROM input i WHERE i.heard AND EXISTS (SELECT 1 FROM postrider_status s WHERE s.event_seq = i.seq)
 )

@@ -1,13 +1,13 @@
--- Takes events that have no deliveries yet: by plain INSERT, or unheard until now. $1 limit.
--- Ranges and not equality, in the order of both columns: then no other index will do, and not even a plan that was made on empty
--- tables walks along seq past a million events that wait for nothing.
+-- Locks events that have no deliveries yet: from plain INSERT, or unheard until now. $1 limit. Ranges instead of equality, in
+-- the order of both columns: then the planner can use no other index, and even a plan made on empty tables does not walk along
+-- seq over a million events that wait for nothing.
 WITH arrived AS MATERIALIZED (
     SELECT seq, event_id, event_key FROM postrider_event
     WHERE waits_for <= ''
     ORDER BY waits_for, seq LIMIT $1
     FOR UPDATE SKIP LOCKED
 ), heard AS MATERIALIZED (
-    -- From the subscriptions to the events: a million events that nobody hears cost nothing.
+    -- Walks from the subscriptions to the events: a million events without a subscriber cost nothing.
     SELECT e.seq, e.event_id, e.event_key
     FROM (SELECT DISTINCT topic FROM postrider_subscription WHERE topic <> '*' AND enabled AND NOT removed) s
     CROSS JOIN LATERAL (

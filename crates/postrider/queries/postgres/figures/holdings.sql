@@ -1,4 +1,4 @@
--- Who holds what: owner, kind, name, how many, until when.
+-- Current holders: owner, kind, name, count, end of the lease.
 SELECT d.lock_owner, 'lane', d.lane, count(*), max(d.lock_until)
 FROM postrider_delivery d WHERE d.token IS NOT NULL AND d.lock_until > now() GROUP BY d.lock_owner, d.lane
 UNION ALL

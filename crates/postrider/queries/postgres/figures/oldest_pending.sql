@@ -1,6 +1,6 @@
--- The first due delivery of each lane, then the oldest of those. In ms; NULL: nothing is due.
+-- The oldest of the first due deliveries of all lanes. In ms; NULL if nothing is due.
 WITH RECURSIVE lane(name) AS (
-    -- Lanes are few and deliveries many: from one lane to the next by the index.
+    -- There are few lanes and many deliveries, so this walks from lane to lane by the index.
     (SELECT lane FROM postrider_delivery ORDER BY lane LIMIT 1)
     UNION ALL
     SELECT (SELECT d.lane FROM postrider_delivery d WHERE d.lane > lane.name ORDER BY d.lane LIMIT 1)

@@ -1,8 +1,9 @@
--- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 event seq, $4 delivery, $5 token, $6 keep history.
--- Answers with a row only if the lease holds and the inbox row of this transaction is really there.
+-- The last statement of a consumer's transaction. $1 consumer, $2 event id, $3 event seq, $4 delivery, $5 token, $6 keep
+-- history. Returns a row only if the token holds and the inbox row of this transaction exists.
 WITH done AS (
     DELETE FROM postrider_delivery d
-    -- Lane and target name one row, whatever the statistics say: or each use might make a plan of its own for its values.
+    -- Lane and target identify one row, whatever the statistics say. Otherwise PostgreSQL might make a custom plan for each
+    -- use.
     WHERE d.event_seq = $3 AND d.lane = $1 AND d.target = '' AND d.id = $4 AND d.token = $5
       AND EXISTS (SELECT 1 FROM postrider_inbox WHERE consumer = $1 AND event_id = $2)
       AND (d.event_key IS NULL OR NOT EXISTS (

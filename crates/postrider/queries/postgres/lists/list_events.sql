@@ -1,4 +1,4 @@
--- $1 above which seq, $2 below which, $3 how many.
+-- $1 lower bound of seq, $2 upper bound, $3 limit.
 SELECT seq FROM postrider_event
 WHERE seq > $1 AND seq < $2
 ORDER BY seq DESC LIMIT $3

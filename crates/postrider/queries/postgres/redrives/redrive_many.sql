@@ -1,5 +1,5 @@
--- Makes deliveries due now, or makes them. $1 [{seq, lane, target, shard}] as JSON. All of their events are locked, and nobody works
--- on any of them.
+-- Makes deliveries due now, or inserts them. $1 [{seq, lane, target, shard}] as JSON. Their events are locked, and none of the
+-- deliveries is leased.
 INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, place, event_key, due_at)
 SELECT e.seq, i.lane, i.target, i.shard, CASE WHEN e.event_key IS NULL THEN 0 ELSE 1 END, e.event_key, now()
 FROM json_to_recordset($1::json) AS i (seq bigint, lane text, target text, shard smallint)

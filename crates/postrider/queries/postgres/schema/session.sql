@@ -1,7 +1,7 @@
--- How our own sessions are set up. A plan that is cached while the tables are empty stays when they have grown, so it may only
--- be what is right then: from row to row by an index. That one plan does for all values, so it is made once and not five
--- times on each session. Compiling a query takes longer than running any of ours, and a claim looks again at what others
--- have committed, which a stricter isolation would call an error.
+-- Setup of the store's own sessions. A plan that is cached while the tables are empty is still used when they have grown, so
+-- only index scans and nested loops are allowed. One generic plan fits all values, so it is made once and not five times on
+-- each session. JIT compilation takes longer than any of these queries. A claim reads again what others have committed, which a
+-- stricter isolation level would refuse.
 SET default_transaction_isolation = 'read committed';
 SET jit = off;
 SET enable_seqscan = off;

@@ -1,4 +1,4 @@
--- For tests: as if $1 ms had passed.
+-- For tests: moves stored times back by $1 ms.
 WITH age AS (SELECT $1 * interval '1 ms' AS by),
 event AS (
     UPDATE postrider_event SET created_at = created_at - by, expire_at = expire_at - by, deliver_at = deliver_at - by FROM age

@@ -1,4 +1,4 @@
--- Adds to the figures of minutes. $1 [[minute, created, sent, consumed, failed, dead], …] as JSON.
+-- Adds to the figures per minute. $1 [[minute, created, sent, consumed, failed, dead], …] as JSON.
 INSERT INTO postrider_figure AS f (minute, created, sent, consumed, failed, dead)
 SELECT (i ->> 0)::bigint, (i ->> 1)::bigint, (i ->> 2)::bigint, (i ->> 3)::bigint, (i ->> 4)::bigint, (i ->> 5)::bigint
 FROM json_array_elements($1::json) AS i

@@ -1,2 +1,2 @@
--- How far the next stretch of events goes, and how many there are. $1 after which seq, $2 how many at most.
+-- The end of the next range of events, and its size. $1 after which seq, $2 limit.
 SELECT max(seq), count(*) FROM (SELECT seq FROM postrider_event WHERE seq > $1 ORDER BY seq LIMIT $2) s

@@ -1,4 +1,4 @@
--- Removes marks before anything is read: what commits later is marked anew. $1 how many. Answers with their events.
+-- Removes marks before anything is read: a later commit sets a new mark. $1 limit. Returns their events.
 WITH taken AS MATERIALIZED (
     SELECT id FROM postrider_mark ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED
 )

@@ -1,4 +1,4 @@
--- Writes where events stand. $1 rows as JSON. What people did to an event is not touched: that is not the roll-up's.
+-- Writes the status of events. $1 rows as JSON. Columns for actions of people are not changed.
 INSERT INTO postrider_status AS s (event_seq, status, expected, consumed, failed, sent_at, last_sent_at, topic, service, tenant_id,
                                    created_at, expires_at, status_at, updated_at, last_error)
 SELECT i.seq, i.status, i.expected, i.consumed, i.failed,

@@ -1,5 +1,5 @@
--- Removes those of the locked events that are finished, with their attempts. $1 event seqs. A statement of its own, so
--- that it sees deliveries that were committed before the lock was had.
+-- Removes the finished ones of the locked events, with their attempts. $1 event seqs. A separate statement, so that it sees
+-- deliveries that were committed before the lock was granted.
 WITH finished AS MATERIALIZED (
     SELECT seq FROM postrider_event e
     WHERE seq = ANY ($1) AND waits_for IS NULL

@@ -1,4 +1,4 @@
--- Gives deliveries up. ?1 burials as JSON, ?2 token.
+-- Marks deliveries as dead. ?1 burials as JSON, ?2 token.
 UPDATE postrider_delivery AS d
 SET dead = true, last_error = json_extract(i.value, '$.error'),
     attempts = CASE WHEN json_extract(i.value, '$.tried') THEN d.attempts ELSE d.attempts - 1 END,

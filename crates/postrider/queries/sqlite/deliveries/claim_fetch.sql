@@ -1,7 +1,7 @@
--- What claim.sql has leased, with events. ?1 lane, ?2 token, ?3 how many. Found from the front of the lane, where the claim
--- found it: SQLite keeps what RETURNING says until the statement is done, on the writer's time, and this needs no writer.
+-- Reads what claim.sql has leased, with events. ?1 lane, ?2 token, ?3 limit. Walks the same index from the front of the lane as
+-- the claim. RETURNING would buffer its rows until the statement ends and block the writer; this runs on a reader.
 SELECT e.payload,
-    -- All else in one column: the driver copies each value, empty ones too, for another thread.
+    -- All other fields in one column: the driver copies each value, even empty ones, to another thread.
     json_array(
         json_array(d.event_seq, d.id, d.target, d.attempts,
             e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock)),
@@ -11,7 +11,7 @@ SELECT e.payload,
             CAST(e.store_id AS TEXT), CAST(e.initiator AS TEXT), CAST(e.metadata AS TEXT), e.occurred_at, e.expire_at,
             e.deliver_at, e.max_attempts, CAST(e.exchange AS TEXT), CAST(e.routing_key AS TEXT)))
 FROM postrider_delivery d INDEXED BY postrider_delivery_due
--- LEFT: an event that was removed by hand must not keep this from stopping where the claim did.
+-- LEFT JOIN: a delivery whose event was removed by hand still counts towards the limit.
 LEFT JOIN postrider_event e ON e.seq = d.event_seq
 WHERE d.lane = ?1 AND d.event_key IS NULL AND NOT d.dead AND NOT d.held AND d.token = ?2
 ORDER BY d.due_at, d.id

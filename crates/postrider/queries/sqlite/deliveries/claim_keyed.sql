@@ -1,7 +1,6 @@
--- Leases runs of keys; docs/decisions/0003-order-by-key.md tells the steps, and claim_keyed_fetch.sql reads them. One
--- writer: nobody else can hold a part of a run.
--- ?1 lane, ?2 shards as a set of 64 bits, ?3 limit, ?4 token, ?5 owner, ?6 lease in ms, ?7 whether a dead delivery holds
--- its key, ?8 window.
+-- Leases runs of keys; docs/decisions/0003-order-by-key.md describes the steps, and claim_keyed_fetch.sql reads the rows. There
+-- is one writer, so no other claim can hold a part of a run. ?1 lane, ?2 shards as a set of 64 bits, ?3 limit, ?4 token, ?5
+-- owner, ?6 lease in ms, ?7 whether a dead delivery holds its key, ?8 window.
 UPDATE postrider_delivery
 SET token = ?4, lock_owner = ?5, lock_time = (SELECT now FROM postrider_clock),
     lock_until = (SELECT now FROM postrider_clock) + ?6, attempts = attempts + 1
@@ -15,7 +14,7 @@ WHERE id IN (
         ORDER BY due_at, id
         LIMIT ?8 + 0
     ), run (id, event_key, event_seq) AS (
-        -- The first delivery of each key, if it can be had …
+        -- The first delivery of each key, if it can be claimed.
         SELECT d.id, d.event_key, d.event_seq
         FROM (SELECT DISTINCT event_key FROM due) w
         CROSS JOIN postrider_delivery d ON d.id = (
@@ -25,7 +24,8 @@ WHERE id IN (
         WHERE NOT d.dead AND d.due_at <= (SELECT now FROM postrider_clock)
           AND (d.lock_until IS NULL OR d.lock_until <= (SELECT now FROM postrider_clock))
         UNION ALL
-        -- … then the one after it, and so on. First come the first of every key, then the second: no key starves another.
+        -- Then the one after it, and so on. The first deliveries of all keys come first, then the second ones: no key starves
+        -- another.
         SELECT d.id, d.event_key, d.event_seq
         FROM run r
         CROSS JOIN postrider_delivery d ON d.id = (
@@ -37,5 +37,5 @@ WHERE id IN (
         LIMIT ?3 + 0
     )
     SELECT id FROM run)
--- One that was held is let go by unhold.sql: named above, `held` would have every claim rewrite three indexes.
+-- clear_held.sql clears `held`: in the SET list above it would make every claim rewrite three indexes.
 RETURNING id, held

@@ -1,4 +1,4 @@
--- What claim_keyed.sql has leased, with events; claim_fetch.sql tells why in two columns. ?1 ids as JSON, ?2 token.
+-- Reads what claim_keyed.sql has leased, with events; claim_fetch.sql explains the two columns. ?1 ids as JSON, ?2 token.
 SELECT e.payload,
     json_array(
         json_array(d.event_seq, d.id, d.target, d.attempts,

@@ -1,7 +1,7 @@
--- How long until the first delivery of a lane is due, or its lease runs out. ?1 lane. In ms; NULL: nothing waits.
+-- Time until the first delivery of a lane is due, or its lease ends. ?1 lane. In ms; NULL if nothing waits.
 SELECT min(max(due_at, coalesce(lock_until, due_at))) - (SELECT now FROM postrider_clock)
 FROM (
-    -- The first few are enough: those in front are leased at worst, and looked at again when they are done.
+    -- The first few rows are enough: at worst they are leased, and are read again when they are done.
     SELECT * FROM (
         SELECT due_at, lock_until FROM postrider_delivery INDEXED BY postrider_delivery_due
         WHERE lane = ?1 AND event_key IS NULL AND NOT dead AND NOT held

@@ -1,5 +1,5 @@
--- Takes out of the window what cannot move: the followers of a delayed, failed or dead delivery; decision 3 tells why.
--- ?1 lane, ?2 shards as a set of 64 bits, ?3 whether a dead delivery holds its key, ?4 window.
+-- Parks deliveries that cannot move: those behind a delayed, failed or dead one; decision 3 gives the reason. ?1 lane, ?2
+-- shards as a set of 64 bits, ?3 whether a dead delivery holds its key, ?4 window.
 WITH due AS MATERIALIZED (
     SELECT id, event_key FROM postrider_delivery INDEXED BY postrider_delivery_due_keyed
     WHERE lane = ?1 AND event_key IS NOT NULL AND NOT dead AND NOT held

@@ -1,5 +1,5 @@
--- Gives back the rest of the runs whose deliveries have failed, before retry.sql or bury.sql takes the token away.
--- ?1 failures as JSON, ?2 token.
+-- Releases the rest of the runs whose deliveries have failed, before retry.sql or bury.sql clears the token. ?1 failures as
+-- JSON, ?2 token.
 WITH failed AS MATERIALIZED (
     SELECT d.lane, d.event_key, min(d.event_seq) AS event_seq
     FROM json_each(?1) i

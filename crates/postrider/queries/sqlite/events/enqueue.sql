@@ -1,12 +1,12 @@
--- Stores events in the caller's transaction; route_deliveries.sql and route_expected.sql follow. ?1 events as a JSON array,
--- ?2 keep what nobody hears. Answers with what was stored; a known id is left alone.
--- MATERIALIZED: each event is cut out of the array once and not once per column.
+-- Stores events in the caller's transaction; route_deliveries.sql and route_expected.sql follow. ?1 events as a JSON array, ?2
+-- keep events without a subscriber. Returns what was stored; a known id is skipped. MATERIALIZED: each event is parsed once and
+-- not once per column.
 WITH input AS MATERIALIZED (SELECT value FROM json_each(?1)),
 event AS (
     SELECT i.value, c.now,
            EXISTS (SELECT 1 FROM postrider_subscription s
                    WHERE s.topic IN (json_extract(i.value, '$.topic'), '*') AND s.enabled AND NOT s.removed) AS heard
-    -- In the array's order, which becomes the order of seq.
+    -- In the order of the array, which becomes the order of seq.
     FROM input i CROSS JOIN postrider_clock c
 )
 INSERT INTO postrider_event (

@@ -1,4 +1,4 @@
--- Events without payload and metadata, and what is kept of their status. ?1 event seqs as JSON.
+-- Events without payload and metadata, with the stored columns of their status. ?1 event seqs as JSON.
 SELECT e.seq, e.waits_for, e.created_at, e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock),
     s.status, s.status_at, s.redrives, s.redriven_at, s.expired_at,
     '',

@@ -1,4 +1,4 @@
--- Writes down the consumers that report from elsewhere. ?1 [{seq, shard}] as JSON.
+-- Appends attempt 0 for remote consumers that will report. ?1 [{seq, shard}] as JSON.
 INSERT INTO postrider_consumption (event_seq, consumer, attempt)
 SELECT e.seq, s.consumer, 0
 FROM json_each(?1) i

@@ -1,10 +1,10 @@
--- Events that have no deliveries yet: by plain INSERT, or unheard until now. ?1 limit, of each kind; sorted by the caller.
+-- Events that have no deliveries yet: from plain INSERT, or unheard until now. ?1 limit of each kind; the caller sorts them.
 SELECT * FROM (
     SELECT seq, event_id, event_key FROM postrider_event INDEXED BY postrider_event_waits
     WHERE waits_for = ''
     ORDER BY seq LIMIT ?1 + 0)
 UNION ALL
--- From the subscriptions to the events: a million events that nobody hears cost nothing.
+-- Walks from the subscriptions to the events: a million events without a subscriber cost nothing.
 SELECT * FROM (
     SELECT e.seq, e.event_id, e.event_key
     FROM (SELECT DISTINCT topic FROM postrider_subscription WHERE topic <> '*' AND enabled AND NOT removed) s

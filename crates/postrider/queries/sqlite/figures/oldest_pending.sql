@@ -1,5 +1,5 @@
--- The first due delivery of each lane, then the oldest of those. In ms; NULL: nothing is due.
--- Lanes are few and deliveries many: from one lane to the next by the claim's two indexes.
+-- The oldest of the first due deliveries of all lanes. In ms; NULL if nothing is due. There are few lanes and many deliveries,
+-- so this walks from lane to lane by the two indexes of claims.
 WITH RECURSIVE plain (lane) AS (
     SELECT min(lane) FROM postrider_delivery INDEXED BY postrider_delivery_due WHERE event_key IS NULL AND NOT dead AND NOT held
     UNION ALL

@@ -1,5 +1,5 @@
 -- The first half of the last step of a consumer's transaction. ?1 consumer, ?2 event id, ?3 delivery, ?4 token, ?5 result.
--- A row only if the lease holds and the inbox row of this transaction is really there; complete_delivery.sql follows then.
+-- Matches a row only if the token holds and the inbox row of this transaction exists; complete_delivery.sql follows then.
 UPDATE postrider_inbox SET result = coalesce(?5, result)
 WHERE consumer = ?1 AND event_id = ?2
   AND EXISTS (

@@ -1,4 +1,4 @@
--- Writes down that a person has expired an event. ?1 event seq.
+-- Stores that a person has expired an event. ?1 event seq.
 INSERT INTO postrider_status (event_seq, expired_at) SELECT ?1, now FROM postrider_clock
 WHERE true
 ON CONFLICT (event_seq) DO UPDATE SET expired_at = excluded.expired_at

@@ -1,4 +1,4 @@
--- Counts a redrive. ?1 event seqs as JSON. Before the deliveries are written: they are due no sooner than this.
+-- Counts a redrive. ?1 event seqs as JSON. Runs before the deliveries are written, which must not be due earlier.
 INSERT INTO postrider_status AS s (event_seq, redrives, redriven_at)
 SELECT i.value, 1, c.now FROM json_each(?1) i, postrider_clock c
 WHERE true

@@ -1,4 +1,4 @@
--- Makes deliveries due now, or makes them. ?1 [{seq, lane, target, shard}] as JSON. Nobody works on any of them.
+-- Makes deliveries due now, or inserts them. ?1 [{seq, lane, target, shard}] as JSON. None of them is leased.
 INSERT INTO postrider_delivery AS d (event_seq, lane, target, shard, event_key, due_at)
 SELECT e.seq, json_extract(i.value, '$.lane'), json_extract(i.value, '$.target'), json_extract(i.value, '$.shard'), e.event_key,
        (SELECT now FROM postrider_clock)

@@ -1,4 +1,4 @@
--- The next old events, and whether each is finished. ?1 older than, in ms; ?2 after which seq; ?3 how many to look at.
+-- The next old events, and whether each is finished. ?1 older than, in ms; ?2 after which seq; ?3 limit.
 SELECT s.seq, s.waits_for IS NULL AND NOT EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = s.seq)
 FROM (SELECT seq, waits_for FROM postrider_event
       WHERE seq > ?2 AND created_at < (SELECT now FROM postrider_clock) - ?1 ORDER BY seq LIMIT ?3) s

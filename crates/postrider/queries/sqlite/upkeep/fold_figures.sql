@@ -1,4 +1,4 @@
--- Adds to the figures of minutes. ?1 [[minute, created, sent, consumed, failed, dead], …] as JSON.
+-- Adds to the figures per minute. ?1 [[minute, created, sent, consumed, failed, dead], …] as JSON.
 INSERT INTO postrider_figure AS f (minute, created, sent, consumed, failed, dead)
 SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
        json_extract(value, '$[4]'), json_extract(value, '$[5]')

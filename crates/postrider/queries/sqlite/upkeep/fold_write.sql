@@ -1,4 +1,4 @@
--- Writes where events stand. ?1 rows as JSON. What people did to an event is not touched: that is not the roll-up's.
+-- Writes the status of events. ?1 rows as JSON. Columns for actions of people are not changed.
 INSERT INTO postrider_status AS s (event_seq, status, expected, consumed, failed, sent_at, last_sent_at, topic, service, tenant_id,
                                    created_at, expires_at, status_at, updated_at, last_error)
 SELECT json_extract(value, '$.seq'), json_extract(value, '$.status'), json_extract(value, '$.expected'),
@@ -7,7 +7,7 @@ SELECT json_extract(value, '$.seq'), json_extract(value, '$.status'), json_extra
        json_extract(value, '$.tenant_id'), json_extract(value, '$.created_ms'), json_extract(value, '$.expires_ms'),
        (SELECT now FROM postrider_clock), json_extract(value, '$.updated_ms'), json_extract(value, '$.last_error')
 FROM json_each(?1)
--- Without a WHERE, the parser takes ON for a join's.
+-- Without a WHERE, the parser reads ON as part of a join.
 WHERE true
 ON CONFLICT (event_seq) DO UPDATE
 SET status = excluded.status, expected = excluded.expected, consumed = excluded.consumed, failed = excluded.failed,

@@ -1,4 +1,4 @@
--- ?1 older than, in ms; ?2 limit. A key that somebody holds is kept.
+-- ?1 older than, in ms; ?2 limit. A held key is kept.
 DELETE FROM postrider_idempotency
 WHERE rowid IN (
     SELECT rowid FROM postrider_idempotency

@@ -1,4 +1,4 @@
-//! What the roll-up writes: the status that lists show, what events are looked up by, and the figures per minute.
+//! What the roll-up writes: the status that lists show, the lookups of events, and the figures per minute.
 
 use time::OffsetDateTime;
 
@@ -7,10 +7,11 @@ use crate::shard;
 use crate::status::{Record, Standing};
 use crate::store::figure::{self, Counted};
 
-/// How many events before the last folded one are looked at again. An event's number is drawn before its transaction
-/// commits, so a smaller number may become visible later. An event that comes even later is folded at its first mark.
+/// How many events before the last folded one are read again. An event's number is drawn before its transaction
+/// commits, so a smaller number may become visible later. An event that becomes visible even later is folded at its
+/// first mark.
 pub(in crate::store) const LOOK_BACK: i64 = 5_000;
-/// How many events one search for new ones walks over: most are folded already.
+/// How many events one search for new ones reads; most are folded already.
 pub(in crate::store) const STRETCH: i64 = 20_000;
 
 /// One attribute that an event is looked up by.
@@ -37,7 +38,7 @@ pub enum Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Its hash. Two attributes may share one, so a search checks the event too.
+    /// Its hash. Two attributes may share a hash, so a search checks the event too.
     pub fn hash(self) -> i64 {
         let hash = match self {
             Self::Topic(value) => shard::hash(&["topic", value]),
@@ -70,7 +71,7 @@ pub fn lookups(record: &Record) -> Vec<(i64, i64)> {
     all.into_iter().map(|lookup| (lookup.hash(), record.sequence)).chain(consumers).collect()
 }
 
-/// The part of it that may grow after the first fold.
+/// The lookups that may be added after the first fold.
 fn consumer_lookups(record: &Record) -> Vec<(i64, i64)> {
     record.consumers().into_keys().map(|consumer| (Lookup::Consumer(consumer).hash(), record.sequence)).collect()
 }
@@ -84,7 +85,7 @@ pub struct FoldedStatus<'r> {
     pub standing: Standing,
     /// The publishing service, cut to the length of its column.
     pub service: Option<String>,
-    /// When the status is to be looked at again because the event expires.
+    /// When the status must be computed again because the event expires.
     pub expires_at: Option<OffsetDateTime>,
 }
 

@@ -14,10 +14,11 @@ use crate::status::{EventStatus, Record};
 use crate::store::batch::option_ms;
 use crate::store::{Cursor, Filter, List, Page};
 
-/// How far the order of numbers and that of times may differ: an event's number is drawn when it is written, its time is
-/// that of the beginning of its transaction.
+/// How much the order of numbers and the order of times may differ: an event's number is drawn when it is written,
+/// its time is the beginning of its transaction.
 const SLACK: time::Duration = time::Duration::minutes(5);
-/// The smallest number of events in the first look. The same number of each index tells which of them is the most selective.
+/// The smallest number of events in the first read. The same number is read from each index, to find the most
+/// selective one.
 const FIRST_LOOK: i64 = 200;
 
 /// An index that events are found by.
@@ -25,15 +26,15 @@ const FIRST_LOOK: i64 = 200;
 pub enum Lead {
     /// Events with this hash.
     Lookup(i64),
-    /// Events that are listed as this.
+    /// Events with this stored status.
     Status(EventStatus),
     /// Every event.
     Events,
-    /// Events that the roll-up has not seen.
+    /// Events that the roll-up has not folded yet.
     Unfolded,
 }
 
-/// What a store has to answer for [`list`].
+/// The queries that a store provides for [`list`].
 pub trait Scan: Sync {
     /// The next events of an index, newest first, between two numbers.
     fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64) -> impl Future<Output = Result<Vec<i64>>> + Send;
@@ -41,7 +42,7 @@ pub trait Scan: Sync {
     /// Which of them are in that index too.
     fn among(&self, lead: Lead, seqs: &[i64]) -> impl Future<Output = Result<Vec<i64>>> + Send;
 
-    /// Which of them have a delivery that stands so; of this consumer, if one is named.
+    /// Which of them have a delivery with this status; of this consumer, if one is named.
     fn delivering(
         &self,
         seqs: &[i64],
@@ -61,11 +62,11 @@ pub trait Scan: Sync {
     /// The last event's number, 0 if there is none.
     fn last(&self) -> impl Future<Output = Result<i64>> + Send;
 
-    /// After which number there may be events that the roll-up has not seen.
+    /// The number after which there may be events that are not folded yet.
     fn unfolded_after(&self) -> impl Future<Output = Result<i64>> + Send;
 }
 
-/// What an event's own row must contain. A field that is `None` matches everything. The service is in no column.
+/// What an event's own row must contain. A field that is `None` matches everything. The service is not a column.
 #[derive(Debug, Serialize)]
 pub struct RowFilter<'a> {
     /// The topic.
@@ -93,7 +94,7 @@ pub struct RowFilter<'a> {
 }
 
 impl Filter {
-    /// Every index that has what is asked for.
+    /// Every index that can answer the filter.
     fn leads(&self) -> Vec<Lead> {
         let aggregate = self.aggregate_type.as_deref().map(|kind| match self.aggregate_id.as_deref() {
             Some(id) => Lookup::Aggregate(kind, id),
@@ -132,7 +133,7 @@ impl Filter {
         }
     }
 
-    /// Only the times: the lookups have checked everything else.
+    /// Only the times: the lookups have checked all other fields.
     fn times(&self) -> Option<RowFilter<'_>> {
         let nothing = RowFilter {
             topic: None,
@@ -150,19 +151,19 @@ impl Filter {
     }
 }
 
-/// Where to look for what matches, and what is left to ask of what is there.
+/// An index to read, and the remaining checks.
 struct Source<'a> {
     lead: Lead,
-    /// The other indexes that have to have it.
+    /// The other indexes that must contain the event.
     others: Vec<Lead>,
     row: Option<RowFilter<'a>>,
-    /// How a delivery has to stand, and whose.
+    /// The required status of a delivery, and its consumer.
     delivery: Option<(DeliveryStatus, Option<&'a str>)>,
     above: i64,
 }
 
 impl<'a> Source<'a> {
-    /// What the roll-up has seen, or, where nothing leads, every event.
+    /// Folded events; if no index leads, every event.
     async fn seen(store: &impl Scan, filter: &'a Filter, above: i64, below: i64) -> Result<Self> {
         let mut others = filter.leads();
         let lead = match others.len() {
@@ -173,7 +174,7 @@ impl<'a> Source<'a> {
         Ok(Self { lead, others, row: filter.times(), delivery: filter.delivery(), above })
     }
 
-    /// What it has not seen: in no index yet, and PENDING.
+    /// Events that are not folded yet: they are in no index, and PENDING.
     async fn unseen(store: &impl Scan, filter: &'a Filter, above: i64) -> Result<Self> {
         let above = above.max(store.unfolded_after().await?);
         let (others, row) = (Vec::new(), Some(filter.row()));
@@ -198,7 +199,7 @@ impl<'a> Source<'a> {
         Ok(seqs)
     }
 
-    /// Matching events, newest first, and down to where it was looked at if that was not the end.
+    /// Returns matching events, newest first, and the number down to which it has read if that was not the end.
     async fn gather(&self, store: &impl Scan, mut below: i64, limit: u32) -> Result<(Vec<i64>, Option<i64>)> {
         let limit = limit as usize;
         let (mut found, mut scanned) = (Vec::new(), 0);
@@ -225,7 +226,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Which index brings the fewest: it has few, or its first look reaches down the furthest.
+/// The most selective index: it has few events, or its first read reaches the smallest number.
 async fn rarest(store: &impl Scan, leads: &[Lead], above: i64, below: i64) -> Result<usize> {
     let mut rarest = (i64::MAX, 0);
     for (at, lead) in leads.iter().enumerate() {
@@ -255,14 +256,14 @@ pub async fn list(store: &impl Scan, list: &List) -> Result<Page> {
         above = seek(store, from.saturating_sub(SLACK)).await? - 1;
     }
     let (mut found, mut end) = (Vec::new(), None);
-    // First what the roll-up has not seen: what it sees meanwhile is in the indexes by the time they are walked.
+    // Unfolded events come first: an event that is folded in the meantime is in the indexes when they are read.
     if !filter.leads().is_empty() && filter.status.is_none_or(|status| status == EventStatus::Pending) {
         (found, end) = Source::unseen(store, filter, above).await?.gather(store, below, list.limit).await?;
     }
     let (seen, more) = Source::seen(store, filter, above, below).await?.gather(store, below, list.limit).await?;
     found.extend(seen);
     end = end.max(more);
-    // Up to where both have been looked at.
+    // Keeps only the range that both sources have covered.
     found.retain(|seq| end.is_none_or(|end| *seq >= end));
     found.sort_unstable_by(|a, b| b.cmp(a));
     found.dedup();
@@ -271,13 +272,13 @@ pub async fn list(store: &impl Scan, list: &List) -> Result<Page> {
         end = found.last().copied();
     }
     let mut events = store.records(&found).await?;
-    // A statement asks what is listed, and hashes may be shared: the rows have the last word.
+    // The indexes may be stale and hashes may collide, so the rows are checked again.
     events.retain(|record| filter.matches(record));
     events.sort_unstable_by_key(|record| std::cmp::Reverse(record.sequence));
     Ok(Page { events, next: end.map(Cursor) })
 }
 
-/// The first event that was stored at this time or later, by halving: numbers and times grow together.
+/// Finds the first event stored at this time or later by binary search: numbers and times grow together.
 async fn seek(store: &impl Scan, at: OffsetDateTime) -> Result<i64> {
     let (mut low, mut high) = (1, store.last().await? + 1);
     while low < high {

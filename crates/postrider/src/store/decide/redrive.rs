@@ -8,31 +8,31 @@ use crate::status::Record;
 use crate::store::Redriven;
 use crate::subscription::StoredSubscription;
 
-/// What is asked for.
+/// A redrive request.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// One consumer only; `None` stands for all that are not done.
+    /// Only this consumer; `None` means all unfinished ones.
     pub consumer: Option<&'a str>,
     /// The rules that each event must meet.
     pub rules: &'a RedriveRules,
-    /// All subscriptions, as they are now.
+    /// All current subscriptions.
     pub subscriptions: &'a [StoredSubscription],
 }
 
-/// A delivery to make due now, or to insert if it is gone.
+/// A delivery to make due now, or to insert if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DueDelivery {
     /// The event.
     pub seq: i64,
     /// The lane.
     pub lane: String,
-    /// One consumer of a broker lane, or empty.
+    /// The consumer behind a broker lane, or empty.
     pub target: String,
     /// The event's shard.
     pub shard: u8,
 }
 
-/// A consumer that is expected to report from now on.
+/// A consumer that is expected to report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExpectedConsumer {
     /// The event.
@@ -41,7 +41,7 @@ pub struct ExpectedConsumer {
     pub consumer: String,
 }
 
-/// What to write for the events that may be redriven, all in one transaction.
+/// What to write for the events that may be redriven, in one transaction.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The events to redrive, in order. Each counts one more redrive and is marked for the roll-up.
@@ -50,9 +50,9 @@ pub struct Plan {
     pub deliveries: Vec<DueDelivery>,
     /// Consumers that were not expected before.
     pub expected: Vec<ExpectedConsumer>,
-    /// Lane, key and event: later deliveries of the key, parked behind this event, are to be released.
+    /// Lane, key and event: releases later deliveries of the key that are parked behind this event.
     pub keys: Vec<(String, String, i64)>,
-    /// The answer for each event that was asked about and still exists.
+    /// The answer for each requested event that still exists.
     pub answers: Vec<(i64, std::result::Result<(), Refusal>)>,
 }
 
@@ -84,7 +84,7 @@ impl Plan {
     }
 }
 
-/// Decides on a redrive of one lane, which meets no rule but the lease and the expiry. The plan is empty if it is refused.
+/// Decides on a redrive of one lane, which checks only the lease and the expiry. The plan is empty if it is refused.
 pub fn redrive_lane(record: &Record, lane: &str, target: &str, now: OffsetDateTime) -> (Redriven, Plan) {
     let known = record.deliveries.iter().find(|one| one.lane == lane && one.target == target);
     let is_leased = known.is_some_and(|one| one.lock_until.is_some_and(|until| until > now));

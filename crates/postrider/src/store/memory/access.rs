@@ -1,4 +1,4 @@
-//! Tokens, sessions and the audit.
+//! Tokens, sessions and the audit log.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Deliveries: claim, claim_keyed, extend, settle, retry, bury, release, redrive. Each checks the token first and
-//! takes its step through [`entry::step`](crate::entry::step).
+//! changes the state through [`entry::step`](crate::entry::step).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Deliveries for MemoryStore {
             let mut keys = state.keys_of(claim);
             if dead_head == DeadHead::Skip {
                 for ids in keys.values_mut() {
-                    // The policy may have been changed: what waited behind dead deliveries flows.
+                    // The policy may have changed to `Skip`: deliveries held behind dead ones are claimable again.
                     ids.retain(|id| {
                         state.row_mut(*id).held = false;
                         state.deliveries[id].status != DeliveryStatus::Dead
@@ -123,7 +123,7 @@ impl Deliveries for MemoryStore {
 }
 
 impl State {
-    /// The claim's keys, each with its deliveries in the order of their events.
+    /// The keys of the claim, each with its deliveries in the order of their events.
     fn keys_of(&self, claim: &Claim) -> BTreeMap<Arc<str>, Vec<DeliveryId>> {
         let mut keys: BTreeMap<Arc<str>, Vec<DeliveryId>> = BTreeMap::new();
         for (id, row) in &self.deliveries {
@@ -140,8 +140,8 @@ impl State {
         keys
     }
 
-    /// Takes what cannot move out of sight: behind a dead delivery it is held, behind one that is due later it
-    /// becomes due with it.
+    /// Parks deliveries that cannot move: one behind a dead delivery is held, one behind a later due time gets that
+    /// due time.
     fn park(&mut self, key: &[DeliveryId], now: OffsetDateTime) {
         let Some((head, followers)) = key.split_first() else {
             return;
@@ -195,7 +195,8 @@ impl State {
             self.row_mut(*id).step(Step::Settle)?;
             if let Some(row) = self.deliveries.remove(id) {
                 if history == History::Keep {
-                    // Of the lane, not of its target: what the broker has confirmed, no consumer has had yet.
+                    // An attempt of the lane, not of its target: the broker has confirmed it, but no consumer has
+                    // received it yet.
                     self.append(row.event_seq, attempt(&row.lane, Ok(()), now), None);
                 }
                 self.delivery_ids.remove(&(row.event_seq, row.lane, row.target));
@@ -204,7 +205,7 @@ impl State {
         Ok(settled)
     }
 
-    /// Whether an earlier delivery of the key is still there, and not settled with it. A dead one was skipped.
+    /// Whether an earlier delivery of the key exists that is not settled in the same call. A dead one was skipped.
     fn is_out_of_order(&self, id: DeliveryId, together: &[DeliveryId]) -> bool {
         let row = &self.deliveries[&id];
         row.key.is_some()
@@ -217,7 +218,7 @@ impl State {
             })
     }
 
-    /// Writes a failure down and releases the rest of its run, as far as it is not in the same call.
+    /// Stores a failure and releases the rest of its run that is not in the same call.
     fn end_of_run(
         &mut self,
         id: DeliveryId,
@@ -258,7 +259,7 @@ impl State {
         Ok(mine)
     }
 
-    /// Those of the deliveries that the token holds, each once.
+    /// The deliveries that the token holds, without duplicates.
     pub(super) fn mine(&self, token: Token, ids: impl IntoIterator<Item = DeliveryId>) -> Vec<DeliveryId> {
         let belongs = |id: &DeliveryId| self.deliveries.get(id).is_some_and(|row| row.belongs_to(token));
         let mut mine: Vec<DeliveryId> = ids.into_iter().filter(belongs).collect();
@@ -268,7 +269,7 @@ impl State {
     }
 
     pub(super) fn row_mut(&mut self, id: DeliveryId) -> &mut DeliveryRow {
-        // Every id comes from the table itself, under the same lock.
+        // Every id comes from the same table, under the same lock.
         self.deliveries.get_mut(&id).expect("the delivery is there")
     }
 }
@@ -285,7 +286,7 @@ impl Failure {
     }
 }
 
-/// An attempt of a consumer, now.
+/// An attempt of a consumer at this time.
 fn attempt(consumer: &str, outcome: std::result::Result<(), Failure>, now: OffsetDateTime) -> Consumption {
     let success = outcome.is_ok();
     let failure = outcome.err();

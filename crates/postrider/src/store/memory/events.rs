@@ -1,4 +1,4 @@
-//! Events and who hears them: enqueue, route, subscriptions, find, prune.
+//! Events and their subscribers: enqueue, route, find, list, reports.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,10 +38,7 @@ impl Events for MemoryStore {
                 let taken: Vec<i64> = waiting.map(|(seq, _)| *seq).take(limit as usize).collect();
                 let mut routed = Routed::default();
                 for seq in taken {
-                    match state.route_one(seq, now) {
-                        true => routed.routed += 1,
-                        false => routed.unheard += 1,
-                    }
+                    if state.route_one(seq, now) { routed.routed += 1 } else { routed.unheard += 1 }
                 }
                 routed
             })
@@ -106,9 +103,10 @@ impl State {
     pub(super) fn enqueue(&mut self, new: &NewEvent, unheard: Unheard, now: OffsetDateTime) -> Result<Enqueued> {
         let id = new.envelope.event_id.clone();
         if let Some(known) = self.sequences.get(id.as_str()) {
-            return match self.events[known].envelope.same_content(&new.envelope) {
-                true => Ok(Enqueued::Duplicate(id)),
-                false => Err(Error::IdConflict { event_id: id.to_string() }),
+            return if self.events[known].envelope.same_content(&new.envelope) {
+                Ok(Enqueued::Duplicate(id))
+            } else {
+                Err(Error::IdConflict { event_id: id.to_string() })
             };
         }
         let heard = self.subscribed(&new.envelope.topic).next().is_some();
@@ -124,19 +122,15 @@ impl State {
         envelope.deliver_at = new.delay.map(from_now).or(envelope.deliver_at);
         envelope.expire_at = new.expire_after.map(from_now).or(envelope.expire_at);
         let seq = self.store(envelope, now);
-        Ok(match self.route_one(seq, now) {
-            true => Enqueued::Accepted(id),
-            false => Enqueued::Unheard(id),
-        })
+        Ok(if self.route_one(seq, now) { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
     }
 
     pub(super) fn insert(&mut self, envelope: Envelope, now: OffsetDateTime) -> Result<()> {
-        match self.sequences.contains_key(envelope.event_id.as_str()) {
-            true => Err(Error::Store("the event id is taken".into())),
-            false => {
-                self.store(envelope, now);
-                Ok(())
-            }
+        if self.sequences.contains_key(envelope.event_id.as_str()) {
+            Err(Error::Store("the event id is taken".into()))
+        } else {
+            self.store(envelope, now);
+            Ok(())
         }
     }
 
@@ -148,16 +142,18 @@ impl State {
         seq
     }
 
-    /// Gives an event its deliveries and expected consumers, by the subscriptions as they are. False: nobody hears it.
+    /// Creates the deliveries and expected consumers of an event from the current subscriptions. Returns false if it
+    /// has no subscriber.
     fn route_one(&mut self, seq: i64, now: OffsetDateTime) -> bool {
         let envelope = Arc::clone(&self.events[&seq].envelope);
         let subscriptions: Vec<Subscription> = self.subscribed(&envelope.topic).cloned().collect();
-        // Sets: a consumer may hear both this topic and every topic, and all consumers of the broker share its lane.
+        // Sets: a consumer may subscribe to both this topic and `*`, and all consumers behind the broker share its
+        // lane.
         let lanes: BTreeSet<&str> = subscriptions.iter().filter_map(Subscription::lane).collect();
         let remote = subscriptions.iter().filter(|s| s.is_expected_remotely());
         let expected: BTreeSet<&str> = remote.map(|s| s.consumer.as_str()).collect();
         for lane in lanes {
-            // A redrive may have made one before the event was routed.
+            // A redrive may have created it before the event was routed.
             if self.delivery(seq, lane, "").is_none() {
                 let due_at = envelope.deliver_at.unwrap_or(now);
                 self.deliver(seq, lane, "", due_at);
@@ -173,7 +169,7 @@ impl State {
         heard
     }
 
-    /// Attempt 0: the consumer will report.
+    /// Appends attempt 0: the consumer is expected to report.
     pub(super) fn expect(&mut self, seq: i64, consumer: &str, now: OffsetDateTime) {
         let row = ConsumptionRow {
             consumption: Consumption {
@@ -216,7 +212,7 @@ impl State {
         self.delivery_ids.get(&place).copied()
     }
 
-    /// An event with its rows, as they are.
+    /// An event with its current rows.
     pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Found> {
         let event = self.events.get(&seq)?;
         let of_event = self.delivery_ids.range((seq, String::new(), String::new())..);

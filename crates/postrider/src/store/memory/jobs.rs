@@ -13,7 +13,7 @@ use crate::store::{JobOutcome, JobPlan, JobRuns, JobStart, JobState, Token};
 #[derive(Clone)]
 pub(super) struct JobRow {
     state: JobState,
-    /// Of the run that holds it.
+    /// The token of the current run.
     token: Option<Token>,
 }
 
@@ -51,7 +51,7 @@ impl JobRuns for MemoryStore {
             };
             let job = &mut state.jobs.entry(plan.name.into()).or_insert_with(unknown).state;
             if (job.schedule.as_str(), job.zone.as_str()) != (plan.schedule, plan.zone) {
-                // Another schedule is another job: it does not begin with what it would have done before.
+                // Another schedule counts as a new job: it does not catch up on slots from before.
                 (job.schedule, job.zone, job.since) = (plan.schedule.into(), plan.zone.into(), now);
             }
             job.next_slot = plan.next_slot.map(trim);
@@ -70,7 +70,8 @@ impl JobRuns for MemoryStore {
                     return None;
                 }
                 if let Some(slot) = start.slot.map(trim) {
-                    // Later than the last one begun, and come: neither twice nor early, whatever anybody's clock says.
+                    // The slot has come and is later than the last one begun, so it fires neither early nor twice,
+                    // whatever the caller's clock shows.
                     if slot > now || job.last_slot.is_some_and(|last| slot <= last) {
                         return None;
                     }
@@ -125,7 +126,7 @@ impl State {
         self.jobs.values().map(|row| row.state.clone()).collect()
     }
 
-    /// The job, if it is still the caller's.
+    /// The job, if the caller still holds it.
     fn held_job(&mut self, name: &str, token: Token) -> Option<&mut JobRow> {
         self.jobs.get_mut(name).filter(|row| row.token == Some(token))
     }

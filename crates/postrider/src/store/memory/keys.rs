@@ -1,4 +1,4 @@
-//! What makes an effect happen once: the inbox, reports of remote consumers, idempotency keys, named leases.
+//! Exactly-once effects: the inbox and idempotency keys.
 
 use std::time::Duration;
 
@@ -30,10 +30,7 @@ impl State {
         }
         let deliveries: Vec<_> = completion.completed.iter().map(|completed| completed.delivery).collect();
         let settled = self.settle(completion.token, &deliveries, completion.history, now)?;
-        match settled.len() == deliveries.len() {
-            true => Ok(()),
-            false => Err(Error::LeaseLost),
-        }
+        if settled.len() == deliveries.len() { Ok(()) } else { Err(Error::LeaseLost) }
     }
 
     pub(super) fn confirm_received(&mut self, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
@@ -68,7 +65,7 @@ impl State {
                 self.keys.insert(id, begun);
                 KeyState::Begun(token)
             }
-            // Before anything else: neither an answer nor a conflict of another request is this one's business.
+            // The mismatch comes first: the caller must not get the result or the state of another request.
             Some(known) if known.fingerprint != fingerprint => KeyState::Mismatch,
             Some(known) => match &known.status {
                 KeyStatus::Success(result) => KeyState::Done(result.clone()),
@@ -123,7 +120,7 @@ impl State {
         }
     }
 
-    /// The key, if it is still the caller's.
+    /// The key, if the caller still holds it.
     fn held_key(&mut self, key: &Key<'_>, token: Token) -> Option<&mut KeyRow> {
         let row = self.keys.get_mut(&(key.scope.into(), key.key.into()))?;
         (row.token == token && row.status == KeyStatus::Processing).then_some(row)

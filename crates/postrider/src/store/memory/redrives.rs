@@ -58,7 +58,7 @@ impl Redrives for MemoryStore {
                 }
             }
             if let Some(event) = state.events.get_mut(&seq) {
-                // The router leaves it alone from now on.
+                // The router skips it from now on.
                 event.routing = Routing::Routed;
             }
             state.statuses.entry(seq).or_default().kept.expired_at = Some(now);
@@ -74,7 +74,7 @@ impl State {
         self.record(*self.sequences.get(event_id)?, now)
     }
 
-    /// Writes what was decided.
+    /// Applies a plan.
     pub(super) fn carry_out(&mut self, plan: &Plan, now: OffsetDateTime) -> Result<()> {
         for expected in &plan.expected {
             self.expect(expected.seq, &expected.consumer, now);
@@ -94,7 +94,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a delivery due now, or makes it, and lets flow what waited behind it.
+    /// Makes a delivery due now, or inserts it, and releases the deliveries parked behind it.
     pub(super) fn make_due(&mut self, seq: i64, lane: &str, target: &str, now: OffsetDateTime) -> Result<Redriven> {
         let redriven = match self.delivery(seq, lane, target) {
             None => {
@@ -105,7 +105,7 @@ impl State {
             Some(id) => {
                 let row = self.row_mut(id);
                 if row.lock.is_some() {
-                    // Its lease ran out: nobody's any more.
+                    // Its lease has ended.
                     row.step(Step::Release)?;
                 }
                 row.step(Step::Redrive)?;
@@ -121,7 +121,7 @@ impl State {
         Ok(redriven)
     }
 
-    /// Lets flow what was parked behind a delivery that is due again.
+    /// Releases the deliveries that were parked behind one that is due again.
     pub(super) fn free_followers(&mut self, lane: &str, key: &str, seq: i64, now: OffsetDateTime) {
         let events = &self.events;
         for row in self.deliveries.values_mut() {
@@ -132,7 +132,7 @@ impl State {
                 continue;
             }
             row.held = false;
-            // Only those that were made to wait: not tried, and not delayed by their own event.
+            // Only parked ones: not attempted, and not delayed by their own event.
             let delayed = events[&row.event_seq].envelope.deliver_at;
             if row.attempts == 0 && delayed.is_none_or(|at| at <= now) {
                 row.due_at = row.due_at.min(now);

@@ -16,14 +16,14 @@ use crate::store::figure::Counted;
 use crate::store::{Consumption, DeliveryId, Operation, Routing, Token, batch};
 use crate::subscription::StoredSubscription;
 
-/// Everything that is stored. A transaction works on a clone of it.
+/// All tables. A transaction works on a clone.
 #[derive(Clone, Default)]
 pub(super) struct State {
-    /// By their sequence.
+    /// By sequence.
     pub(super) events: BTreeMap<i64, EventRow>,
     pub(super) sequences: BTreeMap<String, i64>,
     pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
-    /// By event, lane and target: there is one of each.
+    /// By event, lane and target, which are unique.
     pub(super) delivery_ids: BTreeMap<(i64, String, String), DeliveryId>,
     /// By event, consumer and attempt.
     pub(super) consumptions: BTreeMap<(i64, String, u32), ConsumptionRow>,
@@ -36,21 +36,21 @@ pub(super) struct State {
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
     pub(super) jobs: BTreeMap<String, JobRow>,
-    /// By their own number: of which event something has changed.
+    /// By mark number: the event that has changed.
     pub(super) marks: BTreeMap<i64, i64>,
     /// By minute.
     pub(super) figures: BTreeMap<i64, Counted>,
-    /// In the order in which they were asked for.
+    /// In order of creation.
     pub(super) operations: Vec<OperationRow>,
     /// By event.
     pub(super) statuses: BTreeMap<i64, StatusRow>,
-    /// By their creation.
+    /// In order of creation.
     pub(super) tokens: Vec<TokenRow>,
-    /// By their hash.
+    /// By hash.
     pub(super) sessions: BTreeMap<String, SessionRow>,
-    /// By their number.
+    /// By number.
     pub(super) audit: Vec<AuditRecord>,
-    /// The caller's own tables, for tests.
+    /// Business tables for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,
     last_sequence: i64,
@@ -60,7 +60,7 @@ pub(super) struct State {
 
 #[derive(Clone)]
 pub(super) struct EventRow {
-    /// Shared between the state and the transactions that copy it: it never changes.
+    /// Shared by the state and its copies, because it never changes.
     pub(super) envelope: Arc<Envelope>,
     pub(super) routing: Routing,
     pub(super) created_at: OffsetDateTime,
@@ -90,7 +90,7 @@ pub(super) struct Lock {
 }
 
 impl DeliveryRow {
-    /// Takes the step that the state machine allows, and counts attempts as it says.
+    /// Takes a step of the state machine and updates the attempts.
     pub(super) fn step(&mut self, step: Step) -> Result<()> {
         let illegal = |illegal: entry::Illegal| Error::Store(illegal.into());
         let next = entry::step(self.status, step, self.attempts).map_err(illegal)?;
@@ -107,12 +107,12 @@ impl DeliveryRow {
         Ok(())
     }
 
-    /// Whether the caller's claim is the last one: also after its lease ran out, while nobody else has claimed.
+    /// Whether the caller's claim is the last one, even if its lease has ended.
     pub(super) fn belongs_to(&self, token: Token) -> bool {
         self.lock.as_ref().is_some_and(|lock| lock.token == token)
     }
 
-    /// Whether nobody's lease stands in the way.
+    /// Whether no unexpired lease exists.
     pub(super) fn is_free(&self, now: OffsetDateTime) -> bool {
         self.lock.as_ref().is_none_or(|lock| lock.until <= now)
     }
@@ -122,12 +122,12 @@ impl DeliveryRow {
         self.status != DeliveryStatus::Dead && self.due_at <= now && self.is_free(now)
     }
 
-    /// Whether claims look at it at all.
+    /// Whether claims consider it.
     pub(super) fn is_in_sight(&self) -> bool {
         self.status != DeliveryStatus::Dead && !self.held
     }
 
-    /// Whose attempts these are.
+    /// The consumer that its attempts belong to.
     pub(super) fn consumer(&self) -> &str {
         match self.target.as_str() {
             "" => &self.lane,
@@ -173,7 +173,7 @@ pub(super) struct OperationRow {
 #[derive(Clone, Default)]
 pub(super) struct StatusRow {
     pub(super) kept: Kept,
-    /// None: only what people did is known so far.
+    /// `None` if only the actions of people are known so far.
     pub(super) standing: Option<Standing>,
     pub(super) status_at: Option<OffsetDateTime>,
 }
@@ -191,13 +191,13 @@ impl State {
         self.last_sequence
     }
 
-    /// Never one that was used before.
+    /// A number that was never used before.
     pub(super) fn next_delivery(&mut self, sequence: i64) -> DeliveryId {
         self.last_delivery += 1;
         DeliveryId::new(sequence, self.last_delivery)
     }
 
-    /// Appends under the number after the last; the caller's numbers in `consumption` are not looked at.
+    /// Appends with the next attempt number; the number in `consumption` is ignored.
     pub(super) fn append(&mut self, event_seq: i64, mut consumption: Consumption, callback_id: Option<String>) -> u32 {
         let consumer = consumption.consumer.clone();
         let of_consumer = (event_seq, consumer.clone(), 0)..=(event_seq, consumer.clone(), u32::MAX);
@@ -210,13 +210,13 @@ impl State {
         attempt
     }
 
-    /// Something has changed that the status of the event may depend on.
+    /// Marks an event whose status may have changed.
     pub(super) fn mark(&mut self, event_seq: i64) {
         self.last_mark += 1;
         self.marks.insert(self.last_mark, event_seq);
     }
 
-    /// Moves every stored time back; not what an event says of itself.
+    /// Moves every stored time back, except the times in envelopes.
     #[cfg(feature = "testing")]
     pub(super) fn age(&mut self, by: time::Duration) {
         for event in self.events.values_mut() {

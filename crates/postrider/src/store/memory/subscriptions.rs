@@ -53,11 +53,7 @@ impl Subscriptions for MemoryStore {
     }
 
     async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
-        self.write(|state, _| match paused {
-            true => state.paused.insert(lane.into()),
-            false => state.paused.remove(lane),
-        })
-        .await;
+        self.write(|state, _| if paused { state.paused.insert(lane.into()) } else { state.paused.remove(lane) }).await;
         Ok(())
     }
 
@@ -72,7 +68,7 @@ impl State {
         let mut found: Vec<_> = self.subscriptions.values().filter(wanted).cloned().collect();
         found.sort_by(|a, b| {
             let order = |s: &StoredSubscription| (s.subscription.topic.clone(), s.subscription.sort_order);
-            // By consumer they are already, and the sort is stable.
+            // They are sorted by consumer already, and the sort is stable.
             order(a).cmp(&order(b))
         });
         found

@@ -38,7 +38,7 @@ impl Upkeep for MemoryStore {
                 let more = [taken.len(), expiring.len(), unseen.len()].contains(&limit);
                 let dirty = taken.iter().map(|(_, seq)| *seq).chain(expiring).chain(unseen);
                 let dirty: BTreeSet<i64> = dirty.collect();
-                // Those that are not there were pruned since they were marked.
+                // Missing ones were pruned after they were marked.
                 let records: Vec<Found> = dirty.iter().filter_map(|seq| state.record(*seq, now)).collect();
                 let fold = Fold::of(&records);
                 for counted in fold.figures {
@@ -128,14 +128,14 @@ impl State {
         (looked_at.len(), removed as usize, looked_at.last().copied().unwrap_or(after))
     }
 
-    /// Those that have their deliveries behind them.
+    /// The events that have no deliveries left.
     fn are_finished(&self, seqs: &[i64]) -> BTreeSet<i64> {
         let waiting: BTreeSet<i64> = self.deliveries.values().map(|row| row.event_seq).collect();
         let routed = |seq: &i64| self.events.get(seq).is_some_and(|event| event.routing == Routing::Routed);
         seqs.iter().copied().filter(|seq| routed(seq) && !waiting.contains(seq)).collect()
     }
 
-    /// Removes those of the events that are finished, and all that is known of them.
+    /// Removes the finished ones of these events, with all their rows.
     pub(super) fn remove_events(&mut self, seqs: &[i64]) -> u64 {
         let finished = self.are_finished(seqs);
         for seq in &finished {

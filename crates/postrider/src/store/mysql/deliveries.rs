@@ -1,5 +1,5 @@
-//! Deliveries while they are worked on: claimed, and settled one way or the other. Every transaction here is short and our
-//! own, at READ COMMITTED, and takes its rows by their primary key in one order or skips what is locked.
+//! The work of a lane. Every transaction here is short, belongs to the store and runs at READ COMMITTED. It locks its
+//! rows by primary key in one order, or skips locked rows.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -16,13 +16,14 @@ use crate::store::batch::{self, millis};
 use crate::store::sql::{json, retrying};
 use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
-/// How many shards a keyed claim looks at first: a quarter, so that four claimers find work side by side.
+/// Number of shards that a keyed claim reads first: a quarter, so that four claimers find work in parallel.
 const FIRST_SHARDS: usize = SHARDS as usize / 4;
-/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
+/// A keyed claim reads this many times its limit, and at least the number below: deliveries behind others do not
+/// count.
 const WINDOW_FACTOR: u32 = 4;
 const WINDOW_FLOOR: u32 = 256;
-/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
-/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+/// How many windows in a row may contain only deliveries that must be parked. At the usual limits, 20,000 deliveries
+/// behind one dead one fill that many. Then the claim ends, so that other claims get a turn.
 const PARKED_WINDOWS: u32 = 16;
 
 #[async_trait]
@@ -111,7 +112,7 @@ async fn claim_runs(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> R
             let query = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
             return rows::lease(token, &query.fetch_all(&store.work).await?);
         }
-        // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+        // Parked deliveries hid claimable ones: look again without them.
         if parked == 0 {
             break;
         }
@@ -119,12 +120,12 @@ async fn claim_runs(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> R
     rows::lease(token, &[])
 }
 
-/// What a keyed claim has seen, without a lock: of each key the stretch that is free, and what cannot move.
+/// What a keyed claim has read, without locks: the free run of each key, and the deliveries that cannot move.
 #[derive(Default)]
 struct Runs {
-    /// In the order of their events, as many as the claim may take.
+    /// In the order of their events, limited to the claim's limit.
     stretches: Vec<Vec<i64>>,
-    /// Followers in the window, each with the delivery in front of it that is dead or not due.
+    /// Deliveries in the window behind one that is dead or not due, each with that one.
     stuck: Vec<Stuck>,
 }
 
@@ -169,7 +170,7 @@ impl Runs {
             });
             wanted[place].1.upto = wanted[place].1.upto.max(*seq);
         }
-        // Each claimer begins with other shards, so that they look at different keys instead of losing to each other.
+        // Each claimer starts with other shards, so that claimers do not compete for the same keys.
         let first = some_shards();
         wanted.sort_by_key(|(shard, _)| !first.contains(shard));
         let wanted: Vec<_> = wanted.into_iter().map(|(_, key)| key).collect();
@@ -208,8 +209,8 @@ impl Runs {
         Ok(runs)
     }
 
-    /// Steps 3 and 4: leases what can be locked and, where that did not fill the claim, parks what stands in the way.
-    /// Answers with the ids of what was leased, and how many were parked.
+    /// Steps 3 and 4: leases what it can lock and, if the claim is not full, parks what cannot move. Returns the ids
+    /// of the leased deliveries and the number of parked ones.
     async fn take(&self, store: &MySqlStore, claim: &Claim, token: Token) -> Result<(Vec<i64>, usize)> {
         if self.stretches.is_empty() && self.stuck.is_empty() {
             return Ok((Vec::new(), 0));
@@ -220,7 +221,7 @@ impl Runs {
             lock(&mut tx, sql!("deliveries/claim_keyed_lock"), self.stretches.iter().flatten().copied().collect())
                 .await?;
         for stretch in &self.stretches {
-            // Of each key only the stretch before the first that could not be locked.
+            // Of each key only the run before the first delivery that could not be locked.
             leased.extend(stretch.iter().take_while(|id| locked.contains(id)));
         }
         if !leased.is_empty() {
@@ -232,10 +233,7 @@ impl Runs {
                 .execute(&mut *tx)
                 .await?;
         }
-        let parked = match leased.len() < claim.limit as usize {
-            true => self.park(&mut tx).await?,
-            false => 0,
-        };
+        let parked = if leased.len() < claim.limit as usize { self.park(&mut tx).await? } else { 0 };
         tx.commit().await?;
         Ok((leased, parked))
     }
@@ -254,7 +252,7 @@ impl Runs {
     }
 }
 
-/// Those of the deliveries that the statement could lock.
+/// The deliveries that the statement could lock.
 async fn lock(tx: &mut MySqlConnection, sql: &'static str, mut ids: Vec<i64>) -> Result<HashSet<i64>> {
     ids.sort_unstable();
     ids.dedup();
@@ -265,7 +263,7 @@ async fn lock(tx: &mut MySqlConnection, sql: &'static str, mut ids: Vec<i64>) ->
     Ok(locked.into_iter().collect())
 }
 
-/// A quarter of the shards, drawn anew each time.
+/// A quarter of the shards, chosen at random.
 fn some_shards() -> HashSet<i8> {
     let start = Token::fresh().0.unsigned_abs() as usize % SHARDS as usize;
     (0..FIRST_SHARDS).filter_map(|n| i8::try_from((start + n) % SHARDS as usize).ok()).collect()
@@ -279,7 +277,7 @@ async fn settle(
 ) -> Result<Vec<DeliveryId>> {
     let mut tx = store.work.begin().await?;
     if history == History::Omit {
-        // What nearly always is the case needs one statement: all of them are the caller's, and none has a key.
+        // The usual case needs one statement: the caller holds all of them, and none has a key.
         let (numbers, expected) = numbers(deliveries)?;
         let query = sqlx::query(sql!("deliveries/settle")).bind(numbers).bind(token.0);
         if query.execute(&mut *tx).await?.rows_affected() == expected {
@@ -294,7 +292,7 @@ async fn settle(
     Ok(settled)
 }
 
-/// The same row by row, on a session of ours or as the end of a consumer's transaction.
+/// The same row by row, on a session of the store or at the end of a consumer's transaction.
 pub(super) async fn settle_held(
     conn: &mut MySqlConnection,
     token: Token,
@@ -316,7 +314,7 @@ pub(super) async fn settle_held(
     Ok(held.iter().map(Held::id).collect())
 }
 
-/// A delivery of the caller's, locked.
+/// A locked delivery that the caller holds.
 #[derive(sqlx::FromRow)]
 struct Held {
     event_seq: i64,
@@ -338,7 +336,8 @@ impl Held {
     }
 
     fn success(&self) -> Success<'_> {
-        // Of the lane, not of its target: what the broker has confirmed, no consumer has had yet.
+        // An attempt of the lane, not of its target: the broker has confirmed it, but no consumer has received it
+        // yet.
         Success { seq: self.event_seq, consumer: &self.lane }
     }
 
@@ -347,7 +346,7 @@ impl Held {
     }
 }
 
-/// Something of their events has changed.
+/// Marks their events for the roll-up.
 async fn mark(conn: &mut MySqlConnection, held: &[Held]) -> Result<()> {
     let seqs: Vec<_> = held.iter().map(|held| held.event_seq).collect();
     redrives::mark(conn, &seqs).await
@@ -364,8 +363,8 @@ struct SettledKey<'a> {
     upto: i64,
 }
 
-/// Leaves of each key only the stretch from its first delivery on: what is left of a key behind one that is not in this call
-/// stays where it is.
+/// Keeps of each key only the run from its first delivery on. Deliveries behind one that is not in this call are
+/// refused.
 async fn refuse_out_of_order(conn: &mut MySqlConnection, held: &mut Vec<Held>) -> Result<()> {
     let mut upto: BTreeMap<(&str, &str), i64> = BTreeMap::new();
     for one in held.iter() {
@@ -390,13 +389,13 @@ async fn refuse_out_of_order(conn: &mut MySqlConnection, held: &mut Vec<Held>) -
     }
     held.retain(|one| {
         let key = one.key().map(|(lane, key)| (lane.to_owned(), key.to_owned()));
-        // At the same place is a delivery of the same event to another target, which is no matter of order.
+        // An equal place means the same event with another target, which has no order.
         key.and_then(|key| in_front.get(&key)).is_none_or(|first| *first >= one.event_seq)
     });
     Ok(())
 }
 
-/// An id that is named twice counts once.
+/// Removes duplicate ids.
 fn distinct<T: Clone>(all: &[T], id: fn(&T) -> DeliveryId) -> Vec<T> {
     let mut seen = HashSet::new();
     all.iter().filter(|one| seen.insert(id(one))).cloned().collect()
@@ -409,7 +408,7 @@ struct FailedKey<'a> {
     seq: i64,
 }
 
-/// Writes failures with `retry.sql` or `bury.sql`, after everything that needs to see the token on them.
+/// Writes failures with `retry.sql` or `bury.sql`, after all statements that check their token.
 async fn fail(
     store: &MySqlStore,
     sql: &'static str,
@@ -454,7 +453,7 @@ fn shards(shards: Shards) -> u64 {
     shards.iter().fold(0, |set, shard| set | 1 << shard)
 }
 
-/// The numbers of the deliveries as JSON, in the order in which everybody locks them, and how many there are.
+/// The numbers of the deliveries as JSON, in the order in which all transactions lock them, and their count.
 fn numbers(deliveries: &[DeliveryId]) -> Result<(String, u64)> {
     let mut numbers: Vec<_> = deliveries.iter().map(|delivery| delivery.number).collect();
     numbers.sort_unstable();

@@ -1,6 +1,6 @@
-//! What happens on the caller's connection, inside the caller's transaction. The caller's session may be at any isolation
-//! level and in any time zone: nothing here depends on either. Whatever the database ends is
-//! [`Error::TransactionLost`], and nothing more is sent: the next statement would commit by itself.
+//! Operations on the caller's connection, inside the caller's transaction. The caller's session may have any
+//! isolation level and any time zone. After the database has ended the transaction, the result is
+//! [`Error::TransactionLost`] and nothing more is sent: with autocommit the next statement would be committed.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -61,7 +61,7 @@ impl Enlist for MySqlStore {
     async fn receive_many(&self, conn: &mut MySqlConnection, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
         let mut distinct: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for (n, receipt) in receipts.iter().enumerate() {
-            // Told twice in this very batch, it is received once.
+            // A duplicate within the batch is received once.
             distinct.entry((receipt.consumer, receipt.event_id)).or_insert(n);
         }
         let mut received = vec![false; receipts.len()];
@@ -94,20 +94,17 @@ impl Enlist for MySqlStore {
         consumer: &str,
         handled: &[Handled<'_>],
     ) -> Result<()> {
-        match all_received(conn, consumer, handled).await? {
-            true => Ok(()),
-            false => Err(Error::not_received()),
-        }
+        if all_received(conn, consumer, handled).await? { Ok(()) } else { Err(Error::not_received()) }
     }
 }
 
-/// Events on their way into the caller's transaction.
+/// A batch that is being written in the caller's transaction.
 struct Writing<'c> {
     conn: &'c mut MySqlConnection,
     subscribers: Subscribers,
-    /// What was stored, and whether somebody hears it.
+    /// The stored ids, and whether each has a subscriber.
     stored: HashMap<String, bool>,
-    /// What the index refused, because it was there.
+    /// The ids that the unique index refused.
     refused: Vec<String>,
 }
 
@@ -141,7 +138,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// One statement for all. False: one of them was there, and none was written.
+    /// Writes all of them in one statement. Returns false, and writes nothing, if one of them exists.
     async fn store_all(&mut self, events: &[&NewEvent], heard: bool) -> Result<bool> {
         let query = sqlx::query(sql!("events/enqueue_many")).bind(heard).bind(batch::events(events)?);
         is_new(query.execute(&mut *self.conn).await)
@@ -173,7 +170,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Those of the events that were there before.
+    /// The events that existed before.
     async fn known(&mut self, distinct: &[&NewEvent]) -> Result<HashMap<String, Envelope>> {
         let missing = batch::missing(distinct, &self.stored);
         if missing.is_empty() {
@@ -183,7 +180,7 @@ impl Writing<'_> {
         let found = query.fetch_all(&mut *self.conn).await?;
         let mut known: HashMap<_, _> = found.iter().map(by_id).collect::<Result<_>>()?;
         for id in self.refused.iter().filter(|id| !known.contains_key(*id)).collect::<Vec<_>>() {
-            // Committed after the caller's snapshot was taken.
+            // It was committed after the caller's snapshot was taken.
             let query = sqlx::query(sql!("events/find_newest")).bind(id);
             if let Some(row) = query.fetch_optional(&mut *self.conn).await? {
                 known.extend([by_id(&row)?]);
@@ -225,13 +222,10 @@ async fn complete_many(conn: &mut MySqlConnection, completion: &Completion<'_>) 
     }
     let wanted: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
     let settled = deliveries::settle_held(conn, completion.token, &wanted, completion.history).await?;
-    match settled.len() == wanted.len() {
-        true => Ok(()),
-        false => Err(Error::LeaseLost),
-    }
+    if settled.len() == wanted.len() { Ok(()) } else { Err(Error::LeaseLost) }
 }
 
-/// Keeps the results, and says whether every inbox row of this transaction is really there.
+/// Stores the results, and returns whether every inbox row of this transaction exists.
 async fn all_received(conn: &mut MySqlConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
     let results: Vec<_> = handled.iter().filter_map(|one| Some((one.event_id, one.result?))).collect();
     if !results.is_empty() {
@@ -274,7 +268,7 @@ fn enqueue_one(new: &NewEvent, heard: bool) -> Query<'_, MySql, MySqlArguments> 
 }
 
 impl Subscribers {
-    /// Cuts a batch into parts; nearly always there is one.
+    /// Splits a batch into parts; usually there is one.
     pub(super) fn parts<'a, 'b>(&self, mut batch: &'b [&'a NewEvent], most_bytes: usize) -> Vec<Part<'a, 'b>> {
         let mut parts = Vec::new();
         while let Some(first) = batch.first() {
@@ -292,9 +286,9 @@ impl Subscribers {
     }
 }
 
-/// About how many bytes an event has.
+/// The approximate size of an event in bytes.
 fn size(new: &NewEvent) -> usize {
-    /// Ids, names, times, and the names of them all.
+    /// Ids, names, times, and the names of the fields.
     const REST: usize = 2 * 1024;
     new.envelope.payload.len()
         + new.envelope.metadata.as_deref().map_or(0, str::len)

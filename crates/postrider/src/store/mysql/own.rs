@@ -1,4 +1,4 @@
-//! What the shared files leave to MySQL: routing, reports, pruning, keys, figures and migrations in its own statements.
+//! Operations that need MySQL's own statements: routing, reports, pruning, keys, figures and migrations.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::store::sql::retrying;
 use crate::store::sql::{is_new, json};
 use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 
-/// How long one instance waits for another to migrate.
+/// How long an instance waits for another one that migrates.
 const MIGRATION_PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ struct Marked {
 }
 
 impl MySqlStore {
-    /// The session is not given back: the lock goes with it, whatever ends the migration.
+    /// The session is not returned to the pool: the lock ends with it, even after an error.
     pub(super) async fn begin_migrating(&self) -> Result<Box<Conn>> {
         let mut session = self.work.acquire().await?.detach();
         let lock = sqlx::query_scalar(sql!("schema/migration_lock")).bind(MIGRATION_PATIENCE.as_secs());
@@ -39,7 +39,7 @@ impl MySqlStore {
         }
         let tables: i64 = sqlx::query_scalar(sql!("schema/schema_table")).fetch_one(&mut session).await?;
         if tables > 0 {
-            // Every statement of the schema commits by itself: what was interrupted is run again.
+            // MySQL commits every DDL statement, so an interrupted migration is run again.
             sqlx::query("DELETE FROM postrider_migrations WHERE NOT success").execute(&mut session).await?;
         }
         Ok(Box::new(session))
@@ -129,7 +129,7 @@ impl MySqlStore {
     }
 
     pub(super) async fn oldest_pending_ms(&self) -> Result<Option<i64>> {
-        // Lanes are few and deliveries many: from one lane to the next by the index.
+        // There are few lanes and many deliveries, so this walks from lane to lane by the index.
         let mut oldest: Option<i64> = None;
         let mut lane = String::new();
         loop {
@@ -141,7 +141,7 @@ impl MySqlStore {
         }
     }
 
-    /// A long snapshot slows no claim here.
+    /// A long snapshot does not slow claims here.
     pub(super) async fn find_snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
         Ok(Vec::new())
     }
@@ -149,7 +149,7 @@ impl MySqlStore {
     pub(super) async fn prune_old_events(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let query = sqlx::query_as(sql!("upkeep/prune_stretch")).bind(older_than).bind(after).bind(limit);
         let stretch: Vec<(i64, bool, bool)> = query.fetch_all(&self.work).await?;
-        // What comes after a young one is younger still.
+        // All rows after a young one are younger.
         let old: Vec<_> = stretch.iter().take_while(|(_, old, _)| *old).collect();
         let next = old.last().map(|(seq, ..)| *seq).filter(|_| old.len() as i64 == limit);
         let routed: Vec<_> = old.into_iter().filter(|(.., routed)| *routed).map(|(seq, ..)| *seq).collect();
@@ -157,7 +157,7 @@ impl MySqlStore {
         Ok(Pruned { removed, next })
     }
 
-    /// Removes those of the events that are finished and not locked, and all that belongs to them.
+    /// Removes the events that are finished and not locked, with all their rows.
     pub(super) async fn prune_these_events(&self, seqs: &[i64]) -> Result<u64> {
         let mut finished = seqs.to_vec();
         let mut tx = self.work.begin().await?;
@@ -195,7 +195,7 @@ pub(super) async fn write_pairs(conn: &mut Conn, sql: &'static str, pairs: &[(i6
 
 pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8], lease_ms: i64) -> Result<KeyState> {
     let token = Token::fresh();
-    // If the key is there, no conflict is provoked: it would wait for a transaction that is open on the key.
+    // Reads before it writes: a conflict would wait for a transaction that is open on the key.
     let find = sqlx::query(sql!("keys/find_key")).bind(key.scope).bind(key.key);
     let is_there = find.fetch_optional(&mut *conn).await?.is_some();
     if !is_there {
@@ -214,7 +214,7 @@ pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8]
     let row = find.bind(key.scope).bind(key.key).fetch_optional(conn).await?;
     match row {
         Some(row) => key_state(&row, fingerprint),
-        // Pruned in between: free again, and the next to ask gets it.
+        // The key was pruned in between and is free: the next call gets it.
         None => Ok(KeyState::InProgress),
     }
 }

@@ -1,4 +1,4 @@
-//! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
+//! Conversion of rows. Columns are read by position: the statements name them in this order.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::event::{Aggregate, EventId};
 use crate::store::{Claimed, DeliveryId, Lease, Token};
 
 pub(super) fn get<'r, T: Decode<'r, MySql> + Type<MySql>>(row: &'r MySqlRow, column: usize) -> Result<T> {
-    // Unchecked: the statements are ours, and so the type of each column is known.
+    // Unchecked: the statements are static, so the type of each column is known.
     Ok(row.try_get_unchecked(column)?)
 }
 
@@ -62,7 +62,7 @@ pub(super) fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
         },
         tenant_id: text(11)?,
         store_id: text(12)?,
-        // Plain SQL may have written anything; what cannot be read is not worth losing the event for.
+        // Plain SQL may have written anything. An unreadable initiator must not block the event.
         initiator: if initiator.is_empty() {
             Default::default()
         } else {
@@ -84,7 +84,7 @@ pub(super) fn lease(token: Token, rows: &[MySqlRow]) -> Result<Lease> {
     Ok(Lease { token, deliveries })
 }
 
-/// None: its event was removed by hand, and there is nothing to deliver.
+/// Returns `None` if the event was removed by hand, so that there is nothing to deliver.
 fn claimed(row: &MySqlRow) -> Result<Option<Claimed>> {
     if get::<Option<i64>>(row, 5)?.is_none() {
         return Ok(None);

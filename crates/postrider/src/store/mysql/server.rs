@@ -1,16 +1,16 @@
-//! Which server this is, and whether it can carry what we do.
+//! Checks whether the server is supported.
 
 use crate::error::{Error, Result};
 
-/// The oldest versions that can: both have `SKIP LOCKED` and `JSON_TABLE`, and MySQL's has the collation that compares byte
-/// for byte without dropping trailing spaces.
+/// The oldest supported versions: both have `SKIP LOCKED` and `JSON_TABLE`, and MySQL's has the collation that
+/// compares byte for byte and keeps trailing spaces.
 const NEEDED: &str = "use MariaDB 10.6 or later, or MySQL 8.0.17 or later";
 const OLDEST_MARIADB: (u32, u32, u32) = (10, 6, 0);
 const OLDEST_MYSQL: (u32, u32, u32) = (8, 0, 17);
-/// The largest event has 1 MiB of payload and some 40 KiB around it.
+/// The largest event has 1 MiB of payload and about 40 KiB of other fields.
 const SMALLEST_PACKET: u64 = 2 * 1024 * 1024;
 
-/// What the server says of itself, as `server.sql` asks it.
+/// The server's properties, as `server.sql` reads them.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) version: String,
@@ -20,7 +20,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Refuses a server that would lose, mix up or refuse work, with what to change.
+    /// Refuses a server that would lose, mix up or refuse work, and names what to change.
     pub(super) fn check(&self, store: &str) -> Result<()> {
         let unsupported = |why: String| Err(Error::Unsupported(format!("{store}: {why}")));
         let mariadb = self.version.to_ascii_lowercase().contains("mariadb");
@@ -50,7 +50,8 @@ impl Server {
     }
 }
 
-/// The first three numbers of a version: `10.11.6-MariaDB-1:…`, `8.0.36-28`, `8.4.0`. Some MariaDBs hide behind `5.5.5-`.
+/// The first three numbers of a version: `10.11.6-MariaDB-1:…`, `8.0.36-28`, `8.4.0`. Some MariaDB versions have the
+/// prefix `5.5.5-`.
 fn number(version: &str) -> Option<(u32, u32, u32)> {
     let version = version.strip_prefix("5.5.5-").unwrap_or(version);
     let numbers = version.split(|c: char| !c.is_ascii_digit() && c != '.').next()?;
@@ -66,7 +67,7 @@ mod tests {
         Server { version: version.into(), binlog_format: String::new(), max_allowed_packet: 16 << 20 }
     }
 
-    /// F29: never "0 jobs" from a server without SKIP LOCKED, but the versions that have it.
+    /// F29: a server without SKIP LOCKED is refused with the versions that have it, and never reports "0 jobs".
     #[test]
     fn a_server_without_skip_locked_is_refused() {
         for old in

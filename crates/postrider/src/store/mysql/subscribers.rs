@@ -1,5 +1,6 @@
-//! Who hears what. Read by a plain `SELECT` and decided here: read inside the statement that writes deliveries, MySQL would
-//! lock the subscriptions until the producer commits, and whoever changes one would wait for every producer.
+//! Subscribers of topics, read by a plain `SELECT` and matched here. Inside the statement that writes deliveries,
+//! MySQL would lock the subscriptions until the producer commits, and a change of a subscription would wait for every
+//! producer.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +9,7 @@ use sqlx::mysql::MySqlConnection;
 
 use crate::subscription::{EVERY_TOPIC, RABBITMQ};
 
-/// Enabled subscriptions, as they were a moment ago.
+/// Enabled subscriptions, as of a moment ago.
 pub(super) struct Subscribers(Vec<(String, String, String)>);
 
 impl Subscribers {
@@ -27,13 +28,13 @@ impl Subscribers {
         to.map(|(_, consumer, via)| (consumer.as_str(), via.as_str()))
     }
 
-    /// Whether anybody hears a topic.
+    /// Whether a topic has a subscriber.
     pub(super) fn has(&self, topic: &str) -> bool {
         self.to(topic).next().is_some()
     }
 
-    /// Adds the deliveries of an event: one for each lane. A consumer may hear both this topic and every topic, and all
-    /// consumers of the broker share its lane. And those who are expected to report from elsewhere.
+    /// Adds the deliveries of an event, one per lane, and the remote consumers that are expected to report. A
+    /// consumer may subscribe to both this topic and `*`, and all consumers behind the broker share its lane.
     pub(super) fn route<'a>(&'a self, seq: i64, topic: &'a str, shard: u8, routes: &mut Routes<'a>) {
         let lanes = self.to(topic).filter(|(_, via)| *via != "external");
         let lanes: BTreeSet<_> =
@@ -44,7 +45,7 @@ impl Subscribers {
         routes.expected.extend(remote.into_iter().map(|consumer| Expected { seq, consumer }));
     }
 
-    /// Topics that somebody hears by name, and whether somebody hears them all.
+    /// Topics with a subscriber by name, and whether there is a subscriber to `*`.
     pub(super) fn topics(&self) -> (BTreeSet<&str>, bool) {
         let mut topics: BTreeSet<_> = self.0.iter().map(|(topic, ..)| topic.as_str()).collect();
         let every = topics.remove(EVERY_TOPIC);
@@ -52,7 +53,7 @@ impl Subscribers {
     }
 }
 
-/// What is to be written for events: the parameters of `deliver_many.sql` and `expect.sql`.
+/// The rows to write for events: the parameters of `deliver_many.sql` and `expect.sql`.
 #[derive(Default)]
 pub(super) struct Routes<'a> {
     pub(super) deliveries: Vec<NewDelivery<'a>>,

@@ -1,5 +1,5 @@
-//! Where a row lies. PostgreSQL finds a row by its address without any index, and finds nothing there once the row has
-//! changed: an address spares a search, and is never all that is asked for.
+//! Row addresses. PostgreSQL finds a row by its address without an index, and finds nothing there once the row has
+//! changed. So an address only saves a search; statements always check the row too.
 
 use std::num::NonZeroU64;
 
@@ -9,14 +9,14 @@ use sqlx::postgres::types::Oid;
 use sqlx::postgres::{PgArgumentBuffer, PgTypeInfo, PgValueRef};
 use sqlx::{Decode, Encode, Postgres, Type};
 
-/// `tid` and `tid[]` in every PostgreSQL.
+/// `tid` and `tid[]` in every version of PostgreSQL.
 const TID: u32 = 27;
 const TID_ARRAY: u32 = 1010;
-/// A block's number and a place in it.
+/// A block number and a position in the block.
 const BYTES: usize = 6;
 
-/// What comes before the elements of an array: how many dimensions, whether there are NULLs, what it is an array of, how many,
-/// and the number of the first.
+/// The header of an array: number of dimensions, whether there are NULLs, element type, length, and the index of the
+/// first element.
 const HEAD: usize = 5 * size_of::<u32>();
 
 /// The `ctid`s of rows, as a `tid[]`.

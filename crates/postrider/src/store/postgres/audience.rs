@@ -1,5 +1,5 @@
-//! Who hears which topic, as producers remember it. What is remembered is never trusted: the statement that uses it asks the
-//! database whether its version of the subscriptions is still the one, and writes nothing if it is not.
+//! A producer's cache of the subscribers of topics. Cached values are never trusted: the statement that uses them
+//! compares the version of the subscriptions in the database, and writes nothing if it has changed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,29 +9,29 @@ use sqlx::PgConnection;
 
 use crate::error::Result;
 
-/// Topics remembered; beyond that all are forgotten, and asked for again.
+/// Maximum number of cached topics. When it is reached, the cache is emptied.
 const TOPICS: usize = 1_000;
-/// How long a topic without lanes counts as such. Its events take a statement that looks for itself, so that this is
-/// about speed only.
+/// How long a topic without lanes is cached. Its events use a statement that reads the subscriptions itself, so this
+/// affects only speed.
 const LANELESS: Duration = Duration::from_secs(10);
 
-/// The lanes of a topic, by one version of the subscriptions.
+/// The lanes of a topic, for one version of the subscriptions.
 #[derive(Debug)]
 pub(super) struct Audience {
     pub(super) version: i64,
     pub(super) lanes: Vec<String>,
-    /// Whether some of them report from elsewhere, and are to be expected.
+    /// Whether some consumers are remote and expected to report.
     pub(super) remote: bool,
     asked_at: Instant,
 }
 
-/// The audiences that this process has asked for.
+/// The cached audiences of this process.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Audiences(Arc<RwLock<HashMap<String, Arc<Audience>>>>);
 
 impl Audiences {
-    /// Remembered, or asked for on the caller's own connection: a second one might have to wait for the first.
-    /// None: there is nothing to remember it by.
+    /// Returns the cached audience, or reads it on the caller's own connection: a second connection might have to
+    /// wait for the first. Returns `None` if there is no version to cache it by.
     pub(super) async fn of(&self, conn: &mut PgConnection, topic: &str) -> Result<Option<Arc<Audience>>> {
         let remembered = self.0.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned();
         if let Some(audience) = remembered

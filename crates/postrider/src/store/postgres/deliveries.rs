@@ -1,4 +1,4 @@
-//! Deliveries while they are worked on: claimed, and settled one way or the other.
+//! The work of a lane.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -18,18 +18,18 @@ use crate::store::batch::{self, millis};
 use crate::store::sql::retrying;
 use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
-/// How many shards a look of a keyed claim takes in, so that four claimers find work side by side; and how many rows, in
-/// limits: what waits behind others does not count.
+/// Number of shards that one look of a keyed claim reads, so that four claimers find work in parallel; and number of
+/// rows, as a multiple of the limit: deliveries behind others do not count.
 const LOOK_SHARDS: i64 = SHARDS as i64 / 4;
 const LOOK_LIMITS: u32 = 2;
-/// At least so many rows.
+/// Minimum number of rows.
 const LOOK_FLOOR: u32 = 256;
 
-/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
-/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+/// How many windows in a row may contain only deliveries that must be parked. At the usual limits, 20,000 deliveries
+/// behind one dead one fill that many. Then the claim ends, so that other claims get a turn.
 const PARKED_WINDOWS: u32 = 32;
-/// How often a settle searches for rows that moved. A lease is extended once in a third of its length, so that a row seldom
-/// moves twice within a settle.
+/// How often a settle searches for rows that moved. A lease is extended once in a third of its length, so a row
+/// rarely moves twice during a settle.
 const MOVED_TRIES: u32 = 3;
 
 #[async_trait]
@@ -61,7 +61,7 @@ impl Deliveries for PostgresStore {
             let (leased, looked) = retrying!(look_for_keys(self, claim, dead_head, token))?;
             let only_parked = leased.is_empty() && looked.is_some();
             self.known_keys.seen(claim, looked.unwrap_or_default());
-            // Parked deliveries hid what can be claimed: look again, now that they are out of the way.
+            // Parked deliveries hid claimable ones: look again without them.
             if !only_parked {
                 return lease(self, token, leased).await;
             }
@@ -103,7 +103,7 @@ impl Deliveries for PostgresStore {
     }
 }
 
-/// Leases what is due behind a place; None: from the oldest on.
+/// Leases due deliveries after a place, or from the oldest on for `None`.
 async fn claim_behind(store: &PostgresStore, front: Option<Place>, claim: &Claim, token: Token) -> Result<Vec<Leased>> {
     let began = Instant::now();
     let row = sqlx::query(sql!("deliveries/claim"))
@@ -141,8 +141,8 @@ async fn claim_known_keys(
     rows::leased(&query.fetch_one(&store.work).await?)
 }
 
-/// Leases runs of the keys that have waited longest. Also tells which other keys wait, if there is a backlog, or if nothing was
-/// leased but something was parked.
+/// Leases runs of the keys that have waited longest. Also returns the other waiting keys if there is a backlog, or if
+/// nothing was leased but something was parked.
 async fn look_for_keys(
     store: &PostgresStore,
     claim: &Claim,
@@ -186,7 +186,7 @@ async fn lease(store: &PostgresStore, token: Token, leased: Vec<Leased>) -> Resu
     Ok(lease)
 }
 
-/// On a session of ours, or as the end of a consumer's transaction.
+/// On a session of the store, or at the end of a consumer's transaction.
 pub(super) async fn settle_on(
     conn: &mut PgConnection,
     token: Token,
@@ -199,8 +199,8 @@ pub(super) async fn settle_on(
     }
     let mut settled: HashSet<i64> = settled.into_iter().collect();
     for _ in 0..MOVED_TRIES {
-        // Extending a lease moves the row: its old address finds nothing, and neither does a search that waited for the
-        // extension to commit. What comes behind it in its key is not settled either.
+        // Extending a lease moves the row: its old address finds nothing, and neither does a search that waited for
+        // the extension to commit. Deliveries behind it in its key are not settled either.
         let left = deliveries.iter().filter(|delivery| !settled.contains(&delivery.number));
         let left: Vec<_> = left.map(|delivery| DeliveryId::new(delivery.sequence, delivery.number)).collect();
         let found = settle_known(&mut *conn, token, &left, history).await?;
@@ -218,7 +218,7 @@ async fn is_any_held(conn: &mut PgConnection, token: Token, deliveries: &[Delive
     sqlx::query_scalar(held).bind(sequences(deliveries)).bind(token.0).fetch_one(conn).await
 }
 
-/// The numbers of those that were found where they are said to be, or by their event where nothing is said.
+/// The numbers of the deliveries that were found at their address, or by their event if there is no address.
 async fn settle_known(
     conn: &mut PgConnection,
     token: Token,
@@ -250,19 +250,19 @@ async fn fail(
     ids(sqlx::query(sql).bind(failures).bind(token.0).bind(history == History::Keep).fetch_all(&store.work).await)
 }
 
-/// The first and the last seq of each stretch of events that follow each other.
+/// The first and the last seq of each contiguous range of events.
 fn stretches(leased: &[Leased]) -> (Vec<i64>, Vec<i64>) {
-    // Two of an event are in one stretch.
+    // Two deliveries of one event belong to one range.
     let stretches = leased.chunk_by(|one, next| next.id.sequence - one.id.sequence <= 1);
     stretches.filter_map(|stretch| Some((stretch.first()?.id.sequence, stretch.last()?.id.sequence))).unzip()
 }
 
-/// NULL for all: the statement then asks nothing about the shard.
+/// NULL means all: the statement then does not check the shard.
 fn shards(shards: Shards) -> Option<Vec<i16>> {
     (shards != Shards::ALL).then(|| shards.iter().map(i16::from).collect())
 }
 
-/// Advisory locks are numbered. Two lanes with one number only keep out of each other's way more than they need to.
+/// Advisory locks have numbers. Two lanes with the same number only block each other more than necessary.
 fn lane_number(lane: &str) -> i32 {
     lane.bytes().fold(0_i32, |number, byte| number.wrapping_mul(31).wrapping_add(i32::from(byte)))
 }

@@ -1,4 +1,4 @@
-//! What happens on the caller's connection, inside the caller's transaction.
+//! Operations on the caller's connection, inside the caller's transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -50,12 +50,11 @@ impl Enlist for PostgresStore {
             expect(&mut *conn, expecting).await?;
         }
         let missing = batch::missing(&distinct, &stored);
-        let known = match missing.is_empty() {
-            true => HashMap::new(),
-            false => {
-                let found = sqlx::query(sql!("events/find_many")).bind(missing).fetch_all(conn).await?;
-                found.iter().map(by_id).collect::<Result<_>>()?
-            }
+        let known = if missing.is_empty() {
+            HashMap::new()
+        } else {
+            let found = sqlx::query(sql!("events/find_many")).bind(missing).fetch_all(conn).await?;
+            found.iter().map(by_id).collect::<Result<_>>()?
         };
         batch::answers(new, stored, &known, unheard)
     }
@@ -83,7 +82,7 @@ impl Enlist for PostgresStore {
             .into_iter()
             .collect();
         let mut received = received;
-        // Told twice in this very batch, it was received once.
+        // A duplicate within the batch is received once.
         Ok(receipts.iter().map(|one| received.remove(&(one.consumer.into(), one.event_id.into()))).collect())
     }
 
@@ -111,22 +110,17 @@ impl Enlist for PostgresStore {
         }
         let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
         let settled = super::deliveries::settle_on(conn, completion.token, &deliveries, completion.history).await?;
-        match settled.len() == deliveries.len() {
-            true => Ok(()),
-            false => Err(Error::LeaseLost),
-        }
+        if settled.len() == deliveries.len() { Ok(()) } else { Err(Error::LeaseLost) }
     }
 
     async fn confirm_received(&self, conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
-        match all_received(conn, consumer, handled).await? {
-            true => Ok(()),
-            false => Err(Error::not_received()),
-        }
+        if all_received(conn, consumer, handled).await? { Ok(()) } else { Err(Error::not_received()) }
     }
 }
 
 impl PostgresStore {
-    /// Stores an event as most are, for an audience that is known. None: nothing was written, and `enqueue.sql` is to do it.
+    /// Stores an event with only the usual fields, for a cached audience. Returns `None` if nothing was written and
+    /// `enqueue.sql` must do it.
     async fn enqueue_known(&self, conn: &mut PgConnection, new: &NewEvent) -> Result<Option<Enqueued>> {
         let event = &new.envelope;
         if !is_brief(new) {
@@ -168,7 +162,7 @@ async fn keep_results(conn: &mut PgConnection, consumer: &str, handled: &[Handle
     Ok(())
 }
 
-/// Keeps the results, and tells whether every inbox row is there.
+/// Stores the results, and returns whether every inbox row exists.
 async fn all_received(conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<bool> {
     keep_results(conn, consumer, handled).await?;
     let event_ids: Vec<_> = handled.iter().map(|one| one.event_id).collect();
@@ -177,13 +171,13 @@ async fn all_received(conn: &mut PgConnection, consumer: &str, handled: &[Handle
     Ok(received.unsigned_abs() == event_ids.len() as u64)
 }
 
-/// Writes down which remote consumers of these events will report.
+/// Appends attempt 0 for the remote consumers of these events that will report.
 async fn expect(conn: &mut PgConnection, seqs: Vec<i64>) -> Result<()> {
     sqlx::query(sql!("events/expect_subscribers")).bind(seqs).execute(conn).await?;
     Ok(())
 }
 
-/// Says no more than most events do.
+/// Whether an event has only the usual fields.
 fn is_brief(new: &NewEvent) -> bool {
     let event = &new.envelope;
     event.payload_type == JSON
@@ -200,10 +194,10 @@ fn is_brief(new: &NewEvent) -> bool {
         && new.delay.is_none()
 }
 
-/// What an event says that is as most are, and the version of its audience.
+/// Binds the usual fields of an event, and the version of its audience.
 fn brief<'a>(sql: &'static str, new: &'a NewEvent, audience: &'a Audience) -> Query<'a, Postgres, PgArguments> {
     let event = &new.envelope;
-    // Room for the lane as well, and for what is short.
+    // Reserves room for the lane and the short fields too.
     let mut arguments = PgArguments::default();
     arguments.reserve(15, event.payload.len() + 512);
     sqlx::query_with(sql, arguments)

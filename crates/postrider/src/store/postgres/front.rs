@@ -1,8 +1,8 @@
-//! Where a claim begins to look. In front of what is due lie the deliveries that are being worked on and the remains of
-//! those that are done, and a claim that begins with the oldest walks over all of them, each time. So while there is a backlog
-//! a claim goes on where the last one has ended; and every so often one begins with the oldest after all, for what came
-//! back or was committed late. How often depends on what that takes: little after a vacuum, much while somebody holds an old
-//! snapshot. Nothing hangs on what is remembered here but time.
+//! Where a claim starts to read. Leased deliveries and dead tuples of settled ones precede what is due, and a claim
+//! that starts with the oldest reads all of them, each time. So during a backlog a claim continues where the last one
+//! ended. At intervals one starts with the oldest again, to find what was released or committed late. The interval
+//! depends on the cost: low after a vacuum, high while a session holds an old snapshot. The state here affects only
+//! speed.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -14,25 +14,25 @@ use time::OffsetDateTime;
 use crate::shard::Shards;
 use crate::store::Claim;
 
-/// How long claims go on where others have ended before one begins with the oldest, at least and at most.
+/// Minimum and maximum time between two claims that start with the oldest.
 const GOING_ON: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
-/// Within that, so many times as long as the last one took that began with the oldest.
+/// Within that range, the time is this multiple of the duration of the last such claim.
 const TIMES_AS_LONG: u32 = 32;
-/// A claim that has got so many, all that it asked for, has a backlog before it.
+/// A full claim of at least this many indicates a backlog.
 const BACKLOG: usize = 100;
 
-/// How far claims have come, by lane and shards.
+/// The last position of claims, by lane and shards.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fronts(Arc<Mutex<HashMap<(String, Shards), Front>>>);
 
 #[derive(Debug)]
 struct Front {
     reached: Place,
-    /// From when on a claim begins with the oldest.
+    /// The time from which a claim starts with the oldest.
     until: Instant,
 }
 
-/// A place in the order of what is due.
+/// A position in the order of due deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) due_at: OffsetDateTime,
@@ -40,14 +40,14 @@ pub(super) struct Place {
 }
 
 impl Fronts {
-    /// Where this claim may go on; None: with the oldest.
+    /// Where this claim continues; `None` means with the oldest.
     pub(super) fn of(&self, claim: &Claim) -> Option<Place> {
         let fronts = self.lock();
         let front = fronts.get(&key(claim))?;
         (Instant::now() < front.until).then_some(front.reached)
     }
 
-    /// Takes note of how many a claim got that had begun there, how far it has come, and how long it took.
+    /// Records how many a claim got that started there, its last position, and its duration.
     pub(super) fn reached(
         &self,
         claim: &Claim,

@@ -1,7 +1,7 @@
-//! Which keys a claim asks for. A look at what is due finds many more keys than one claim takes, and costs as much as the claim
-//! itself: it walks over all that is in hand or done. So while there is a backlog the claims of a process ask by name for the
-//! keys that the last look has seen, each claim for others, and every so often one looks again, for what has become due or
-//! free in front. Nothing hangs on what is remembered here but time.
+//! Which keys a claim asks for. A search of what is due finds many more keys than one claim takes, and costs as much
+//! as the claim itself: it reads all leased deliveries and dead tuples. So during a backlog the claims of a process
+//! ask by name for the keys of the last search, each claim for others. At intervals one searches again, for keys that
+//! have become due or free. The state here affects only speed.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::shard::Shards;
 use crate::store::{Claim, Lease, Token};
 
-/// How long claims ask for keys that one look has seen before another looks.
+/// How long claims use the keys of one search.
 const SEEN_FOR: Duration = Duration::from_millis(100);
-/// A look that has leased so many, all that its claim asked for, has a backlog before it.
+/// A full search that has leased at least this many indicates a backlog.
 const BACKLOG: u32 = 100;
 
-/// KnownKeys that a look has seen and no claim has asked for, by lane and shards.
+/// Keys that a search has found and no claim has asked for, by lane and shards.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KnownKeys(Arc<Mutex<HashMap<(String, Shards), Seen>>>);
 
@@ -26,17 +26,18 @@ struct Seen {
 }
 
 impl KnownKeys {
-    /// How many a look has to lease for its other keys to be worth knowing.
+    /// How many a search must lease before it returns the other keys.
     pub(super) fn backlog(claim: &Claim) -> u32 {
         claim.limit.max(BACKLOG)
     }
 
-    /// What this claim may ask for, in order; nothing: it is to look. A quarter of what there is, so that others find some too.
+    /// The keys that this claim asks for, in order. Empty if it must search. Takes a quarter of the known keys, so
+    /// that concurrent claims find some too.
     pub(super) fn take(&self, claim: &Claim) -> Vec<String> {
         let mut lanes = self.lock();
         let Some(seen) = lanes.get_mut(&place(claim)) else { return Vec::new() };
         if seen.at.elapsed() >= SEEN_FOR {
-            // This one looks, and the others go on meanwhile.
+            // This claim searches, and the others continue meanwhile.
             seen.at = Instant::now();
             return Vec::new();
         }
@@ -44,25 +45,25 @@ impl KnownKeys {
         seen.keys.drain(..share).collect()
     }
 
-    /// Takes back what a claim had no room for: the keys behind the last one that it got anything of.
+    /// Returns the keys that a claim had no room for: those after the last key that it got a delivery of.
     pub(super) fn give_back(&self, claim: &Claim, mut asked: Vec<String>, lease: &Lease) {
         let got: HashSet<_> = lease.deliveries.iter().filter_map(|got| got.envelope.key.as_deref()).collect();
         let last = asked.iter().rposition(|key| got.contains(key.as_str()));
-        // Of none of them: somebody else is at them.
+        // It got none of them: another claimer holds them.
         let Some(last) = last else { return };
         if let Some(seen) = self.lock().get_mut(&place(claim)) {
             asked.drain(last + 1..).rev().for_each(|key| seen.keys.push_front(key));
         }
     }
 
-    /// Takes note of what a look has seen beside what it leased; nothing: there is no backlog.
+    /// Stores the keys that a search has found beside what it leased; empty if there is no backlog.
     pub(super) fn seen(&self, claim: &Claim, keys: Vec<String>) {
         if keys.is_empty() {
             self.lock().remove(&place(claim));
             return;
         }
         let mut keys = VecDeque::from(keys);
-        // From anywhere on: other processes see the same keys, and would ask for the same ones first.
+        // Starts at a random key: other processes find the same keys, and would ask for the same ones first.
         keys.rotate_left(Token::fresh().0 as usize % keys.len());
         self.lock().insert(place(claim), Seen { keys, at: Instant::now() });
     }

@@ -1,4 +1,4 @@
-//! What the shared files leave to PostgreSQL: routing, reports, pruning, keys, figures and migrations in its own statements.
+//! Operations that need PostgreSQL's own statements: routing, reports, pruning, keys, figures and migrations.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 impl PostgresStore {
     pub(super) async fn begin_migrating(&self) -> Result<OwnTx> {
         let mut tx = self.work.begin().await?;
-        // One instance migrates; the others wait here until its transaction ends, and find nothing left to do.
+        // One instance migrates. The others wait here until its transaction ends, and find nothing to do.
         sqlx::query("SELECT pg_advisory_xact_lock(hashtext('postrider migrations'))").execute(&mut *tx).await?;
         Ok(tx)
     }
@@ -92,7 +92,7 @@ impl PostgresStore {
     }
 }
 
-/// Removes those of the locked events that are finished, and all that belongs to them.
+/// Removes the finished ones of these locked events, with all their rows.
 async fn remove_events(conn: &mut Conn, taken: &[i64]) -> Result<u64> {
     let records = records(conn, taken).await?;
     let query = sqlx::query_scalar(sql!("upkeep/prune_events")).bind(taken);
@@ -126,7 +126,7 @@ pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8]
             }
         }
         let find = sqlx::query(sql!("keys/find_key")).bind(key.scope).bind(key.key);
-        // `None`: the key was pruned in between, and is free again.
+        // `None` means that the key was pruned in between and is free again.
         if let Some(row) = find.fetch_optional(&mut *conn).await? {
             return key_state(&row, fingerprint);
         }

@@ -1,4 +1,4 @@
-//! Rows as the library knows them. Columns are read by their place: the statements name them in this order.
+//! Conversion of rows. Columns are read by position: the statements name them in this order.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::event::{Aggregate, EventId};
 use crate::store::{Claimed, DeliveryId, Lease};
 
 pub(super) fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
-    // Unchecked: the statements are ours, and so the type of each column is known.
+    // Unchecked: the statements are static, so the type of each column is known.
     Ok(row.try_get_unchecked(column)?)
 }
 
@@ -68,20 +68,20 @@ pub(super) fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
     })
 }
 
-/// A delivery as a claim has leased it.
+/// A leased delivery.
 pub(super) struct Leased {
     pub(super) id: DeliveryId,
     attempt: u32,
     target: String,
 }
 
-/// What a claim has leased, in the order of the events.
+/// The leased deliveries, in the order of their events.
 pub(super) fn leased(row: &PgRow) -> Result<Vec<Leased>> {
     let column = |column| get::<Option<Vec<i64>>>(row, column).map(|list| list.unwrap_or_default().into_iter());
     let ids = column(0)?.zip(column(1)?).map(|(sequence, number)| DeliveryId::new(sequence, number));
     let attempts = get::<Option<Vec<i16>>>(row, 2)?.unwrap_or_default();
     let Addresses(addresses) = get::<Option<_>>(row, 3)?.unwrap_or_default();
-    // No column at all where nothing is for one consumer of a broker's.
+    // NULL if no delivery has a target.
     let mut targets = get::<Option<Vec<String>>>(row, 4)?.unwrap_or_default().into_iter();
     let rows = ids.zip(addresses).zip(attempts);
     let mut leased: Vec<_> = rows
@@ -95,26 +95,26 @@ pub(super) fn leased(row: &PgRow) -> Result<Vec<Leased>> {
     Ok(leased)
 }
 
-/// How far a claim has come in the order of what is due: the last columns of `claim.sql`.
+/// The last position of a claim in the order of due deliveries: the last columns of `claim.sql`.
 pub(super) fn last_due(row: &PgRow) -> Result<Option<Place>> {
     let (due_at, number): (Option<_>, Option<_>) = (get(row, 5)?, get(row, 6)?);
     Ok(due_at.zip(number).map(|(due_at, number)| Place { due_at, number }))
 }
 
-/// The keys that a look has seen: the last column of `claim_keyed.sql`.
+/// The keys that a search has found: the last column of `claim_keyed.sql`.
 pub(super) fn looked(row: &PgRow) -> Result<Option<Vec<String>>> {
     get(row, 5)
 }
 
-/// What was leased, with its events: rows of `claim_fetch.sql`. Also the
-/// seqs of those that say more, and of those whose event is gone.
+/// The leased deliveries with their events, from rows of `claim_fetch.sql`. Also the seqs of events with more fields,
+/// and of deliveries whose event does not exist.
 pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Claimed>, Vec<i64>, Vec<i64>)> {
     let events = events.iter().map(|row| Ok((get::<i64>(row, 0)?, row)));
     let mut events = events.collect::<Result<Vec<_>>>()?;
     events.sort_unstable_by_key(|(sequence, _)| *sequence);
     let mut events = events.into_iter().peekable();
     let (mut claimed, mut say_more, mut orphans) = (Vec::with_capacity(leased.len()), Vec::new(), Vec::new());
-    // Events that lie side by side mostly come from one service.
+    // Consecutive events usually come from one service.
     let mut initiators = ("", Initiator::default());
     for Leased { id, attempt, target } in leased {
         while events.next_if(|(sequence, _)| *sequence < id.sequence).is_some() {}
@@ -142,11 +142,11 @@ pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Clai
     Ok((claimed, say_more, orphans))
 }
 
-/// Completes those of a lease that say more with the rows of `claim_more.sql`.
+/// Adds the rows of `claim_more.sql` to a lease.
 pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
     for row in rows {
         let sequence: i64 = get(row, 0)?;
-        // Two of a lease may have one event: for two consumers of a broker.
+        // Two deliveries of a lease may have one event, for two targets of a broker.
         let from = lease.deliveries.partition_point(|claimed| claimed.id.sequence < sequence);
         for claimed in lease.deliveries[from..].iter_mut().take_while(|claimed| claimed.id.sequence == sequence) {
             claimed.expired = get(row, 11)?;
@@ -184,7 +184,7 @@ fn aggregate(row: &PgRow, column: usize) -> Result<Option<Aggregate>> {
     })
 }
 
-/// Plain SQL may have written anything; what cannot be read is not worth losing the event for.
+/// Plain SQL may have written anything. An unreadable initiator must not block the event.
 fn initiator(json: &str) -> Initiator {
     if json.is_empty() { Initiator::default() } else { serde_json::from_str(json).unwrap_or_default() }
 }
@@ -197,7 +197,8 @@ pub(super) fn delivery_id(row: &PgRow) -> Result<DeliveryId> {
     Ok(DeliveryId::new(get(row, 0)?, get(row, 1)?))
 }
 
-/// What `enqueue.sql` has stored, by id, and whether it is heard; and the seqs of those that remote consumers are expected for.
+/// The ids that `enqueue.sql` has stored, each with whether it has a subscriber; and the seqs of events with remote
+/// consumers.
 pub(super) fn stored(rows: &[PgRow]) -> Result<(HashMap<String, bool>, Vec<i64>)> {
     let (mut stored, mut expecting) = (HashMap::with_capacity(rows.len()), Vec::new());
     for row in rows {

@@ -1,4 +1,4 @@
-//! Wake-ups: `LISTEN` and `NOTIFY` between processes, and what is due.
+//! Wake-ups: `LISTEN` and `NOTIFY` between processes, and due times.
 
 use std::time::Duration;
 
@@ -61,11 +61,11 @@ async fn within_patience<T>(answer: impl Future<Output = sqlx::Result<T>>) -> Re
 }
 
 impl PostgresStore {
-    /// A connection of its own to listen on, outside the pools: it is never given back.
+    /// A separate connection to listen on, outside the pools.
     async fn listener(&self) -> sqlx::Result<PgListener> {
-        self.door.knock().await?;
+        self.gate.try_connect().await?;
         let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(LISTENER_PATIENCE);
-        let mut listener = PgListener::connect_with(&pool.connect_lazy_with(self.door.options().clone())).await?;
+        let mut listener = PgListener::connect_with(&pool.connect_lazy_with(self.gate.options().clone())).await?;
         // A lost connection is reported to the relay, which calls `listen` again at its own pace.
         listener.eager_reconnect(false);
         Ok(listener)

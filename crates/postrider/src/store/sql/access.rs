@@ -1,4 +1,4 @@
-//! Tokens, sessions and the audit.
+//! Tokens, sessions and the audit log.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::store::access::{Access, AuditRecord, AuditText, NewAudit, NewSession,
 use crate::store::batch::millis;
 use crate::store::sql::{is_new, retrying};
 
-/// Token id, name, role, created, last used, revoked, and whether its use is to be noted.
+/// Token id, name, role, created, last used, revoked, and whether its use must be recorded.
 type TokenRow = (String, String, String, Time, Option<Time>, Option<Time>, bool);
 
 fn token(row: TokenRow) -> Result<StoredToken> {

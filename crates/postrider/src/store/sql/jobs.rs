@@ -24,7 +24,7 @@ impl JobRuns for SqlStore {
     async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
         start.check()?;
         let (token, slot) = (Token::fresh(), start.slot.map(stored));
-        // Two at once: the second waits for the row, looks again, and finds the lease of the first.
+        // Of two concurrent runs the second waits for the row, checks again, and finds the lease of the first.
         let sql = text!(
             "UPDATE postrider_job SET last_slot = coalesce($1, last_slot), next_slot = coalesce($2, next_slot), owner = $3, \
              token = $4, fired_at = ",

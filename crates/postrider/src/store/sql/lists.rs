@@ -1,4 +1,4 @@
-//! What [`decide::list`](crate::store::decide::list) asks of a store.
+//! The queries of [`decide::list`](crate::store::decide::list).
 
 use time::OffsetDateTime;
 
@@ -34,7 +34,7 @@ impl Scan for SqlStore {
             Lead::Status(status) => {
                 sqlx::query_scalar(sql!("lists/list_among_status")).bind(numbers(seqs)?).bind(status.as_str())
             }
-            // Every event that is searched for was found in one of them.
+            // Every event in `seqs` was found in one of them.
             Lead::Events | Lead::Unfolded => return Ok(seqs.to_vec()),
         };
         Ok(query.fetch_all(self.reader()).await?)

@@ -77,7 +77,7 @@ impl OperationRuns for SqlStore {
     }
 
     async fn claim_operation(&self, owner: &str, lease: Duration) -> Result<Option<(Operation, Token)>> {
-        // Nearly always there is none, and this look takes no lock.
+        // Usually there is none, and this read takes no lock.
         let free = text!(
             "SELECT 1 FROM postrider_operation WHERE state = 'RUNNING' AND (token IS NULL OR lock_until <= ",
             now!(),
@@ -182,7 +182,7 @@ async fn find(conn: &mut Conn, id: &str) -> Result<Operation> {
     row.operation()
 }
 
-/// What a request contains beside its filter, as it is stored.
+/// The stored form of a request without its filter.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Options {

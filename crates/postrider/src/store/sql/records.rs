@@ -1,4 +1,4 @@
-//! Events with their rows: the event, what still waits, and every attempt.
+//! Events with their rows: the event, its deliveries, and every attempt.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) async fn whole_records(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<F
 }
 
 pub(super) async fn with_rows(conn: &mut Conn, events: &[Row], seqs: &[i64]) -> Result<Vec<Found>> {
-    // Deliveries first: one that is done in between is in the history then, and never missing from both.
+    // Deliveries first: one that is settled in between is then found in the history, and never missing from both.
     let deliveries = sqlx::query(sql!("events/find_deliveries")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
     let consumptions = sqlx::query(sql!("events/find_consumptions")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
     let mut records: BTreeMap<i64, Found> = BTreeMap::new();
@@ -118,7 +118,7 @@ pub(super) fn subscription(row: &Row) -> Result<StoredSubscription> {
 
 /// The state of a key that the caller could not take.
 pub(in super::super) fn key_state(row: &Row, fingerprint: &[u8]) -> Result<KeyState> {
-    // The mismatch comes first: the answer to a wrong request must never be "in progress", which asks to come again.
+    // The mismatch comes first: a wrong request must never get "in progress", which asks the caller to retry.
     if get::<&[u8]>(row, 0)? != fingerprint {
         return Ok(KeyState::Mismatch);
     }

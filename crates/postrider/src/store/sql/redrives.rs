@@ -131,7 +131,7 @@ pub(in super::super) async fn mark(conn: &mut Conn, seqs: &[i64]) -> Result<()> 
     Ok(())
 }
 
-/// Ends the transaction now: a claim skips what is still locked.
+/// Ends the transaction before the answer: a claim skips rows that are still locked.
 async fn refuse(tx: super::OwnTx, refusal: Refusal) -> Result<Found> {
     tx.rollback().await?;
     Err(Error::Refused(refusal))
@@ -154,7 +154,7 @@ async fn lock_one(conn: &mut Conn, event_id: &str) -> Result<Option<Found>> {
     }
 }
 
-/// Reads events with everything that a decision depends on; the rows stay as they are until the transaction ends.
+/// Reads events with everything that a decision depends on. The rows are locked until the transaction ends.
 async fn lock(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
     for sql in super::REDRIVE_LOCKS {
         sqlx::query(sql).bind(numbers(seqs)?).execute(&mut *conn).await?;

@@ -56,8 +56,8 @@ async fn applied(conn: &mut Conn) -> Result<Vec<(i64, Vec<u8>)>> {
     Ok(query.fetch_all(conn).await?)
 }
 
-/// Marked as unfinished first: where the database commits each statement of the schema by itself, a migration that was
-/// interrupted is run again.
+/// Marks a migration as unfinished first. If the database commits each DDL statement, an interrupted migration is run
+/// again.
 async fn apply(conn: &mut Conn, migration: &Migration) -> Result<()> {
     sqlx::query(text!(
         "INSERT INTO postrider_migrations (version, description, success, checksum, execution_time) \

@@ -68,7 +68,7 @@ impl SqlStore {
         let mut tx = self.write().await?;
         let lock = text!("SELECT folded_to FROM postrider_rollup WHERE id = 1", for_update!());
         let folded_to: i64 = sqlx::query_scalar(lock).fetch_one(&mut *tx).await?;
-        // Marks are removed before anything is read: what commits later is marked anew.
+        // Marks are removed before anything is read: a later commit sets a new mark.
         let mut dirty = super::take_marks(&mut tx, limit).await?;
         let mut more = dirty.len() as i64 == limit;
         let expiring: Vec<i64> =
@@ -89,7 +89,7 @@ impl SqlStore {
                 sqlx::query(done).bind(upto).execute(&mut *tx).await?;
             }
         }
-        // An event may have been taken in several ways.
+        // An event may have been found in several ways.
         dirty.sort_unstable();
         dirty.dedup();
         if !dirty.is_empty() {

@@ -1,4 +1,4 @@
-//! Deliveries while they are worked on: claimed, and settled one way or the other.
+//! The work of a lane.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use crate::store::batch::{self, millis};
 use crate::store::sql::json;
 use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
-/// How many times its limit a keyed claim looks at, and at least how many rows: what waits behind others does not count.
+/// A keyed claim reads this many times its limit, and at least the number below: deliveries behind others do not
+/// count.
 const WINDOW_FACTOR: u32 = 4;
 const WINDOW_FLOOR: u32 = 256;
-/// How many windows in a row may hold nothing but deliveries that had to be parked: as many as 20,000 behind one dead
-/// delivery fill at the usual limits. A claim that finds more gives the others a turn.
+/// How many windows in a row may contain only deliveries that must be parked. At the usual limits, 20,000 deliveries
+/// behind one dead one fill that many. Then the claim ends, so that other claims get a turn.
 const PARKED_WINDOWS: u32 = 16;
 
 #[async_trait]
@@ -39,7 +40,7 @@ impl Deliveries for SqliteStore {
         if leased == 0 {
             return rows::lease(token, &[]);
         }
-        // By a reader, so that the writer is free again.
+        // Read by a reader, so that the writer is free again.
         let fetch = sqlx::query(sql!("deliveries/claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased as i64);
         rows::lease(token, &fetch.fetch_all(&self.reader).await?)
     }
@@ -56,7 +57,7 @@ impl Deliveries for SqliteStore {
                 let fetch = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
                 return rows::lease(token, &fetch.fetch_all(&self.reader).await?);
             }
-            // What had to be parked was in front of what can be had: look again, now that it is out of the way.
+            // Parked deliveries hid claimable ones: look again without them.
             if parked == 0 {
                 break;
             }
@@ -100,8 +101,8 @@ impl Deliveries for SqliteStore {
     }
 }
 
-/// Leases runs and, where that did not fill the claim, parks what stands in the way. Answers with the ids of what was
-/// leased, and how many were parked.
+/// Leases runs and, if the claim is not full, parks what cannot move. Returns the ids of the leased deliveries and
+/// the number of parked ones.
 async fn claim_runs(tx: &mut SqliteConnection, claim: &Claim, token: Token, hold: bool) -> Result<(Vec<i64>, u64)> {
     let window = (claim.limit * WINDOW_FACTOR).max(WINDOW_FLOOR);
     if !hold {
@@ -139,7 +140,7 @@ async fn claim_runs(tx: &mut SqliteConnection, claim: &Claim, token: Token, hold
     Ok((leased, parked.rows_affected()))
 }
 
-/// Settles all of them, or none: then some have a key, or are not the caller's.
+/// Settles all of them. Settles none if some have a key or are not held by the caller.
 async fn settle_all(store: &SqliteStore, token: Token, numbers: &str, expected: usize) -> Result<bool> {
     let mut tx = store.write().await?;
     let query = sqlx::query(sql!("deliveries/settle_all")).bind(numbers).bind(token.0);
@@ -152,7 +153,7 @@ async fn settle_all(store: &SqliteStore, token: Token, numbers: &str, expected: 
     Ok(true)
 }
 
-/// Writes failures with `retry.sql` or `bury.sql`, after everything that needs to see the token on them.
+/// Writes failures with `retry.sql` or `bury.sql`, after all statements that check their token.
 async fn fail(
     store: &SqliteStore,
     sql: &'static str,

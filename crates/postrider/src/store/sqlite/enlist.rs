@@ -1,4 +1,4 @@
-//! What happens on the caller's connection, inside the caller's transaction.
+//! Operations on the caller's connection, inside the caller's transaction.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,7 @@ use crate::store::batch;
 use crate::store::sql::json;
 use crate::store::{Completion, Enlist, Enqueued, Handled, History, NewEvent, Receipt, Unheard};
 
-/// Bytes of payload in one statement: SQLite takes a gigabyte at most, and a batch may be larger.
+/// Maximum bytes of payload in one statement. SQLite's limit is a gigabyte, and a batch may be larger.
 const STATEMENT_BYTES: usize = 16 * 1024 * 1024;
 
 impl Enlist for SqliteStore {
@@ -50,13 +50,12 @@ impl Enlist for SqliteStore {
             }
         }
         let missing = batch::missing(&distinct, &stored);
-        let known = match missing.is_empty() {
-            true => HashMap::new(),
-            false => {
-                let query = sqlx::query(sql!("events/find_many")).bind(json(&missing)?);
-                let found = query.fetch_all(conn).await?;
-                found.iter().map(by_id).collect::<Result<_>>()?
-            }
+        let known = if missing.is_empty() {
+            HashMap::new()
+        } else {
+            let query = sqlx::query(sql!("events/find_many")).bind(json(&missing)?);
+            let found = query.fetch_all(conn).await?;
+            found.iter().map(by_id).collect::<Result<_>>()?
         };
         batch::answers(new, stored, &known, unheard)
     }
@@ -72,7 +71,7 @@ impl Enlist for SqliteStore {
     }
 
     async fn receive_many(&self, conn: &mut SqliteConnection, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
-        // There is no network in between that a set would save.
+        // Row by row: there is no network round trip to save.
         let mut received = Vec::with_capacity(receipts.len());
         for receipt in receipts {
             received.push(self.receive(&mut *conn, receipt).await?);
@@ -83,8 +82,8 @@ impl Enlist for SqliteStore {
     async fn complete(&self, conn: &mut SqliteConnection, completion: &Completion<'_>) -> Result<()> {
         let mut successes = Vec::with_capacity(completion.completed.len());
         for completed in completion.completed {
-            // If the transaction has ended, each statement here commits by itself. The first then finds no inbox row and
-            // nothing else is sent.
+            // If SQLite has ended the transaction, each statement here commits by itself. The first one then finds no
+            // inbox row, and nothing else is sent.
             sqlx::query(sql!("inbox/complete"))
                 .bind(completion.consumer)
                 .bind(completed.event_id)
@@ -122,7 +121,7 @@ impl Enlist for SqliteStore {
     }
 }
 
-/// Cuts a batch into parts of [`STATEMENT_BYTES`] of payload; nearly always there is one.
+/// Splits a batch into parts of [`STATEMENT_BYTES`] of payload; usually there is one.
 fn parts<'a, 'b>(mut batch: &'b [&'a NewEvent]) -> impl Iterator<Item = &'b [&'a NewEvent]> {
     std::iter::from_fn(move || {
         let mut bytes = 0;

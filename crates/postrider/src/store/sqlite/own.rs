@@ -1,4 +1,4 @@
-//! What the shared files leave to SQLite: routing, reports, pruning, keys, figures and migrations in its own statements.
+//! Operations that need SQLite's own statements: routing, reports, pruning, keys, figures and migrations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::store::sql::json;
 use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 
 impl SqliteStore {
-    /// Under the write lock one instance migrates; the others wait, and find nothing left to do.
+    /// One instance migrates under the write lock. The others wait, and find nothing to do.
     pub(super) async fn begin_migrating(&self) -> Result<OwnTx> {
         self.write().await
     }
@@ -25,7 +25,7 @@ impl SqliteStore {
     }
 
     pub(super) async fn route_some(&self, limit: u32) -> Result<Routed> {
-        // A reader looks first: a router that has nothing to do, and it seldom has, waits for no writer.
+        // A reader looks first: the router rarely has work, and without work it must not wait for the writer.
         let idle = sqlx::query(sql!("events/route_lock")).bind(1).fetch_optional(&self.reader);
         if idle.await?.is_none() {
             return Ok(Routed::default());
@@ -75,7 +75,7 @@ impl SqliteStore {
         Ok(sqlx::query_scalar(sql!("figures/oldest_pending")).fetch_one(&self.reader).await?)
     }
 
-    /// A long read delays the checkpoint of the write-ahead log, and no claim.
+    /// A long read delays the checkpoint of the write-ahead log, but no claim.
     pub(super) async fn find_snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
         Ok(Vec::new())
     }
@@ -113,7 +113,7 @@ async fn remove_events(conn: &mut Conn, finished: &[i64]) -> Result<()> {
     write_pairs(conn, sql!("upkeep/prune_lookups"), &gone).await
 }
 
-/// Writes deliveries and expected consumers of events that the same transaction has stored or taken.
+/// Writes deliveries and expected consumers of events that this transaction has stored or locked.
 pub(super) async fn write_routes(conn: &mut Conn, routes: &str) -> Result<()> {
     for sql in [sql!("events/route_deliveries"), sql!("events/route_expected")] {
         sqlx::query(sql).bind(routes).execute(&mut *conn).await?;
@@ -151,7 +151,8 @@ pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8]
             }
         }
         let find = sqlx::query(sql!("keys/find_key")).bind(key.scope).bind(key.key);
-        // `None`: outside a transaction the key may have been pruned in between, and is free again.
+        // `None` means that the key was pruned in between, which is possible outside a transaction, and is free
+        // again.
         if let Some(row) = find.fetch_optional(&mut *conn).await? {
             return key_state(&row, fingerprint);
         }

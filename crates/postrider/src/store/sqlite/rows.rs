@@ -1,5 +1,5 @@
-//! Rows as the library knows them. Columns are read by their place: the statements name them in this order. An event
-//! always comes as two columns, its payload and the rest of it as a JSON array.
+//! Conversion of rows. Columns are read by position: the statements name them in this order. An event always has two
+//! columns: its payload, and a JSON array of all other fields.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ pub(super) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(row: &'r SqliteRow, 
     Ok(row.try_get(column)?)
 }
 
-/// Text that plain SQL may have written. SQLite lets bytes that are no UTF-8 into any column, and one such row must not
-/// keep the others of its claim from being delivered: what cannot be read becomes U+FFFD.
+/// Text that plain SQL may have written. SQLite allows bytes that are not UTF-8 in any column, and one such row must
+/// not block the others of its claim: invalid bytes become U+FFFD.
 pub(super) fn text(row: &SqliteRow, column: usize) -> Result<Option<String>> {
     Ok(bytes(row, column)?.map(|bytes| readable(bytes).into_owned()))
 }
@@ -31,7 +31,7 @@ fn bytes(row: &SqliteRow, column: usize) -> Result<Option<&[u8]>> {
 }
 
 fn readable(bytes: &[u8]) -> Cow<'_, str> {
-    // Nearly always it is UTF-8, and this finds out several times as fast as `from_utf8_lossy`.
+    // It is nearly always UTF-8, and this check is several times faster than `from_utf8_lossy`.
     str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
@@ -45,7 +45,7 @@ fn required(row: &SqliteRow, column: usize) -> Result<String> {
     Ok(text(row, column)?.unwrap_or_default())
 }
 
-/// Milliseconds since 1970 as a time; what is out of our calendar is its first or last moment.
+/// Converts milliseconds since 1970 to a time, limited to the range of the calendar.
 pub(super) fn time(ms: i64) -> OffsetDateTime {
     const FIRST: i64 = -62_135_596_800_000;
     const LAST: i64 = 253_402_300_799_999;
@@ -69,7 +69,7 @@ pub(super) fn maybe_time(row: &SqliteRow, column: usize) -> Result<Option<Offset
     Ok(get::<Option<i64>>(row, column)?.map(time))
 }
 
-/// An event without its payload, in the order of the array.
+/// An event without its payload; fields in the order of the array.
 #[derive(Deserialize)]
 struct Packed {
     event_id: String,
@@ -112,10 +112,11 @@ impl Packed {
             aggregate: self.aggregate_type.zip(self.aggregate_id).map(|(kind, id)| Aggregate { kind, id }),
             tenant_id: self.tenant_id,
             store_id: self.store_id,
-            initiator: match self.initiator.is_empty() {
-                true => Initiator::default(),
-                // Plain SQL may have written anything; what cannot be read is not worth losing the event for.
-                false => serde_json::from_str(&self.initiator).unwrap_or_default(),
+            initiator: if self.initiator.is_empty() {
+                Initiator::default()
+            } else {
+                // Plain SQL may have written anything. An unreadable initiator must not block the event.
+                serde_json::from_str(&self.initiator).unwrap_or_default()
             },
             metadata: self.metadata,
             occurred_at: time(self.occurred_at),
@@ -133,7 +134,7 @@ pub(super) fn envelope(row: &SqliteRow, at: usize) -> Result<Envelope> {
     Ok(unpack::<Packed>(row, at + 1)?.envelope(required(row, at)?))
 }
 
-/// The event's seq, in every row that begins with it.
+/// The event's seq: the first column.
 fn seq(row: &SqliteRow) -> Result<i64> {
     get(row, 0)
 }
@@ -149,7 +150,7 @@ pub(super) fn stored(row: &SqliteRow) -> Result<(i64, String, bool)> {
     Ok((seq(row)?, required(row, 1)?, get(row, 2)?))
 }
 
-/// The delivery, in every row that begins with its event's seq and its own id.
+/// The delivery: the event's seq and the delivery's id are the first columns.
 pub(super) fn id(row: &SqliteRow) -> Result<DeliveryId> {
     Ok(DeliveryId::new(seq(row)?, get(row, 1)?))
 }
@@ -159,7 +160,7 @@ pub(super) fn success(row: &SqliteRow) -> Result<(i64, String)> {
     Ok((seq(row)?, get(row, 2)?))
 }
 
-/// A claimed delivery, in the order of the array.
+/// A claimed delivery; fields in the order of the array.
 #[derive(Deserialize)]
 struct Leased {
     event_seq: i64,
@@ -173,7 +174,7 @@ struct Leased {
 pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<Lease> {
     let mut deliveries = Vec::with_capacity(rows.len());
     for row in rows {
-        // An event without a row was removed by hand; there is nothing to deliver.
+        // The event was removed by hand, so there is nothing to deliver.
         let Some(payload) = text(row, 0)? else { continue };
         let (leased, event): (Leased, Packed) = unpack(row, 1)?;
         deliveries.push(Claimed {

@@ -1,4 +1,4 @@
-//! Wake-ups: within the process, and what is due. Other processes are found by polling.
+//! Wake-ups within the process, and by due times. Events of other processes are found by polling.
 
 use std::time::Duration;
 

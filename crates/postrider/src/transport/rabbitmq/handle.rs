@@ -154,7 +154,8 @@ impl<S: Enlist> HandleMessages<S> {
         }
     }
 
-    /// Publishes the message to another queue of its consumer. False: not confirmed, so it must not be acknowledged here.
+    /// Publishes the message to another queue of its consumer. Returns false if it was not confirmed, so that it must
+    /// not be acknowledged here.
     async fn move_to(&self, queue: &str, message: &Message, failure: &Failure, attempts: u32) -> bool {
         let letter = Letter {
             exchange: topology::TO_QUEUE,
@@ -165,7 +166,7 @@ impl<S: Enlist> HandleMessages<S> {
         self.send(letter).await
     }
 
-    /// Sends a receipt, where they are enabled. False: it may not have arrived.
+    /// Sends a receipt, if they are enabled. Returns false if it may not have arrived.
     async fn report(&self, envelope: &Envelope, failure: Option<(&Failure, bool)>) -> bool {
         if !self.shared.options.receipts {
             return true;

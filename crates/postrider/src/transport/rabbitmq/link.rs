@@ -133,7 +133,7 @@ impl Link {
         }
     }
 
-    /// The open connection; None: a new one may be opened now.
+    /// The open connection. Returns `None` if a new one may be opened now.
     fn usable(&self) -> Result<Option<Arc<Connection>>, Away> {
         let mut state = self.lock();
         if let Some(connection) = &state.connection {

@@ -14,7 +14,7 @@ use crate::limits;
 pub(super) const ATTEMPTS: &str = "x-postrider-attempts";
 /// Why it failed last.
 pub(super) const REASON: &str = "x-postrider-reason";
-/// The code of that.
+/// The code of the last failure.
 pub(super) const CODE: &str = "x-postrider-code";
 /// How often a quorum queue has delivered it without an answer. The broker counts.
 const DELIVERY_COUNT: &str = "x-delivery-count";

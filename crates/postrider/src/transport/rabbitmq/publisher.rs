@@ -157,7 +157,7 @@ impl Publisher {
         alone
     }
 
-    /// Publishes on one channel. True: the broker refused one of the messages, and has closed the channel.
+    /// Publishes on one channel. Returns true if the broker refused one of the messages, and has closed the channel.
     async fn publish_together(&self, letters: &[Letter<'_>]) -> (Vec<Outcome>, bool) {
         let nothing = vec![Outcome::NotTried; letters.len()];
         if self.is_blocked() {

@@ -402,7 +402,7 @@ impl InProgress {
         batch
     }
 
-    /// Waits for one task to end. False: there is none.
+    /// Waits for one task to end. Returns false if there is none.
     async fn one_done(&mut self) -> bool {
         let Some(done) = self.working.join_next().await else { return false };
         self.done(done.unwrap_or_default());

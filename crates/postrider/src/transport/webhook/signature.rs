@@ -1,4 +1,4 @@
-//! Signatures as Standard Webhooks 1.0 has them.
+//! Signatures of Standard Webhooks 1.0.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,17 +10,17 @@ use sha2::Sha256;
 use crate::error::{Error, Result};
 
 const PREFIX: &str = "whsec_";
-/// Bytes of a secret, as the standard has it.
+/// Length of a secret in bytes, by the standard.
 const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// What signs; the receiver has the same.
+/// The key that signs; the receiver has the same.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(Vec<u8>);
 
 impl WebhookSecret {
     /// The signature of a message: `v1,` and the HMAC of its id, its time and its body.
     pub fn sign(&self, id: &str, timestamp: i64, body: &[u8]) -> String {
-        // A key of any length is a key.
+        // HMAC accepts a key of any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else {
             return String::new();
         };
@@ -45,7 +45,7 @@ impl FromStr for WebhookSecret {
     }
 }
 
-/// Says nothing.
+/// Hides the secret.
 impl fmt::Debug for WebhookSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("WebhookSecret(***)")
