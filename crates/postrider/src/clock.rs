@@ -30,7 +30,8 @@ impl Clock for SystemClock {
 /// ```
 /// use postrider::clock::ManualClock;
 /// use postrider::store::memory::MemoryStore;
-/// use postrider::{Draft, Enlist, Outbox, Store};
+/// use postrider::prelude::*;
+/// use postrider::{Draft, Outbox};
 /// # use postrider::{Event, Failure, Inbox, OutsideConsumer, Received, Relay};
 /// # use std::time::Duration;
 /// # #[derive(serde::Serialize, serde::Deserialize)]

@@ -88,7 +88,7 @@ impl<S: Enlist> Inbox<S> {
     /// # }
     /// use postrider::store::DeadHead;
     ///
-    /// A coupon that cannot be committed does not block the later events of its order.
+    /// // A coupon that cannot be committed does not block the later events of its order.
     /// let options = LaneOptions { dead_head: DeadHead::Skip, concurrency: 8, ..LaneOptions::default() };
     /// let inbox = Inbox::new(MemoryStore::new()).consumer_with(CommitCoupon, options);
     /// ```

@@ -37,7 +37,7 @@
 //! let paid = outbox.enqueue(&mut tx, &OrderPaid { order_id: 7, amount_cents: 9_900 }).await?;
 //! tx.commit().await?;
 //!
-//! `order.paid` has no subscriber yet, so the event is kept until there is one.
+//! // `order.paid` has no subscriber yet, so the event is kept until there is one.
 //! assert!(matches!(paid, Enqueued::Unheard(_)));
 //! let found = store.find(paid.event_id().as_str()).await?.expect("it was committed");
 //! assert_eq!(found.envelope.payload, r#"{"order_id":7,"amount_cents":9900}"#);
@@ -95,7 +95,7 @@
 //! # sqlx::query("insert into coupons values (7, 0)").execute(&mut *tx).await?;
 //! # outbox.enqueue(&mut tx, &OrderPaid { order_id: 7, amount_cents: 9_900 }).await?;
 //! # tx.commit().await?;
-//! Works until nothing is due. A service calls `run` instead, which works until it is stopped.
+//! // Works until nothing is due. A service calls `run` instead, which works until it is stopped.
 //! let inbox = Inbox::new(store.clone()).consumer(CommitCoupon);
 //! Relay::new(store.clone(), inbox).drain().await?;
 //!

@@ -145,6 +145,7 @@ impl crate::testing::Age for PostgresStore {
         ] {
             sqlx::query(sql).bind(millis(by)).execute(&self.work).await?;
         }
+        sqlx::query("UPDATE postrider_figure SET minute = -minute").execute(&self.work).await?;
         Ok(())
     }
 }

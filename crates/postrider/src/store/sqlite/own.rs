@@ -179,6 +179,7 @@ impl crate::testing::Age for SqliteStore {
         ] {
             sqlx::query(sql).bind(batch::millis(by)).execute(&mut *tx).await?;
         }
+        sqlx::query("UPDATE postrider_figure SET minute = -minute").execute(&mut *tx).await?;
         Ok(tx.commit().await?)
     }
 }
