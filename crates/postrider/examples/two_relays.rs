@@ -54,7 +54,7 @@ impl Consumer<PostgresStore> for CommitCoupon {
     async fn handle(&self, tx: &mut PgConnection, paid: Received<OrderPaid>) -> Result<(), Failure> {
         let insert = sqlx::query("INSERT INTO coupon (order_id, relay) VALUES ($1, $2)");
         insert.bind(paid.order_id).bind(&self.relay).execute(tx).await?;
-        println!("{}", paid.order_id); // for the parent to hear
+        println!("{}", paid.order_id); // the parent reads this
         Ok(())
     }
 }
@@ -77,7 +77,7 @@ async fn relay(name: &str, url: &str) -> Result<(), AnyError> {
 type RelayLine = (&'static str, Option<i64>);
 
 /// Starts this program again as a relay, and forwards its output.
-fn start(name: &'static str, url: &str, lines: mpsc::UnboundedSender<RelayLine>) -> Result<Child, AnyError> {
+fn start(name: &'static str, url: &str, sender: mpsc::UnboundedSender<RelayLine>) -> Result<Child, AnyError> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["relay", name, url])
         .stdin(Stdio::piped())
@@ -87,9 +87,9 @@ fn start(name: &'static str, url: &str, lines: mpsc::UnboundedSender<RelayLine>)
     let mut lines = BufReader::new(child.stdout.take().ok_or("no output to read")?).lines();
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
-            let _ = lines.send((name, line.parse().ok()));
+            let _ = sender.send((name, line.parse().ok()));
         }
-        let _ = lines.send((name, None));
+        let _ = sender.send((name, None));
     });
     Ok(child)
 }
@@ -101,8 +101,8 @@ async fn shop(url: &str) -> Result<(), AnyError> {
     sqlx::query("CREATE TABLE coupon (order_id bigint NOT NULL, relay text NOT NULL)").execute(&mut *tx).await?;
     tx.commit().await?;
 
-    let (lines, mut hear) = mpsc::unbounded_channel();
-    let mut relays = vec![start("one", url, lines.clone())?, start("two", url, lines)?];
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let mut relays = vec![start("one", url, sender.clone())?, start("two", url, sender)?];
     println!("two relays have started");
 
     let outbox = Outbox::new(store.clone()).service("shop");
@@ -114,8 +114,8 @@ async fn shop(url: &str) -> Result<(), AnyError> {
             outbox.enqueue(&mut tx, &OrderPaid { order_id: orders }).await?;
             tx.commit().await?;
         }
-        if let Ok(Some((relay, lines))) = timeout(PACE, hear.recv()).await {
-            consumed.insert(lines.ok_or_else(|| format!("relay {relay} has ended early"))?);
+        if let Ok(Some((relay, order))) = timeout(PACE, receiver.recv()).await {
+            consumed.insert(order.ok_or_else(|| format!("relay {relay} has ended early"))?);
             shares.insert(relay);
         }
     }

@@ -524,7 +524,7 @@ async fn mysql_under_load_surfaces_no_deadlock_and_loses_nothing() {
         }
     }
     assert_eq!(done.len(), 2 * committed.len());
-    assert!(committed.len() > 500, "the storm was a calm: {} events", committed.len());
+    assert!(committed.len() > 500, "the load was too small: {} events", committed.len());
     assert!(seen.looks.load(Ordering::Relaxed) > 20);
     assert_eq!(seen.waits_for_a_subscription.load(Ordering::Relaxed), 0, "somebody waited for a subscription");
     // A change stays open for two seconds. A busy machine does not delay an enqueue that long.
