@@ -2,7 +2,7 @@
 //! takes a moment and nothing depends on the machine. That clock differs from the machine's by years, which proves
 //! that no process clock is read (F14).
 
-// A test that cannot go on has failed.
+// A failed unwrap fails the test.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Mutex;
@@ -134,7 +134,7 @@ async fn a_daily_job_runs_once_a_day_when_clocks_change() {
     }
 }
 
-/// F15: the database's clock is set back an hour. No slot fires twice, and the job goes on once it is past where it was.
+/// F15: the database's clock is set back an hour. No slot fires twice, and the job continues after the last fired slot.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_back_fires_no_slot_twice() {
     let world = World::at(NOON);
