@@ -1,10 +1,11 @@
-//! SIGTERM or Ctrl-C while mails are on their way: those that were begun are finished, the rest is given back untried.
+//! SIGTERM or Ctrl-C while mails are being sent: those that were begun are finished, the rest is released without an
+//! attempt.
 //!
 //! ```console
 //! $ cargo run -p postrider --example graceful_shutdown              # and press Ctrl-C
 //! $ cargo run -p postrider --example graceful_shutdown -- --demo    # it sends itself the signal
 //! ```
-#![allow(clippy::print_stdout, reason = "it tells a story")]
+#![allow(clippy::print_stdout, reason = "an example prints its steps")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -50,8 +51,8 @@ impl OutsideConsumer for SendMail {
     }
 }
 
-/// What ends a service: SIGTERM from whoever runs it, or Ctrl-C from a person. Listening begins with the call, not when
-/// somebody first waits: a signal in between would end the process at once.
+/// The signals that end a service: SIGTERM from the system, or Ctrl-C from a person. Listening begins with the call,
+/// not with the first await: a signal in between would end the process at once.
 #[cfg(unix)]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -64,7 +65,7 @@ fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// What ends a service: Ctrl-C.
+/// The signal that ends a service: Ctrl-C.
 #[cfg(not(unix))]
 fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
     Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
@@ -92,7 +93,7 @@ async fn run(folder: &Path, demo: bool) -> Result<(), AnyError> {
     }
     let mail = SendMail { begun: begun.clone(), finished: finished.clone() };
     let inbox = Inbox::new(store.clone()).outside(mail);
-    // Longer than a mail takes, shorter than it takes whoever sent SIGTERM to lose patience: Kubernetes waits 30 s.
+    // Longer than a mail takes, shorter than the wait after SIGTERM: Kubernetes waits 30 s.
     let options = RelayOptions { grace: Duration::from_secs(25), ..RelayOptions::default() };
     Relay::new(store.clone(), inbox).options(options).run(shutdown).await?;
 

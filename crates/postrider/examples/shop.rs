@@ -1,9 +1,9 @@
-//! A shop on SQLite, whole: an order is paid, its coupon is committed exactly once, and a mail goes out.
+//! A complete shop on SQLite: an order is paid, its coupon is committed exactly once, and a mail is sent.
 //!
 //! ```console
 //! $ cargo run -p postrider --example shop
 //! ```
-#![allow(clippy::print_stdout, reason = "it tells a story")]
+#![allow(clippy::print_stdout, reason = "an example prints its steps")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 type AnyError = Box<dyn std::error::Error>;
 
-// --- two facts of the shop
+// --- two events of the shop
 
 #[derive(Serialize, Deserialize)]
 struct OrderPaid {
@@ -37,7 +37,7 @@ impl Event for OrderPaid {
         Some(self.order_id.to_string())
     }
 
-    /// An order is paid once: a payment callback that comes again writes no second event.
+    /// An order is paid once: a repeated payment callback writes no second event.
     fn event_id(&self) -> Option<String> {
         Some(format!("order:{}:paid", self.order_id))
     }
@@ -70,7 +70,7 @@ async fn pay(store: &SqliteStore, outbox: &Outbox<SqliteStore>, order_id: i64) -
 
 // --- the consumers
 
-/// Has its effect in the shop's own database: exactly once.
+/// Its effect is in the shop's own database: exactly once.
 struct CommitCoupon {
     outbox: Outbox<SqliteStore>,
 }
@@ -89,7 +89,7 @@ impl Consumer<SqliteStore> for CommitCoupon {
     }
 }
 
-/// Has its effect elsewhere, and holds no transaction meanwhile: at least once, so it sends a key along.
+/// Its effect is elsewhere, and no transaction is open meanwhile: at least once, so it sends a key along.
 struct SendMail {
     sent: Arc<Notify>,
 }
@@ -99,7 +99,7 @@ impl OutsideConsumer for SendMail {
     type Event = CouponCommitted;
 
     async fn handle(&self, committed: Received<CouponCommitted>) -> Result<(), Failure> {
-        // A mail server, or an HTTP service, that is given the same key again does nothing.
+        // A mail server, or an HTTP service, that gets the same key again does nothing.
         println!("mail:   \"Order {}: your coupon {} was used.\"", committed.order_id, committed.code);
         println!("        Idempotency-Key: {}", committed.idempotency_key());
         let parent = committed.envelope().parent_event_id.as_ref().ok_or("it has no parent")?;
@@ -129,7 +129,7 @@ async fn run(folder: &Path) -> Result<(), AnyError> {
     pay(&store, &outbox, 7).await?;
     pay(&store, &outbox, 7).await?;
 
-    // A service runs its relay beside everything else, until it is told to stop. This one stops after the first mail.
+    // A service runs its relay beside everything else, until it is stopped. This one stops after the first mail.
     let sent = Arc::new(Notify::new());
     let inbox = || {
         let coupon = CommitCoupon { outbox: outbox.clone() };
@@ -137,7 +137,7 @@ async fn run(folder: &Path) -> Result<(), AnyError> {
     };
     Relay::new(store.clone(), inbox()).run(sent.notified()).await?;
 
-    // As if the worker had died after its effect: the event is delivered again, and has none.
+    // As if the worker had died after its effect: the event is delivered again, and has no second effect.
     store.redrive("order:7:paid", "coupon", "").await?;
     Relay::new(store.clone(), inbox()).drain().await?;
     let used: i64 = sqlx::query_scalar("SELECT used FROM coupon").fetch_one(store.pool()).await?;

@@ -4,9 +4,9 @@
 //! $ cargo run -p postrider --example two_relays -- postgres://postgres@localhost/postgres
 //! ```
 //!
-//! Without an argument the server is the one that `POSTRIDER_TEST_POSTGRES` names. The program makes a database of its own
-//! there, and drops it in the end.
-#![allow(clippy::print_stdout, reason = "it tells a story")]
+//! Without an argument the server is the one in `POSTRIDER_TEST_POSTGRES`. The program creates its own database
+//! there, and drops it at the end.
+#![allow(clippy::print_stdout, reason = "an example prints its steps")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
@@ -26,9 +26,9 @@ use tokio::time::timeout;
 
 type AnyError = Box<dyn std::error::Error>;
 
-/// Orders to pay, at least; more, until both relays have had some.
+/// Minimum number of orders to pay; more, until both relays have consumed some.
 const ORDERS: i64 = 40;
-/// An order comes this often, or when one has been consumed.
+/// The interval between two orders, unless one is consumed earlier.
 const PACE: Duration = Duration::from_millis(10);
 
 #[derive(Serialize, Deserialize)]
@@ -40,9 +40,9 @@ impl Event for OrderPaid {
     const TOPIC: &'static str = "order.paid";
 }
 
-// --- a relay: a process of its own
+// --- a relay: a separate process
 
-/// Writes down who consumed which order. Nothing in the table stops a second row: if there is none, Postrider did.
+/// Records who consumed which order. The table allows a second row, so only Postrider prevents one.
 struct CommitCoupon {
     relay: String,
 }
@@ -54,30 +54,30 @@ impl Consumer<PostgresStore> for CommitCoupon {
     async fn handle(&self, tx: &mut PgConnection, paid: Received<OrderPaid>) -> Result<(), Failure> {
         let insert = sqlx::query("INSERT INTO coupon (order_id, relay) VALUES ($1, $2)");
         insert.bind(paid.order_id).bind(&self.relay).execute(tx).await?;
-        println!("{}", paid.order_id); // for the parent to hear
+        println!("{}", paid.order_id); // the parent reads this
         Ok(())
     }
 }
 
-/// Works until the parent closes the pipe, also if it does so by dying.
+/// Works until the parent closes the pipe or dies.
 async fn relay(name: &str, url: &str) -> Result<(), AnyError> {
     let store = PostgresStore::connect(url).await?;
     let inbox = Inbox::new(store.clone()).consumer(CommitCoupon { relay: name.into() });
     let (closed, closing) = oneshot::channel();
     std::thread::spawn(|| closed.send(std::io::read_to_string(std::io::stdin()).is_ok()));
     let closing = async { closing.await.map(drop).unwrap_or_default() };
-    // The parent has no relay that would announce its events, so these two look often.
+    // The parent has no relay that would announce its events, so these two poll often.
     let options = RelayOptions { owner: name.into(), poll: Duration::from_millis(100), ..RelayOptions::default() };
     Ok(Relay::new(store, inbox).options(options).run(closing).await?)
 }
 
 // --- the shop: pays orders, and starts the relays
 
-/// What a relay says: which order it consumes; None: it has ended.
-type Heard = (&'static str, Option<i64>);
+/// A line of a relay: the order that it consumes; `None` when it has ended.
+type RelayLine = (&'static str, Option<i64>);
 
-/// Starts this program again, as a relay, and passes on what it says.
-fn start(name: &'static str, url: &str, heard: mpsc::UnboundedSender<Heard>) -> Result<Child, AnyError> {
+/// Starts this program again as a relay, and forwards its output.
+fn start(name: &'static str, url: &str, sender: mpsc::UnboundedSender<RelayLine>) -> Result<Child, AnyError> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["relay", name, url])
         .stdin(Stdio::piped())
@@ -87,9 +87,9 @@ fn start(name: &'static str, url: &str, heard: mpsc::UnboundedSender<Heard>) -> 
     let mut lines = BufReader::new(child.stdout.take().ok_or("no output to read")?).lines();
     tokio::spawn(async move {
         while let Ok(Some(line)) = lines.next_line().await {
-            let _ = heard.send((name, line.parse().ok()));
+            let _ = sender.send((name, line.parse().ok()));
         }
-        let _ = heard.send((name, None));
+        let _ = sender.send((name, None));
     });
     Ok(child)
 }
@@ -101,8 +101,8 @@ async fn shop(url: &str) -> Result<(), AnyError> {
     sqlx::query("CREATE TABLE coupon (order_id bigint NOT NULL, relay text NOT NULL)").execute(&mut *tx).await?;
     tx.commit().await?;
 
-    let (heard, mut hear) = mpsc::unbounded_channel();
-    let mut relays = vec![start("one", url, heard.clone())?, start("two", url, heard)?];
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let mut relays = vec![start("one", url, sender.clone())?, start("two", url, sender)?];
     println!("two relays have started");
 
     let outbox = Outbox::new(store.clone()).service("shop");
@@ -114,8 +114,8 @@ async fn shop(url: &str) -> Result<(), AnyError> {
             outbox.enqueue(&mut tx, &OrderPaid { order_id: orders }).await?;
             tx.commit().await?;
         }
-        if let Ok(Some((relay, heard))) = timeout(PACE, hear.recv()).await {
-            consumed.insert(heard.ok_or_else(|| format!("relay {relay} has ended early"))?);
+        if let Ok(Some((relay, order))) = timeout(PACE, receiver.recv()).await {
+            consumed.insert(order.ok_or_else(|| format!("relay {relay} has ended early"))?);
             shares.insert(relay);
         }
     }

@@ -66,7 +66,7 @@ impl fmt::Display for Alarm {
 /// A session that keeps an old snapshot of the database open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotHolder {
-    /// A session, a prepared transaction or a replication slot, in words that find it.
+    /// A session, a prepared transaction or a replication slot, described so that an operator can find it.
     pub holder: String,
     /// How long it has kept it.
     pub age: Duration,

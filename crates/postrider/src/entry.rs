@@ -47,7 +47,7 @@ impl DeliveryStatus {
         }
     }
 
-    /// The word for it in SQL views, the API and the console.
+    /// Its name in SQL views, the API and the console.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "NEW",

@@ -63,7 +63,7 @@ fn a_payload_keeps_every_digit_and_space() {
 }
 
 #[test]
-fn the_same_fact_may_be_told_by_another_request() {
+fn the_same_fact_may_come_from_another_request() {
     let (first, mut second) = (plain(), plain());
     second.trace_id = Some("other".into());
     second.occurred_at += Duration::SECOND;

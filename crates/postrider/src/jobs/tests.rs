@@ -2,7 +2,7 @@
 //! takes a moment and nothing depends on the machine. That clock differs from the machine's by years, which proves
 //! that no process clock is read (F14).
 
-// A test that cannot go on has failed.
+// A failed unwrap fails the test.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Mutex;
@@ -134,7 +134,7 @@ async fn a_daily_job_runs_once_a_day_when_clocks_change() {
     }
 }
 
-/// F15: the database's clock is set back an hour. No slot fires twice, and the job goes on once it is past where it was.
+/// F15: the database's clock is set back an hour. No slot fires twice, and the job continues after the last fired slot.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_back_fires_no_slot_twice() {
     let world = World::at(NOON);
@@ -222,7 +222,7 @@ async fn a_run_that_outlives_its_schedule_is_not_started_elsewhere() {
 
 /// F09, F51: the instance that ran it died. Its slot is over; the job continues when the lease has ended.
 #[tokio::test(start_paused = true)]
-async fn a_crashed_run_keeps_nobody_waiting_for_longer_than_its_lease() {
+async fn a_crashed_run_delays_its_job_no_longer_than_its_lease() {
     let world = World::at(NOON);
     let dies = world.instance(world.job("0 * * * * ?", "UTC", HOUR).lease(minutes(3)));
     // Dropped in the middle, like a killed process.
@@ -317,7 +317,7 @@ async fn shutdown_stops_what_does_not_end() {
 
 /// Long work sees the shutdown, and can stop at a good point.
 #[tokio::test(start_paused = true)]
-async fn a_job_is_told_of_the_shutdown() {
+async fn a_job_sees_the_shutdown() {
     let world = World::at(NOON);
     let jobs = Jobs::new(world.store.clone()).job(
         "polite",
@@ -397,7 +397,7 @@ async fn the_loop_goes_on_as_soon_as_run_now_has_ended() {
 
 /// F44: with any jitter, there is at most one try in a second.
 #[test]
-fn an_outage_is_no_reason_to_hurry() {
+fn an_outage_has_at_most_one_try_a_second() {
     for failures in [1, 2, 3, 100, u32::MAX] {
         for chance in [0.0, 0.5, 0.999] {
             let wait = OUTAGE.delay(failures, chance);

@@ -16,7 +16,7 @@ fn dead() -> Alarm {
     }
 }
 
-/// Answers one request with `status`, and gives back what was sent.
+/// Answers one request with `status`, and returns what was sent.
 async fn answer(listener: TcpListener, status: &str) -> String {
     let (mut stream, _) = listener.accept().await.expect("is called");
     let mut request = Vec::new();
@@ -31,7 +31,7 @@ async fn answer(listener: TcpListener, status: &str) -> String {
     String::from_utf8_lossy(&request).into_owned()
 }
 
-/// A.5: an alarm that says what, where and why, to programs and to people.
+/// A.5: an alarm names the event, the place and the reason, for programs and for people.
 #[tokio::test]
 async fn a_webhook_gets_the_alarm_as_json() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("binds");
@@ -49,7 +49,7 @@ async fn a_webhook_gets_the_alarm_as_json() {
     assert_eq!(body["text"], "order.paid order:7:paid is DEAD for points after 10 attempts: no such account");
 }
 
-/// What could not be passed on is an error, and a redirect is not followed.
+/// An alarm that could not be sent is an error, and a redirect is not followed.
 #[tokio::test]
 async fn a_webhook_that_refuses_is_an_error() {
     for status in ["500 Internal Server Error", "302 Found"] {

@@ -1,8 +1,8 @@
-//! The programs in `examples/`, run as a person runs them: two of them are about processes, which no call inside this one
-//! could stand for.
+//! Runs the programs in `examples/` as processes: two of them are about processes, which a call inside this one
+//! cannot replace.
 //!
-//! Cargo builds the examples together with the tests, and puts them beside them, unless it is told which targets to
-//! build: `cargo test --test it` takes them as they are, and after a change to one of them that is too old.
+//! Cargo builds the examples together with the tests, unless it gets a list of targets: `cargo test --test it` uses
+//! the existing ones, which are outdated after a change.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -17,7 +17,7 @@ fn example(name: &str) -> Command {
     Command::new(file)
 }
 
-/// What it printed, if all went well.
+/// Its output, if it succeeded.
 fn story(output: &Output) -> String {
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
@@ -31,7 +31,7 @@ fn run(mut example: Command) -> String {
 /// A.1, A.3, A.6, D.10: from the payment to the mail, each effect once.
 #[cfg(feature = "sqlite")]
 #[test]
-fn shop_tells_its_story() {
+fn shop_has_each_effect_once() {
     let story = run(example("shop"));
     let lines: Vec<_> =
         story.lines().map(str::trim).filter(|line| !line.starts_with("Idempotency-Key: mail:")).collect();
@@ -60,7 +60,7 @@ fn two_relays_on_postgres_consume_each_event_once() {
 /// G.4: the program stops itself with SIGTERM.
 #[cfg(all(unix, feature = "sqlite"))]
 #[test]
-fn graceful_shutdown_shows_itself() {
+fn graceful_shutdown_on_sigterm() {
     let mut demo = example("graceful_shutdown");
     demo.arg("--demo");
     let story = run(demo);

@@ -1,4 +1,5 @@
-//! What the conformance suite cannot ask of every store: plans, locks and shells of one database; and the examples.
+//! Tests that the conformance suite cannot run on every store: plans, locks and shells of one database; and the
+//! examples.
 #![allow(missing_docs)]
 
 #[cfg(feature = "webhook")]

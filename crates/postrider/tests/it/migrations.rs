@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha384};
 
-/// F42: every file has the checksum that was released, and every released file is there. `migrations/CHECKSUMS` is the output of
+/// F42: every file has its released checksum, and every released file exists. `migrations/CHECKSUMS` is the output of
 /// `sha384sum */*.sql`; a new migration adds a line to it and changes none.
 #[test]
 fn released_migrations_are_unchanged() {

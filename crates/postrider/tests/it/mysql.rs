@@ -1,6 +1,7 @@
-//! MySQL and MariaDB: plans on a large table, locks that nobody may wait for, deadlocks, isolation levels, and a schema that
-//! another tool has made or half made. Where the two servers show themselves in different tables, each is asked in its own.
-#![allow(clippy::print_stderr, reason = "figures for whoever looks")]
+//! MySQL and MariaDB: plans on a large table, locks that no statement may wait for, deadlocks, isolation levels, and
+//! a schema that another tool has created completely or in part. The two servers show locks and plans in different
+//! tables, so each has its own queries.
+#![allow(clippy::print_stderr, reason = "prints measurements")]
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -21,7 +22,7 @@ macro_rules! sql {
     };
 }
 
-/// A database that goes when the test has passed.
+/// A database that is dropped when the test has passed.
 struct Database {
     server: String,
     name: String,
@@ -104,7 +105,7 @@ const LARGE: &str = "
     INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;
     INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event";
 
-/// A statement of ours with values in the places of its parameters.
+/// A statement with values in place of its parameters.
 fn with_values(sql: &str, values: &[&str]) -> String {
     let code: String =
         sql.lines().filter(|line| !line.trim_start().starts_with("--")).map(|l| format!("{l}\n")).collect();
@@ -142,8 +143,8 @@ async fn plan(conn: &mut MySqlConnection, sql: &str, values: &[&str]) -> Vec<Ste
         .collect()
 }
 
-/// F30, B.5: claims, router and lists go by an index and never sort, whatever waits, is leased, delayed, held or dead;
-/// analysed or not.
+/// F30, B.5: claims, router and lists use an index and never sort, whatever waits, is leased, delayed, held or dead;
+/// with and without statistics.
 #[tokio::test]
 async fn mysql_goes_by_index_without_a_sort() {
     let (database, _store) = Database::migrated().await;
@@ -222,7 +223,7 @@ async fn mysql_goes_by_index_without_a_sort() {
     }
     let lanes = plan(&mut conn, sql!("deliveries/next_lane"), &["''"]).await;
     assert!(lanes[0].extra.contains("optimized away"), "{lanes:#?}");
-    // And it touches little more than it takes: the thousand that are leased, then its own, twice.
+    // It reads little more than it takes: the thousand leased rows, then its own, twice.
     let mut tx = conn.begin().await.expect("begins");
     let read = "SELECT CAST(sum(variable_value) AS SIGNED) FROM information_schema.session_status WHERE variable_name LIKE 'HANDLER_READ%'";
     let read_mysql = "SELECT CAST(sum(variable_value) AS SIGNED) FROM performance_schema.session_status WHERE variable_name LIKE 'Handler_read%'";
@@ -238,9 +239,10 @@ async fn mysql_goes_by_index_without_a_sort() {
     database.drop().await;
 }
 
-/// F39: what the library would refuse may come by plain SQL. An event without a topic is one that nobody hears, and looked at once.
+/// F39: plain SQL can write what the library would refuse. An event without a topic has no subscriber, and is routed
+/// once.
 #[tokio::test]
-async fn mysql_lives_with_an_event_without_a_topic() {
+async fn mysql_routes_an_event_without_a_topic_once() {
     let (database, store) = Database::migrated().await;
     database.execute("INSERT INTO postrider_event (event_id, topic, payload) VALUES ('no topic', '', '{}')").await;
     assert_eq!(store.route(100).await.expect("routes").unheard, 1);
@@ -251,8 +253,8 @@ async fn mysql_lives_with_an_event_without_a_topic() {
     database.drop().await;
 }
 
-/// F28: our own sessions are at READ COMMITTED whatever the server's default, and those that carry the user's statements
-/// commit nothing by themselves.
+/// F28: the store's sessions are at READ COMMITTED whatever the server's default, and those that carry the user's
+/// statements have autocommit off.
 #[tokio::test]
 async fn mysql_sessions_are_at_read_committed() {
     let (database, store) = Database::migrated().await;
@@ -266,7 +268,8 @@ async fn mysql_sessions_are_at_read_committed() {
     database.drop().await;
 }
 
-/// Issue 4: changing a subscription never makes a producer wait, nor the other way round, at any isolation below SERIALIZABLE.
+/// Issue 4: a change of a subscription and a producer never wait for each other, at any isolation level below
+/// SERIALIZABLE.
 #[tokio::test]
 async fn mysql_producers_and_changes_of_subscriptions_do_not_wait_for_each_other() {
     let (database, store) = Database::migrated().await;
@@ -275,7 +278,7 @@ async fn mysql_producers_and_changes_of_subscriptions_do_not_wait_for_each_other
         let mut operator = database.connect().await;
         let mut change = operator.begin().await.expect("begins");
         sqlx::query("UPDATE postrider_subscription SET enabled = FALSE").execute(&mut *change).await.expect("changes");
-        // What is changed and not committed counts for nobody, and holds nobody up.
+        // An uncommitted change has no effect, and blocks no producer.
         let mut conn = database.connect().await;
         let set = format!("SET SESSION TRANSACTION ISOLATION LEVEL {level}");
         sqlx::raw_sql(AssertSqlSafe(set)).execute(&mut conn).await.expect("sets");
@@ -298,9 +301,10 @@ async fn mysql_producers_and_changes_of_subscriptions_do_not_wait_for_each_other
     database.drop().await;
 }
 
-/// A caller at a stricter isolation enqueues as usual. A duplicate that is committed after its snapshot is known all the same.
+/// A caller at a stricter isolation level enqueues as usual. A duplicate that is committed after its snapshot is
+/// still detected.
 #[tokio::test]
-async fn mysql_callers_at_stricter_isolation_hear_what_is_true() {
+async fn mysql_callers_at_stricter_isolation_get_correct_results() {
     let (database, store) = Database::migrated().await;
     let outbox = a_consumer(&store).await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
@@ -310,7 +314,7 @@ async fn mysql_callers_at_stricter_isolation_hear_what_is_true() {
         let mut tx = conn.begin().await.expect("begins");
         sqlx::query("SELECT count(*) FROM postrider_event").execute(&mut *tx).await.expect("a snapshot");
         let contested = format!("contested {level}");
-        // SERIALIZABLE locks what it has read, so that there the other comes before.
+        // SERIALIZABLE locks what it has read, so the other transaction must come first.
         if level == "SERIALIZABLE" {
             tx.rollback().await.expect("rolls back");
             tx = conn.begin().await.expect("begins");
@@ -335,7 +339,7 @@ async fn mysql_callers_at_stricter_isolation_hear_what_is_true() {
     database.drop().await;
 }
 
-/// F56: a deadlock inside the caller's transaction. Nothing more is sent, and what the caller rolls back never was.
+/// F56: a deadlock inside the caller's transaction. Nothing more is sent, and everything is rolled back.
 #[tokio::test]
 async fn mysql_deadlocks_inside_the_callers_transaction_are_the_callers() {
     let (database, store) = Database::migrated().await;
@@ -344,7 +348,7 @@ async fn mysql_deadlocks_inside_the_callers_transaction_are_the_callers() {
     for round in 0..3 {
         let contested = format!("contested {round}");
         let mut theirs = store.begin().await.expect("begins");
-        // Whoever has written less is the victim.
+        // The server chooses the transaction that has written less as the victim.
         let weight = (0..500).map(|n| event(format!("weight {round} {n}")));
         outbox.enqueue_many(&mut theirs, weight).await.expect("enqueues");
         outbox.enqueue(&mut theirs, event(&contested)).await.expect("enqueues");
@@ -372,7 +376,7 @@ async fn mysql_deadlocks_inside_the_callers_transaction_are_the_callers() {
     database.drop().await;
 }
 
-/// F56: a lock that does not come ends the statement and not the transaction; the answer is the same.
+/// F56: a lock timeout ends the statement and not the transaction; the error is the same.
 #[tokio::test]
 async fn mysql_lock_timeouts_inside_the_callers_transaction_are_the_callers() {
     let (database, store) = Database::migrated().await;
@@ -391,8 +395,8 @@ async fn mysql_lock_timeouts_inside_the_callers_transaction_are_the_callers() {
     database.drop().await;
 }
 
-/// A schema that is older than the program, or not there, is refused with the command to run; one that the printed
-/// script has made is as good as one of ours.
+/// An older or missing schema is refused with the command to run; one that the printed script has created is
+/// accepted.
 #[tokio::test]
 async fn mysql_schema_made_by_another_tool_is_accepted() {
     let database = Database::empty().await;
@@ -418,7 +422,7 @@ async fn mysql_schema_made_by_another_tool_is_accepted() {
     database.drop().await;
 }
 
-/// A `CREATE` commits by itself, so whoever dies in the middle of a migration leaves half of it. The next one goes on.
+/// MySQL commits each `CREATE`, so an interrupted migration leaves a part of it. The next run completes it.
 #[tokio::test]
 async fn mysql_migrations_that_died_in_between_are_finished() {
     let (database, store) = Database::migrated().await;
@@ -436,21 +440,21 @@ async fn mysql_migrations_that_died_in_between_are_finished() {
     database.drop().await;
 }
 
-/// How long the storm lasts.
-const STORM: Duration = Duration::from_secs(20);
-/// How long each change of a subscription stays open: whoever waited for one would be seen from far.
+/// How long the load lasts.
+const LOAD: Duration = Duration::from_secs(20);
+/// How long each change of a subscription stays open: long enough to notice a statement that waits for one.
 const CHANGE: Duration = Duration::from_secs(2);
 
-/// What the storm has seen.
+/// What was observed under load.
 #[derive(Default)]
 struct Seen {
     over: AtomicBool,
     committed: Mutex<Vec<String>>,
-    /// How often each delivery of an event was done.
+    /// How often each delivery of an event was completed.
     done: Mutex<HashMap<String, u32>>,
     longest_enqueue_us: AtomicU64,
     slow_enqueues: AtomicU64,
-    /// Looks at who waits for whom, and how often somebody waited for a subscription.
+    /// Number of looks at lock waits, and how often a statement waited for a subscription.
     looks: AtomicU64,
     waits_for_a_subscription: AtomicU64,
     changes: AtomicU64,
@@ -470,10 +474,10 @@ impl Seen {
     }
 }
 
-/// F28: six claimers, three producers, a pruner, a router and a stream of subscription changes. No deadlock surfaces, no
-/// producer waits for a change, nothing is lost or done twice.
+/// F28: six claimers, three producers, a pruner, a router and a stream of subscription changes. No deadlock reaches a
+/// caller, no producer waits for a change, nothing is lost or done twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mysql_storm_surfaces_no_deadlock_and_loses_nothing() {
+async fn mysql_under_load_surfaces_no_deadlock_and_loses_nothing() {
     let (database, store) = Database::migrated().await;
     store.register(&Subscription::new("order.paid", "coupon", Via::Local)).await.expect("registers");
     store.register(&Subscription::new("order.paid", "points", Via::Local)).await.expect("registers");
@@ -483,15 +487,15 @@ async fn mysql_storm_surfaces_no_deadlock_and_loses_nothing() {
     let seen = Arc::new(Seen::default());
     let mut tasks = Vec::new();
     for n in 0..6 {
-        tasks.push(tokio::spawn(claim_in_the_storm(store.clone(), Arc::clone(&seen), n)));
+        tasks.push(tokio::spawn(claim_under_load(store.clone(), Arc::clone(&seen), n)));
     }
     for n in 0..3 {
-        tasks.push(tokio::spawn(produce_in_the_storm(database.connect().await, store.clone(), Arc::clone(&seen), n)));
+        tasks.push(tokio::spawn(produce_under_load(database.connect().await, store.clone(), Arc::clone(&seen), n)));
     }
-    tasks.push(tokio::spawn(prune_in_the_storm(store.clone(), Arc::clone(&seen))));
-    tasks.push(tokio::spawn(change_in_the_storm(database.connect().await, store.clone(), Arc::clone(&seen))));
-    tasks.push(tokio::spawn(look_at_the_storm(database.connect().await, Arc::clone(&seen))));
-    tokio::time::sleep(STORM).await;
+    tasks.push(tokio::spawn(prune_under_load(store.clone(), Arc::clone(&seen))));
+    tasks.push(tokio::spawn(change_under_load(database.connect().await, store.clone(), Arc::clone(&seen))));
+    tasks.push(tokio::spawn(watch_lock_waits(database.connect().await, Arc::clone(&seen))));
+    tokio::time::sleep(LOAD).await;
     seen.over.store(true, Ordering::Relaxed);
     for task in tasks {
         task.await.expect("nothing surfaced");
@@ -520,24 +524,24 @@ async fn mysql_storm_surfaces_no_deadlock_and_loses_nothing() {
         }
     }
     assert_eq!(done.len(), 2 * committed.len());
-    assert!(committed.len() > 500, "the storm was a calm: {} events", committed.len());
+    assert!(committed.len() > 500, "the load was too small: {} events", committed.len());
     assert!(seen.looks.load(Ordering::Relaxed) > 20);
     assert_eq!(seen.waits_for_a_subscription.load(Ordering::Relaxed), 0, "somebody waited for a subscription");
-    // A change stays open for two seconds. The machine may be busy, and never for that long.
+    // A change stays open for two seconds. A busy machine does not delay an enqueue that long.
     let longest = Duration::from_micros(seen.longest_enqueue_us.load(Ordering::Relaxed));
     assert!(longest < CHANGE, "a producer has waited {longest:?}");
     assert_eq!(database.number("SELECT count(*) FROM postrider_delivery").await, 0);
     database.drop().await;
 }
 
-async fn produce_in_the_storm(mut conn: MySqlConnection, store: MySqlStore, seen: Arc<Seen>, producer: u32) {
+async fn produce_under_load(mut conn: MySqlConnection, store: MySqlStore, seen: Arc<Seen>, producer: u32) {
     let outbox = Outbox::new(store);
     let mut n = 0;
     while !seen.is_over() {
         n += 1;
         let id = |part: &str| format!("{producer}-{n}-{part}");
-        // A key is one producer's: its order is promised to whoever holds a lock on what it stands for.
-        // As most services are: at the server's default, REPEATABLE READ.
+        // Each key belongs to one producer: the order of a key requires a lock on its aggregate. The session has the
+        // server's default, REPEATABLE READ, as in most services.
         let mut tx = conn.begin().await.expect("begins");
         let began = Instant::now();
         let mut written = vec![id("one")];
@@ -552,7 +556,7 @@ async fn produce_in_the_storm(mut conn: MySqlConnection, store: MySqlStore, seen
             written.extend(more);
         }
         if n % 4 == 0 {
-            // And one by plain SQL, for the router.
+            // One event by plain SQL, for the router.
             let plain = id("plain");
             let insert = "INSERT INTO postrider_event (event_id, topic, payload) VALUES (?, 'order.paid', '7')";
             sqlx::query(insert).bind(&plain).execute(&mut *tx).await.expect("inserts");
@@ -566,8 +570,8 @@ async fn produce_in_the_storm(mut conn: MySqlConnection, store: MySqlStore, seen
     }
 }
 
-/// Claims until the storm is over and nothing is left.
-async fn claim_in_the_storm(store: MySqlStore, seen: Arc<Seen>, claimer: u32) {
+/// Claims until the load has ended and nothing is left.
+async fn claim_under_load(store: MySqlStore, seen: Arc<Seen>, claimer: u32) {
     let lane = if claimer.is_multiple_of(2) { "coupon" } else { "points" };
     let claim = Claim { owner: format!("claimer-{claimer}"), ..Claim::new(lane, 20) };
     let mut round = claimer;
@@ -595,13 +599,13 @@ async fn work_off(store: &MySqlStore, seen: &Seen, lane: &str, lease: Lease, rou
     let Some(first) = lease.deliveries.first() else { return };
     let ids: Vec<_> = lease.deliveries.iter().map(|claimed| claimed.envelope.event_id.to_string()).collect();
     match round % 5 {
-        // One fails and the rest is given back.
+        // One fails and the rest is released.
         0 if first.attempt < 3 => {
             let failed = Failed { id: first.id, after: Duration::ZERO, error: "boom".into(), code: None };
             store.retry(lease.token, &[failed], History::Keep).await.expect("retries");
             store.release(lease.token, &lease.ids()).await.expect("releases");
         }
-        // As the inbox does it: receive, have an effect, complete.
+        // As in the inbox: receive, have an effect, complete.
         1 | 2 => {
             let mut tx = store.begin().await.expect("begins");
             let receipt = |id| Receipt {
@@ -631,10 +635,10 @@ async fn work_off(store: &MySqlStore, seen: &Seen, lane: &str, lease: Lease, rou
     }
 }
 
-async fn prune_in_the_storm(store: MySqlStore, seen: Arc<Seen>) {
+async fn prune_under_load(store: MySqlStore, seen: Arc<Seen>) {
     let mut after = 0;
     while !seen.is_over() {
-        // Everything that is finished, at once: the pruner is never far from those who work.
+        // Everything that is finished, at once, so that the pruner competes with the other tasks.
         let prune = Prune { what: Prunable::Events, older_than: Duration::ZERO, after, limit: 200 };
         let pruned = store.prune(&prune).await.expect("prunes");
         seen.pruned.fetch_add(pruned.removed, Ordering::Relaxed);
@@ -644,7 +648,7 @@ async fn prune_in_the_storm(store: MySqlStore, seen: Arc<Seen>) {
     }
 }
 
-async fn change_in_the_storm(mut conn: MySqlConnection, store: MySqlStore, seen: Arc<Seen>) {
+async fn change_under_load(mut conn: MySqlConnection, store: MySqlStore, seen: Arc<Seen>) {
     while !seen.is_over() {
         let mut change = conn.begin().await.expect("begins");
         let sql = "UPDATE postrider_subscription SET sort_order = sort_order + 1, updated_at = UTC_TIMESTAMP(6)";
@@ -658,8 +662,9 @@ async fn change_in_the_storm(mut conn: MySqlConnection, store: MySqlStore, seen:
     }
 }
 
-/// Asks the server who waits for the lock of a subscription, often enough to see whoever waits for a tenth of a second.
-async fn look_at_the_storm(mut conn: MySqlConnection, seen: Arc<Seen>) {
+/// Reads from the server which transactions wait for the lock of a subscription, often enough to see a wait of a
+/// tenth of a second.
+async fn watch_lock_waits(mut conn: MySqlConnection, seen: Arc<Seen>) {
     let version: String = sqlx::query_scalar("SELECT version()").fetch_one(&mut conn).await.expect("a version");
     let waits = if version.contains("MariaDB") {
         "SELECT count(*) FROM information_schema.innodb_lock_waits w \
@@ -673,7 +678,7 @@ async fn look_at_the_storm(mut conn: MySqlConnection, seen: Arc<Seen>) {
         let waiting: i64 = sqlx::query_scalar(waits).fetch_one(&mut conn).await.expect("an answer");
         seen.waits_for_a_subscription.fetch_add(waiting.unsigned_abs(), Ordering::Relaxed);
         seen.looks.fetch_add(1, Ordering::Relaxed);
-        // InnoDB shows itself anew only to whoever has not looked for a tenth of a second.
+        // InnoDB refreshes these tables only if they were not read for a tenth of a second.
         tokio::time::sleep(Duration::from_millis(105)).await;
     }
 }

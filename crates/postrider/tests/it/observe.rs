@@ -1,4 +1,4 @@
-//! What an operator sees: one order's story in the log, and figures.
+//! Logs and metrics of whole programs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -66,7 +66,7 @@ impl OutsideConsumer for Mail {
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// Pays orders, and delivers everything; on one thread, which is what local recorders and subscribers see.
+/// Pays orders, and delivers everything on one thread: local recorders and subscribers see only that.
 fn pay_and_deliver(orders: &[u32]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -106,10 +106,10 @@ impl io::Write for Log {
     }
 }
 
-/// A.16: by its trace id one order's story is found, in order, each line with what it takes to look further; a duplicate
-/// has no second "Consumed", and no line repeats a payload (S21).
+/// A.16: a trace id finds all log lines of one order, in order, each with the ids to search further. A duplicate has
+/// no second "Consumed", and no line contains a payload (S21).
 #[test]
-fn one_orders_story_is_told_by_its_trace() {
+fn one_order_is_found_in_the_log_by_its_trace() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
@@ -146,7 +146,7 @@ fn one_orders_story_is_told_by_its_trace() {
     assert!(text.contains("order:7:paid"), "and by its event id");
 }
 
-/// A.5: a delivery that is given up is an error in the log, also at the first rejection, with what it takes to find it.
+/// A.5: a dead delivery is an error in the log, also at the first rejection, with the ids to find it.
 #[test]
 fn a_rejected_delivery_is_an_error_in_the_log() {
     let log = Log::default();
@@ -172,7 +172,7 @@ fn a_rejected_delivery_is_an_error_in_the_log() {
     assert_eq!(dead["fields"]["attempts"], 1);
 }
 
-/// A.18: the figures, under the names people have on their dashboards.
+/// A.18: the figures, under the names that dashboards use.
 #[test]
 fn figures_are_counted() {
     let recorder = DebuggingRecorder::new();
@@ -213,7 +213,7 @@ fn figures_are_counted() {
     assert!(figures["postrider_delivery_seconds{consumer=points}"] >= 2, "{figures:#?}");
 }
 
-/// The recorder of a program knows what each figure means, and no figure is left out.
+/// The recorder gets a description of every figure.
 #[test]
 fn every_figure_is_described() {
     let recorder = DebuggingRecorder::new();

@@ -1,4 +1,4 @@
-//! A store over the program's own pool: its transactions run there, and the store adds a few sessions of its own.
+//! A store over the program's own pool: its transactions run there, and the store adds a few connections.
 
 use postrider::prelude::*;
 use postrider::{Draft, Error, Inbox, OutsideConsumer, Received, Relay, Subscription, Via};
@@ -23,8 +23,8 @@ impl OutsideConsumer for Points {
     }
 }
 
-/// A.1: what a transaction wrote is there after its commit, and gone after an error; what the database asks to run again is
-/// run again; and a relay delivers it.
+/// A.1: what a transaction wrote exists after its commit, and does not after an error; a transaction that the
+/// database rolled back is retried; and a relay delivers the event.
 pub(crate) async fn transactions_of_the_programs_pool<S: Enlist>(store: S) {
     store.migrate().await.expect("migrates");
     store.set_subscription(&Subscription::new(Paid::TOPIC, "points", Via::Local)).await.expect("subscribes");

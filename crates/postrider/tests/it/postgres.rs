@@ -1,4 +1,4 @@
-//! PostgreSQL: plans on a large table, poolers, isolation levels, and a schema that another tool has made.
+//! PostgreSQL: plans on a large table, poolers, isolation levels, and a schema that another tool has created.
 
 use std::ops::RangeInclusive;
 use std::process::Command;
@@ -24,7 +24,7 @@ macro_rules! sql {
     };
 }
 
-/// A database that goes when the test has passed.
+/// A database that is dropped when the test has passed.
 struct Database {
     server: String,
     name: String,
@@ -51,7 +51,7 @@ impl Database {
         self.on(&self.server)
     }
 
-    /// The same database behind another server's address.
+    /// The same database at another server's address.
     fn on(&self, server: &str) -> String {
         let (server, _) = server.rsplit_once('/').expect("the URL names a database");
         format!("{server}/{}", self.name)
@@ -85,13 +85,13 @@ const LARGE: &str = "
            CASE WHEN seq BETWEEN 100001 AND 101000 THEN now() + interval '1 h' END, 0
     FROM postrider_event";
 
-/// 20,000 events that wait: for the router, for somebody who hears them, and for nobody.
+/// 20,000 events that wait: for the router, for a subscriber, and for nothing.
 const WAITING: &str = "
     INSERT INTO postrider_event (event_id, topic, payload, waits_for)
     SELECT 'w' || n, 't' || n % 100, '{}', CASE n % 2 WHEN 0 THEN 't' || n % 100 ELSE '' END FROM generate_series(1, 20000) n;
     INSERT INTO postrider_subscription (topic, consumer) VALUES ('t50', 'somebody')";
 
-/// The lines of a plan that was really run.
+/// The lines of an executed plan.
 async fn plan(conn: &mut PgConnection, types: &str, sql: &str, values: &str) -> Vec<String> {
     prepare(conn, "it", types, sql).await;
     let lines = explain(conn, "it", values).await;
@@ -109,7 +109,7 @@ async fn explain(conn: &mut PgConnection, name: &str, values: &str) -> Vec<Strin
     sqlx::query_scalar(AssertSqlSafe(explain)).fetch_all(conn).await.expect("explains")
 }
 
-/// How many rows the busiest node of a plan has looked at.
+/// The number of rows that the busiest node of a plan has read.
 fn most_rows(plan: &[String]) -> usize {
     let number = |line: &str, after: &str| {
         let digits = line.split(after).nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?;
@@ -126,7 +126,7 @@ fn most_rows(plan: &[String]) -> usize {
     rows.max().unwrap_or_default()
 }
 
-/// The node that `words` begin, with the lines that belong to it.
+/// The node that begins with `words`, with its lines.
 fn node<'a>(plan: &'a [String], words: &str) -> &'a [String] {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let start = plan.iter().position(|line| line.contains(words)).unwrap_or_else(|| panic!("{words} in {plan:#?}"));
@@ -134,8 +134,8 @@ fn node<'a>(plan: &'a [String], words: &str) -> &'a [String] {
     &plan[start..end.map_or(plan.len(), |end| start + 1 + end)]
 }
 
-/// B.5: the claim goes by its index, never sorts, and touches little more than it takes, whatever waits, is leased,
-/// delayed, held or dead; analysed or not.
+/// B.5: the claim uses its index, never sorts, and reads little more than it takes, whatever waits, is leased,
+/// delayed, held or dead; with and without statistics.
 #[tokio::test]
 async fn postgres_claims_by_index_without_a_sort() {
     let (database, _store) = Database::migrated().await;
@@ -178,8 +178,8 @@ async fn postgres_claims_by_index_without_a_sort() {
     database.drop().await;
 }
 
-/// D.13: lists and the roll-up go by an index, never sort, and touch no more than they were told to: analysed or not, and also
-/// with plans that were made before there was a status.
+/// D.13: lists and the roll-up use an index, never sort, and read no more than their limit: with and without
+/// statistics, and also with plans that were made before there was a status.
 #[tokio::test]
 async fn postgres_lists_by_index_without_a_sort() {
     let (database, _store) = Database::migrated().await;
@@ -254,13 +254,13 @@ async fn postgres_lists_by_index_without_a_sort() {
     database.drop().await;
 }
 
-/// A relay starts before there is anything to do. The plans that it makes then are right when there is much.
+/// A relay starts before there is any work. The plans that it makes then are still right on large tables.
 #[tokio::test]
-async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
+async fn postgres_plans_made_on_empty_tables_fit_full_ones() {
     for known in ["", "VACUUM ANALYZE"] {
         let (database, _store) = Database::migrated().await;
         let mut conn = database.connect().await;
-        // An analysis in between would make the plans anew.
+        // An ANALYZE in between would invalidate the plans.
         let still = "ALTER TABLE postrider_event SET (autovacuum_enabled = off);
             ALTER TABLE postrider_delivery SET (autovacuum_enabled = off)";
         for sql in [SESSION, still, known] {
@@ -305,20 +305,20 @@ async fn postgres_plans_made_on_empty_tables_do_for_full_ones() {
         }
         for (name, _, _, values) in &statements {
             let plan = explain(&mut conn, name, values).await;
-            // Their own, and what stands behind dead ones of the keys; never the whole table.
+            // Its own rows, and those behind dead ones of the keys; never the whole table.
             assert!(most_rows(&plan) <= 20_000, "{name}: {plan:#?}");
         }
         database.drop().await;
     }
 }
 
-/// A consumer's transaction is on a session of the user's, with the user's settings, from the first event on.
+/// A consumer's transaction runs on a session of the user, with the user's settings, from the first event on.
 #[tokio::test]
-async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
+async fn postgres_plans_on_sessions_of_the_user_fit_full_tables() {
     let (database, _store) = Database::migrated().await;
     let mut conn = database.connect().await;
-    // Statistics would make the plans anew: here they stay as they were made on the first events. A session goes over to
-    // one plan for all values with the sixth use.
+    // Statistics would invalidate the plans: here they stay as they were made on the first events. A session changes
+    // to a generic plan with the sixth use.
     let setup = "ALTER TABLE postrider_event SET (autovacuum_enabled = off);
         ALTER TABLE postrider_delivery SET (autovacuum_enabled = off);
         ALTER TABLE postrider_inbox SET (autovacuum_enabled = off);
@@ -331,7 +331,7 @@ async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
     };
     let (ids, first, second) = (hundred("e", 100_001), hundred("", 100_001), hundred("", 100_101));
     let settle = "tid[], bigint[], bigint, bigint[]";
-    // In the order of a transaction: what comes after the count is settled.
+    // In the order of a transaction: `count_received.sql` changes the planner settings for the statements after it.
     let statements = [
         (
             "complete",
@@ -362,8 +362,8 @@ async fn postgres_plans_on_sessions_of_the_user_do_for_full_tables() {
     database.drop().await;
 }
 
-/// Making a plan takes as long as all else in a consumer's transaction: its last statements have one for all values, also where
-/// statistics were taken in an unlucky moment, with few events that many lanes hear.
+/// Planning takes as long as everything else in a consumer's transaction. Its last statements have a generic plan,
+/// even if statistics were taken with few events and many lanes.
 #[tokio::test]
 async fn postgres_completes_with_one_plan() {
     let (database, _store) = Database::migrated().await;
@@ -386,9 +386,9 @@ async fn postgres_completes_with_one_plan() {
     database.drop().await;
 }
 
-/// D.2: producers remember who listens, but nothing that somebody does to the subscriptions is missed, by whatever means.
+/// D.2: producers cache subscribers, but every change of the subscriptions has an effect, however it was made.
 #[tokio::test]
-async fn postgres_hears_of_subscriptions_changed_by_hand() {
+async fn postgres_notices_subscriptions_changed_by_hand() {
     async fn lanes(store: &PostgresStore, conn: &mut PgConnection) -> Vec<String> {
         let draft = Draft::json("order.paid", &7).expect("JSON");
         let enqueued = Outbox::new(store.clone()).enqueue(conn, draft).await.expect("enqueues");
@@ -406,7 +406,7 @@ async fn postgres_hears_of_subscriptions_changed_by_hand() {
     run(&mut other, "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('*', 'b', 'pull')").await;
     assert_eq!(lanes(&store, &mut one).await, ["a", "b"]);
 
-    // Seen in the transaction that made it, and remembered by nobody once that is rolled back.
+    // Visible in the transaction that made it, and not cached after the rollback.
     run(&mut one, "BEGIN; UPDATE postrider_subscription SET enabled = false WHERE consumer = 'b'").await;
     assert_eq!(lanes(&store, &mut one).await, ["a"]);
     assert_eq!(lanes(&store, &mut other).await, ["a", "b"], "not committed");
@@ -417,12 +417,12 @@ async fn postgres_hears_of_subscriptions_changed_by_hand() {
     run(&mut one, "ROLLBACK").await;
     assert_eq!(lanes(&store, &mut one).await, ["a", "b"]);
 
-    // What a snapshot from before the change sees is remembered for no one who sees the change.
+    // What a snapshot from before the change reads is not cached for transactions that see the change.
     run(&mut one, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM postrider_event LIMIT 1").await;
     run(&mut other, "INSERT INTO postrider_subscription (topic, consumer, via) VALUES ('order.paid', 'c', 'pull')")
         .await;
     for _ in 0..3 {
-        // The first makes it forget, the second ask.
+        // The first call invalidates the cache, the second reads again.
         lanes(&store, &mut one).await;
         lanes(&store, &mut one).await;
         assert_eq!(lanes(&store, &mut other).await, ["a", "b", "c"]);
@@ -430,7 +430,7 @@ async fn postgres_hears_of_subscriptions_changed_by_hand() {
     run(&mut one, "COMMIT").await;
     assert_eq!(lanes(&store, &mut one).await, ["a", "b", "c"]);
 
-    // A transaction that goes on may go on with those it began with; the next one does not.
+    // An open transaction may continue with the subscriptions that it began with; the next one does not.
     run(&mut one, "BEGIN").await;
     assert_eq!(lanes(&store, &mut one).await, ["a", "b", "c"]);
     run(&mut other, "UPDATE postrider_subscription SET removed = true WHERE consumer = 'c'").await;
@@ -444,9 +444,10 @@ async fn postgres_hears_of_subscriptions_changed_by_hand() {
     database.drop().await;
 }
 
-/// F39: what the library would refuse may come by plain SQL. It is kept as it is, or refused at once; nothing stops at it.
+/// F39: plain SQL can write what the library would refuse. It is kept as it is, or refused at once, and blocks
+/// nothing.
 #[tokio::test]
-async fn postgres_lives_with_whatever_plain_sql_says() {
+async fn postgres_keeps_or_refuses_any_plain_sql() {
     let (database, store) = Database::migrated().await;
     let mut conn = database.connect().await;
     let written = "
@@ -482,7 +483,8 @@ async fn postgres_lives_with_whatever_plain_sql_says() {
     database.drop().await;
 }
 
-/// What docs/sql-contract.md says of rights: a program that enqueues needs no more, and one that changes subscriptions only those.
+/// The privileges in docs/sql-contract.md: a program that enqueues needs no others, and one that changes
+/// subscriptions only those.
 #[tokio::test]
 async fn postgres_producers_need_few_rights() {
     let (database, store) = Database::migrated().await;
@@ -507,10 +509,10 @@ async fn postgres_producers_need_few_rights() {
     database.drop().await;
 }
 
-/// F37: a commit that notifies takes a lock that all such commits share, and fails when the server's queue is full. However
-/// many write at once, none of their transactions does.
+/// F37: a commit that notifies takes a lock that all such commits share, and fails when the server's queue is full.
+/// No producer's transaction notifies.
 #[tokio::test]
-async fn postgres_producers_notify_nobody() {
+async fn postgres_producers_do_not_notify() {
     let (database, store) = Database::migrated().await;
     store.register(&Subscription::new("order.paid", "coupon", Via::Local)).await.expect("registers");
     let mut listener = PgListener::connect(&database.url()).await.expect("connects");
@@ -522,13 +524,13 @@ async fn postgres_producers_notify_nobody() {
         store.commit(tx).await.expect("commits");
     });
     futures_util::future::join_all(writers).await;
-    // What a session sends comes in the order of commits: theirs would be there before ours.
+    // Notifications arrive in the order of commits: those of the producers would arrive before this one.
     store.announce("the test").await.expect("announces");
     assert_eq!(listener.recv().await.expect("hears").payload(), "the test");
     database.drop().await;
 }
 
-/// A settle finds its rows by their events, however many others there are.
+/// A settle finds its rows by their events, however many other rows there are.
 #[tokio::test]
 async fn postgres_settles_by_index() {
     let (database, _store) = Database::migrated().await;
@@ -541,14 +543,14 @@ async fn postgres_settles_by_index() {
     let settle = plan(&mut conn, types, SETTLE, &format!("'{{}}', '{ids}', 1, '{seqs}'")).await;
     let text = settle.join("\n");
     assert!(!text.contains("Seq Scan") && text.contains("Index Cond: (event_seq = ANY"), "{text}");
-    // Those without a key, and of the others the stretches that begin with the first of their key: none.
+    // Those without a key, and of the others the runs from the first of their key: none.
     let removed = &node(&settle, "Delete on postrider_delivery")[0];
     assert!(removed.contains("actual rows=333") || removed.contains("actual rows=334"), "{removed}");
     database.drop().await;
 }
 
-/// A claim that goes on where another has ended walks over nothing in front of that, and a settle that knows where its rows lie
-/// searches for none.
+/// A claim that continues where another has ended reads nothing before that, and a settle that knows its row
+/// addresses searches for none.
 #[tokio::test]
 async fn postgres_goes_straight_to_what_it_knows() {
     let (database, _store) = Database::migrated().await;
@@ -574,7 +576,8 @@ async fn postgres_goes_straight_to_what_it_knows() {
     database.drop().await;
 }
 
-/// F17: a row that a heartbeat has moved is not where its claim saw it. Nothing behind it is settled before it is found.
+/// F17: a row that a heartbeat has moved is not at the address of its claim. Nothing behind it is settled before it
+/// is found.
 #[tokio::test]
 async fn postgres_settles_nothing_behind_a_row_that_has_moved() {
     let (database, store) = Database::migrated().await;
@@ -599,7 +602,7 @@ async fn postgres_settles_nothing_behind_a_row_that_has_moved() {
     database.drop().await;
 }
 
-/// Deliveries whose events somebody has deleted by hand are in nobody's way.
+/// Deliveries whose events were deleted by hand do not block their lane.
 #[tokio::test]
 async fn postgres_deliveries_without_an_event_do_not_block_their_lane() {
     let (database, store) = Database::migrated().await;
@@ -632,7 +635,7 @@ async fn postgres_deliveries_without_an_event_do_not_block_their_lane() {
     database.drop().await;
 }
 
-/// One claim gets past windows full of what has to be parked.
+/// One claim gets past windows full of deliveries that must be parked.
 #[tokio::test]
 async fn postgres_one_claim_parks_many_windows() {
     let (database, store) = Database::migrated().await;
@@ -651,7 +654,7 @@ async fn postgres_one_claim_parks_many_windows() {
     database.drop().await;
 }
 
-/// F38: a pooler that shares sessions between transactions is refused at the start, in words that help.
+/// F38: a pooler that shares sessions between transactions is refused at the start, with advice.
 #[tokio::test]
 async fn pgbouncer_with_transaction_pooling_is_refused() {
     let pooler =
@@ -659,7 +662,7 @@ async fn pgbouncer_with_transaction_pooling_is_refused() {
     let (database, direct) = Database::migrated().await;
     let refused = PostgresStore::connect(&database.on(&pooler)).await.expect_err("refused").to_string();
     assert!(refused.contains("pool_mode = session") && refused.contains("direct connection"), "{refused}");
-    // The caller's own transactions may go through it: on one transaction they have one session.
+    // The caller's own transactions may use it: one transaction has one session.
     let mut conn = PgConnection::connect(&database.on(&pooler)).await.expect("connects");
     let mut tx = conn.begin().await.expect("begins");
     let outbox = Outbox::new(direct.clone());
@@ -669,10 +672,10 @@ async fn pgbouncer_with_transaction_pooling_is_refused() {
     database.drop().await;
 }
 
-/// A caller at REPEATABLE READ or SERIALIZABLE enqueues as usual; a duplicate that is committed meanwhile is theirs to
-/// run again, and is told as that.
+/// A caller at REPEATABLE READ or SERIALIZABLE enqueues as usual. For a duplicate that is committed meanwhile the
+/// caller gets `TransactionLost` and must run the transaction again.
 #[tokio::test]
-async fn postgres_callers_at_stricter_isolation_hear_what_to_do() {
+async fn postgres_callers_at_stricter_isolation_are_asked_to_retry() {
     let (database, store) = Database::migrated().await;
     store.register(&Subscription::new("order.paid", "coupon", Via::Local)).await.expect("registers");
     let outbox = Outbox::new(store.clone());
@@ -702,8 +705,8 @@ async fn postgres_callers_at_stricter_isolation_hear_what_to_do() {
     database.drop().await;
 }
 
-/// A schema that is older than the program, or not there, is refused with the command to run; one that the printed
-/// script has made is as good as one of ours.
+/// An older or missing schema is refused with the command to run; one that the printed script has created is
+/// accepted.
 #[tokio::test]
 async fn postgres_schema_made_by_another_tool_is_accepted() {
     let database = Database::empty().await;
@@ -730,7 +733,7 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
     database.drop().await;
 }
 
-/// The store adds at most five sessions, which have a name, to the program's pool.
+/// The store adds at most five named connections to the program's pool.
 #[tokio::test]
 async fn postgres_stores_use_the_programs_own_pool() {
     let database = Database::empty().await;

@@ -1,4 +1,4 @@
-//! The relay with a clock that only moves when nobody has anything to do.
+//! The relay with a clock that only moves when all tasks are idle.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -16,7 +16,7 @@ impl Event for Paid {
     const TOPIC: &'static str = "order.paid";
 }
 
-/// Takes its time, and notes when it was done.
+/// Takes a while, and records when it was done.
 struct Slow(Arc<OnceLock<Instant>>);
 
 impl OutsideConsumer for Slow {
@@ -30,7 +30,7 @@ impl OutsideConsumer for Slow {
     }
 }
 
-/// Nothing is left: whoever waits for that is told at once, not at the next look, which comes seldom while a lane is at work.
+/// When nothing is left, a drain ends at once, not at the next look, which is rare while a lane works.
 #[tokio::test(start_paused = true)]
 async fn a_drain_ends_with_the_last_delivery() {
     let (store, done) = (MemoryStore::new(), Arc::default());

@@ -1,4 +1,4 @@
-//! Everything that belongs to a store, run together.
+//! All loops of a store, run together.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ async fn a_service_delivers_keeps_statuses_and_runs_jobs_and_operations() {
     running.await.expect("no panic").expect("it ends well");
 }
 
-/// One loop that cannot work ends all: a service that does half of its work would not be noticed.
+/// One loop that fails ends all: a service that does half of its work would not be noticed.
 #[tokio::test]
 async fn a_loop_that_fails_ends_the_service() {
     let store = MemoryStore::new();

@@ -1,4 +1,4 @@
-//! SQLite: its plans, its one writer, its shell, and transactions that end behind sqlx's back.
+//! SQLite: its plans, its one writer, its shell, and transactions that SQLite ends itself.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ use postrider::{Draft, Enqueued, Error, Jobs, Outbox, Schedule, Subscription, Un
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
 
-/// A folder that goes when the test ends.
+/// A folder that is removed when the test ends.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -39,7 +39,7 @@ impl Folder {
         store
     }
 
-    /// A connection that is none of the store's, as another process would have it.
+    /// A connection outside the store, like one of another process.
     async fn stranger(&self) -> SqliteConnection {
         SqliteConnectOptions::new()
             .filename(self.file())
@@ -77,7 +77,7 @@ async fn subscribe(store: &SqliteStore, topic: &str, consumer: &str, via: Via) {
     store.register(&subscription).await.expect("registers");
 }
 
-/// The way of an event without a key, and of its history.
+/// An event without a key from enqueue to settle, and its history.
 #[tokio::test]
 async fn sqlite_carries_an_event_from_enqueue_to_settle() {
     let folder = Folder::new();
@@ -133,7 +133,7 @@ async fn sqlite_carries_an_event_from_enqueue_to_settle() {
     assert_eq!(store.prune(&prune).await.expect("prunes").removed, 0);
 }
 
-/// What the caller hears about ids that are known, and about topics that nobody hears.
+/// The results for known ids, and for topics without a subscriber.
 #[tokio::test]
 async fn sqlite_tells_duplicates_conflicts_and_the_unheard_apart() {
     let folder = Folder::new();
@@ -155,7 +155,7 @@ async fn sqlite_tells_duplicates_conflicts_and_the_unheard_apart() {
     assert_eq!(store.claim(&Claim::new("late", 10)).await.expect("claims").deliveries.len(), 1);
 }
 
-/// Runs of keys, heads that are delayed or dead, and settling out of order.
+/// Runs of keys, first deliveries that are delayed or dead, and settling out of order.
 #[tokio::test]
 async fn sqlite_keeps_the_order_of_a_key() {
     let folder = Folder::new();
@@ -170,37 +170,37 @@ async fn sqlite_keeps_the_order_of_a_key() {
         lease.deliveries.iter().map(|d| d.envelope.event_id.to_string()).collect()
     };
 
-    // The window (256) is full of `a`; its run is had by one claimer.
+    // The window (256) is full of `a`; one claimer gets its run.
     let first = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
     assert_eq!(names(&first), (0..10).map(|n| format!("a{n}")).collect::<Vec<_>>());
     assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
-    // Out of order: refused, unless the earlier ones go with it.
+    // Out of order: refused, unless the earlier ones are settled with it.
     assert!(store.settle(first.token, &first.ids()[1..3], History::Omit).await.expect("settles").is_empty());
     assert_eq!(store.settle(first.token, &first.ids()[..3], History::Omit).await.expect("settles").len(), 3);
-    // The rest of a failed delivery's run is given back untried.
+    // The rest of a failed delivery's run is released without an attempt.
     let failed = Failed { id: first.ids()[3], after: Duration::from_secs(60), error: "no".into(), code: None };
     assert_eq!(store.retry(first.token, &[failed], History::Omit).await.expect("retries").len(), 1);
     assert!(store.extend(first.token, &first.ids(), Duration::from_secs(9)).await.expect("extends").is_empty());
     let waiting = store.find("a4").await.expect("finds").expect("is there");
     assert_eq!(waiting.deliveries[0].attempts, 0);
 
-    // `a` waits for its fourth; one claim parks the followers, window by window, and reaches `b`.
+    // `a` waits for its fourth delivery; one claim parks the followers, window by window, and reaches `b`.
     let second = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
     assert_eq!(names(&second), ["b0", "b1", "b2"]);
     let parked = store.find("a599").await.expect("finds").expect("is there");
     assert!(!parked.deliveries[0].held && parked.deliveries[0].due_at > parked.created_at);
 
-    // A dead head holds the rest of its key …
+    // A dead first delivery holds the rest of its key.
     let buried = Buried { id: second.ids()[0], tried: true, error: "no".into(), code: None };
     store.bury(second.token, &[buried], History::Omit).await.expect("buries");
     assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
     assert_eq!(store.counts().await.expect("counts")["c"].held, 2);
-    // … or is skipped …
+    // With `Skip` it is passed over.
     let skipped = store.claim_keyed(&claim, DeadHead::Skip).await.expect("claims");
     assert_eq!(names(&skipped), ["b1", "b2"]);
     store.release(skipped.token, &skipped.ids()).await.expect("releases");
     assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
-    // … and once redriven, comes first.
+    // After a redrive it comes first.
     assert_eq!(store.redrive("b0", "c", "").await.expect("redrives"), Redriven::Due);
     let third = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
     assert_eq!(names(&third), ["b0", "b1", "b2"]);
@@ -212,9 +212,9 @@ async fn sqlite_keeps_the_order_of_a_key() {
     assert_eq!(store.settle(fourth.token, &fourth.ids(), History::Omit).await.expect("settles").len(), 500);
 }
 
-/// A person deletes the dead delivery in front: the next event of the key takes the held ones along, for good.
+/// After the dead first delivery was deleted by hand, the next event of the key releases the held ones permanently.
 #[tokio::test]
-async fn sqlite_lets_go_of_what_was_held_behind_a_deleted_delivery() {
+async fn sqlite_releases_what_was_held_behind_a_deleted_delivery() {
     let folder = Folder::new();
     let store = folder.store().await;
     subscribe(&store, "t", "c", Via::Local).await;
@@ -231,7 +231,8 @@ async fn sqlite_lets_go_of_what_was_held_behind_a_deleted_delivery() {
     assert_eq!(store.counts().await.expect("counts")["c"].held, 0);
 }
 
-/// A person deletes an event but not its deliveries: they are leased and left, and the others are delivered.
+/// After an event but not its deliveries was deleted by hand, they are leased and skipped, and the others are
+/// delivered.
 #[tokio::test]
 async fn sqlite_passes_over_deliveries_without_an_event() {
     let folder = Folder::new();
@@ -275,8 +276,8 @@ async fn sqlite_leases_names_and_keys() {
     assert_eq!(store.begin_key(&mut tx, &key, b"f", lease).await.expect("asks"), KeyState::Done("42".into()));
 }
 
-/// F55: a statement that ends the consumer's transaction, and whose error it swallows, settles nothing; and
-/// the only writer works on.
+/// F55: if a statement ends the consumer's transaction, and the consumer ignores its error, nothing is settled, and
+/// the only writer still works.
 #[tokio::test]
 async fn sqlite_completes_nothing_in_a_transaction_that_has_ended() {
     let folder = Folder::new();
@@ -316,7 +317,8 @@ async fn sqlite_completes_nothing_in_a_transaction_that_has_ended() {
     assert!(matches!(store.complete(&mut tx, &completion).await, Err(Error::LeaseLost)));
 }
 
-/// F35: our transaction has the write lock from its first statement on, so nobody can write between its read and its write.
+/// F35: a transaction has the write lock from its first statement on, so no other can write between its read and its
+/// write.
 #[tokio::test]
 async fn sqlite_holds_the_write_lock_before_it_reads() {
     let folder = Folder::new();
@@ -330,7 +332,8 @@ async fn sqlite_holds_the_write_lock_before_it_reads() {
     store.commit(tx).await.expect("commits");
 }
 
-/// F35: another process holds the write lock. Every operation of ours waits for it, and no BUSY reaches the caller.
+/// F35: another process holds the write lock. Every operation of the store waits for it, and no BUSY reaches the
+/// caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_waits_for_another_process_that_writes() {
     let folder = Folder::new();
@@ -347,7 +350,7 @@ async fn sqlite_waits_for_another_process_that_writes() {
                 store.settle(lease.token, &lease.ids(), History::Keep).await
             }
         });
-        // That somebody waits for a lock cannot be signalled: it is what does not happen.
+        // There is no signal for a wait on a lock, so the test checks that nothing happens.
         let waits = tokio::time::timeout(Duration::from_millis(20), &mut ours).await;
         assert!(waits.is_err(), "did not wait: {waits:?}");
         run(
@@ -360,7 +363,7 @@ async fn sqlite_waits_for_another_process_that_writes() {
     }
 }
 
-/// F35: a caller's own transaction that reads first is told how to begin.
+/// F35: the error for a caller's own transaction that reads first says how to begin it.
 #[tokio::test]
 async fn sqlite_tells_a_deferred_transaction_to_begin_immediate() {
     let folder = Folder::new();
@@ -375,7 +378,7 @@ async fn sqlite_tells_a_deferred_transaction_to_begin_immediate() {
     assert!(source.to_string().contains("BEGIN IMMEDIATE"), "{source}");
 }
 
-/// F42: five instances start at once on a file that is not there.
+/// F42: five instances start at once on a file that does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_is_migrated_by_five_at_once() {
     for _ in 0..10 {
@@ -398,7 +401,7 @@ async fn sqlite_is_migrated_by_five_at_once() {
     }
 }
 
-/// A schema that is not there, and one that is newer than this program.
+/// A missing schema, and one that is newer than this program.
 #[tokio::test]
 async fn sqlite_refuses_a_schema_of_another_version() {
     let folder = Folder::new();
@@ -420,7 +423,7 @@ async fn sqlite_refuses_a_schema_of_another_version() {
     }
 }
 
-/// One INSERT by hand, in whatever time zone, is delivered; what breaks a limit is refused by its name.
+/// One INSERT by hand, in any time zone, is delivered; one that breaks a limit is refused with the name of the limit.
 #[tokio::test]
 async fn sqlite_delivers_what_the_shell_inserts() {
     let folder = Folder::new();
@@ -437,7 +440,7 @@ async fn sqlite_delivers_what_the_shell_inserts() {
     assert!(before <= envelope.occurred_at && envelope.occurred_at <= after);
     assert_eq!(envelope.initiator.service.as_deref(), Some("sql"));
 
-    // Bytes that are no text harm nobody but themselves.
+    // Bytes that are not UTF-8 affect only their own event.
     shell(&folder.file(), "INSERT INTO postrider_event (event_id, topic, payload, event_key, trace_id, initiator) VALUES ('odd', 'order.paid', CAST(x'ff' AS TEXT), CAST(x'fe' AS TEXT), x'fd', x'fc')").expect("inserts");
     assert_eq!(store.route(10).await.expect("routes").routed, 1);
     let odd = store.claim_keyed(&Claim::new("points", 10), DeadHead::Hold).await.expect("claims");
@@ -477,7 +480,7 @@ async fn sqlite_delivers_what_the_shell_inserts() {
     shell(&folder.file(), "INSERT INTO postrider_event (event_id, topic, payload) VALUES (printf('%.*c', 64, 'x'), 't', printf('%.*c', 1048576, 'x'))").expect("is within every limit");
 }
 
-/// The `sqlite3` shell as people have it, in a time zone that is not UTC.
+/// The `sqlite3` shell, in a time zone that is not UTC.
 fn shell(file: &Path, sql: &str) -> Result<String, String> {
     let output = Command::new("sqlite3")
         .env("TZ", "Asia/Shanghai")
@@ -489,7 +492,7 @@ fn shell(file: &Path, sql: &str) -> Result<String, String> {
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// B.5: the claim goes by its index and never sorts, whatever waits, is leased, delayed, held or dead.
+/// B.5: the claim uses its index and never sorts, whatever waits, is leased, delayed, held or dead.
 #[tokio::test]
 async fn sqlite_claims_by_index_without_a_sort() {
     let folder = Folder::new();
@@ -542,7 +545,7 @@ async fn sqlite_claims_by_index_without_a_sort() {
     assert!(claimed.deliveries.len() == 500 && claimed.deliveries.iter().all(|d| d.attempt <= 3));
 }
 
-/// D.13: lists and the roll-up go by an index and never sort.
+/// D.13: lists and the roll-up use an index and never sort.
 #[tokio::test]
 async fn sqlite_lists_by_index_without_a_sort() {
     let folder = Folder::new();
@@ -635,8 +638,7 @@ async fn plan(conn: &mut SqliteConnection, sql: &str) -> String {
     rows.iter().map(|row| row.get::<String, _>("detail") + "\n").collect()
 }
 
-/// F44: the store cannot be asked for a while. The loop waits, tries again, and goes on; nothing that came meanwhile fires
-/// more than once.
+/// F44: the store is unreachable for a while. The loop waits, retries, and continues; no slot fires more than once.
 #[tokio::test]
 async fn sqlite_jobs_go_on_after_an_outage() {
     let folder = Folder::new();
@@ -656,7 +658,7 @@ async fn sqlite_jobs_go_on_after_an_outage() {
     let mut stranger = folder.stranger().await;
     run(&mut stranger, "PRAGMA busy_timeout = 5000; ALTER TABLE postrider_job RENAME TO gone").await;
     let mut slots = vec![before];
-    // Fires that had begun; then there is nothing to hear but the outage, for longer than a slot.
+    // Runs that had begun; then only the outage, for longer than a slot.
     while let Ok(slot) = tokio::time::timeout(Duration::from_millis(2500), fired.recv()).await {
         slots.push(slot.expect("it fires"));
     }
@@ -669,7 +671,7 @@ async fn sqlite_jobs_go_on_after_an_outage() {
     assert!(slots.windows(2).all(|pair| pair[0] < pair[1]), "{slots:?}");
 }
 
-/// F55, F27: work that ended its transaction behind our back has no effect, and so no result either.
+/// F55, F27: work whose transaction was rolled back without its notice has no effect, and so no result either.
 #[tokio::test]
 async fn sqlite_keeps_no_result_of_a_transaction_that_was_rolled_back() {
     let folder = Folder::new();

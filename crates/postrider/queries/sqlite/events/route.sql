@@ -1,4 +1,4 @@
--- Marks events as routed. ?1 [{seq, shard}] as JSON.
+-- Marks events as routed or unheard. ?1 [{seq, shard}] as JSON.
 UPDATE postrider_event
 SET waits_for = CASE WHEN NOT EXISTS (SELECT 1 FROM postrider_subscription s
                                       WHERE s.topic IN (postrider_event.topic, '*') AND s.enabled AND NOT s.removed)

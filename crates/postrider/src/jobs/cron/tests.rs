@@ -1,6 +1,6 @@
 //! Slots, and the days on which clocks change.
 
-// A test that cannot go on has failed.
+// A failed unwrap fails the test.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -92,7 +92,7 @@ fn a_bad_expression_is_refused_by_its_field() {
     assert!(refusal("0 * * * * ?", "Mars/Olympus").contains("Europe/Berlin"));
 }
 
-/// F52: 02:30 is skipped on this day, and comes as soon as the clock goes on; twice on that day, and comes once.
+/// F52: a skipped 02:30 fires right after the change; a 02:30 that comes twice fires once.
 #[test]
 fn a_daily_job_runs_once_on_the_days_when_clocks_change() {
     let daily = schedule("0 30 2 * * ?", "Europe/Berlin");
