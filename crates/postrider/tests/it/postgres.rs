@@ -740,10 +740,11 @@ async fn postgres_stores_use_the_programs_own_pool() {
     let pool =
         sqlx::postgres::PgPoolOptions::new().max_connections(2).connect(&database.url()).await.expect("connects");
     let store = PostgresStore::from_pool(pool.clone()).await.expect("takes the pool");
-    crate::pool::transactions_of_the_programs_pool(store).await;
+    crate::pool::transactions_of_the_programs_pool(store.clone()).await;
     let named =
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'postrider'";
     let named: i64 = sqlx::query_scalar(named).fetch_one(&pool).await.expect("counts");
     assert!((1..=5).contains(&named), "{named} sessions");
+    drop(store);
     database.drop().await;
 }

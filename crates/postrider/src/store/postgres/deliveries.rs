@@ -28,9 +28,6 @@ const LOOK_FLOOR: u32 = 256;
 /// How many windows in a row may contain only deliveries that must be parked. At the usual limits, 20,000 deliveries
 /// behind one dead one fill that many. Then the claim ends, so that other claims get a turn.
 const PARKED_WINDOWS: u32 = 32;
-/// How often a settle searches for rows that moved. A lease is extended once in a third of its length, so a row
-/// rarely moves twice during a settle.
-const MOVED_TRIES: u32 = 3;
 
 #[async_trait]
 impl Deliveries for PostgresStore {
@@ -77,11 +74,20 @@ impl Deliveries for PostgresStore {
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        retrying!(async {
+        let settled = retrying!(async {
             let mut session = self.work.acquire().await?;
-            let settled = settle_on(&mut session, token, deliveries, history).await;
+            let settled = settle_known(&mut session, token, deliveries, history).await;
             self.work.end(session, &settled);
             Ok(settled?)
+        })?;
+        if settled.len() == deliveries.len() {
+            return Ok(deliveries.to_vec());
+        }
+        retrying!(async {
+            let mut tx = self.work.begin().await?;
+            let settled = settle_moved(&mut tx, token, deliveries, &settled, history).await?;
+            tx.commit().await?;
+            Ok(settled)
         })
     }
 
@@ -186,7 +192,7 @@ async fn lease(store: &PostgresStore, token: Token, leased: Vec<Leased>) -> Resu
     Ok(lease)
 }
 
-/// On a session of the store, or at the end of a consumer's transaction.
+/// Settles as the end of a consumer's transaction.
 pub(super) async fn settle_on(
     conn: &mut PgConnection,
     token: Token,
@@ -197,25 +203,27 @@ pub(super) async fn settle_on(
     if settled.len() == deliveries.len() {
         return Ok(deliveries.to_vec());
     }
-    let mut settled: HashSet<i64> = settled.into_iter().collect();
-    for _ in 0..MOVED_TRIES {
-        // Extending a lease moves the row: its old address finds nothing, and neither does a search that waited for
-        // the extension to commit. Deliveries behind it in its key are not settled either.
-        let left = deliveries.iter().filter(|delivery| !settled.contains(&delivery.number));
-        let left: Vec<_> = left.map(|delivery| DeliveryId::new(delivery.sequence, delivery.number)).collect();
-        let found = settle_known(&mut *conn, token, &left, history).await?;
-        let none_found = found.is_empty();
-        settled.extend(found);
-        if settled.len() == deliveries.len() || (none_found && !is_any_held(&mut *conn, token, &left).await?) {
-            break;
-        }
-    }
-    Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
+    settle_moved(conn, token, deliveries, &settled, history).await
 }
 
-async fn is_any_held(conn: &mut PgConnection, token: Token, deliveries: &[DeliveryId]) -> sqlx::Result<bool> {
-    let held = "SELECT EXISTS (SELECT 1 FROM postrider_delivery WHERE event_seq = ANY ($1) AND token = $2)";
-    sqlx::query_scalar(held).bind(sequences(deliveries)).bind(token.0).fetch_one(conn).await
+/// Settles in a transaction what the first search did not find, and returns everything that is settled. Extending a lease
+/// moves its row: the old address finds nothing, and neither does a search that waited for the extension to commit. Locked
+/// first, the rows stay where they are. What comes behind a moved row in its key was not settled either.
+async fn settle_moved(
+    conn: &mut PgConnection,
+    token: Token,
+    deliveries: &[DeliveryId],
+    settled: &[i64],
+    history: History,
+) -> sqlx::Result<Vec<DeliveryId>> {
+    let mut settled: HashSet<i64> = settled.iter().copied().collect();
+    let left = deliveries.iter().filter(|delivery| !settled.contains(&delivery.number));
+    let left: Vec<_> = left.map(|delivery| DeliveryId::new(delivery.sequence, delivery.number)).collect();
+    let lock =
+        "SELECT 1 FROM postrider_delivery WHERE event_seq = ANY ($1) AND token = $2 ORDER BY event_seq, id FOR UPDATE";
+    sqlx::query(lock).bind(sequences(&left)).bind(token.0).execute(&mut *conn).await?;
+    settled.extend(settle_known(conn, token, &left, history).await?);
+    Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
 }
 
 /// The numbers of the deliveries that were found at their address, or by their event if there is no address.

@@ -12,6 +12,8 @@ use crate::shard;
 use crate::store::batch::{self, millis};
 use crate::store::decide::lookups;
 use crate::store::sql::duration;
+#[cfg(feature = "testing")]
+use crate::store::sql::retrying;
 use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 
 impl PostgresStore {
@@ -136,17 +138,15 @@ pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8]
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [
-            sql!("testing/age"),
-            sql!("testing/age_jobs"),
-            sql!("testing/age_operations"),
-            sql!("testing/age_figures"),
-            sql!("testing/age_access"),
-        ] {
-            sqlx::query(sql).bind(millis(by)).execute(&self.work).await?;
+        for sql in
+            [sql!("testing/age"), sql!("testing/age_jobs"), sql!("testing/age_operations"), sql!("testing/age_access")]
+        {
+            retrying!(async { Ok(sqlx::query(sql).bind(millis(by)).execute(&self.work).await?) })?;
         }
-        sqlx::query("UPDATE postrider_figure SET minute = -minute").execute(&self.work).await?;
-        Ok(())
+        let mut tx = self.work.begin().await?;
+        sqlx::query(sql!("testing/age_figures")).bind(millis(by)).execute(&mut *tx).await?;
+        sqlx::query("UPDATE postrider_figure SET minute = -minute").execute(&mut *tx).await?;
+        Ok(tx.commit().await?)
     }
 }
 
