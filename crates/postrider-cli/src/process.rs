@@ -197,9 +197,9 @@ impl Parts {
             Some(broker) => {
                 let dead_head = plan.webhooks.lanes.dead_head;
                 let options = LaneOptions { dead_head, ..Publisher::default_options() };
-                Relay::over(Arc::clone(store), Arc::new(broker.publisher().options(options)))
+                Relay::new(Arc::clone(store), broker.publisher().options(options))
             }
-            None => Relay::over(Arc::clone(store), Arc::new(Webhooks::new(plan.webhooks.clone())?)),
+            None => Relay::new(Arc::clone(store), Webhooks::new(plan.webhooks.clone())?),
         };
         let relay = relay.options(plan.relay.clone()).retention(plan.retention.clone());
         self.spawn(relay.run(self.stopped()));

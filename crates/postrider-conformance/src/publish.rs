@@ -8,7 +8,7 @@ use crate::Harness;
 use crate::steps::*;
 
 fn bus(h: &impl Harness) -> Bus {
-    Bus::new(std::sync::Arc::new(h.store().clone()))
+    Bus::new(h.store().clone())
 }
 
 fn prepared(h: &impl Harness, drafts: impl IntoIterator<Item = Draft>) -> Vec<NewEvent> {

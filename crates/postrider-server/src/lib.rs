@@ -29,6 +29,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
+use postrider::store::IntoStore;
 use postrider::{Bus, RetryPolicy, Store};
 use tokio_util::sync::CancellationToken;
 
@@ -111,7 +112,8 @@ pub struct Server {
 
 impl Server {
     /// A server on a store with this program's schema.
-    pub fn new(store: Arc<dyn Store>, options: Options) -> Self {
+    pub fn new(store: impl IntoStore, options: Options) -> Self {
+        let store = store.into_store();
         let document = openapi::document();
         Self {
             app: Arc::new(Shared {

@@ -7,7 +7,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::error::Result;
 use crate::observe;
 use crate::outbox::{self, IntoDraft};
-use crate::store::{Enqueued, NewEvent, Store, Unheard};
+use crate::store::{Enqueued, IntoStore, NewEvent, Store, Unheard};
 
 /// Writes events in transactions of its own, on any store.
 ///
@@ -30,8 +30,8 @@ pub struct Bus {
 
 impl Bus {
     /// The bus on a store.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+    pub fn new(store: impl IntoStore) -> Self {
+        Self { store: store.into_store() }
     }
 
     /// Completes an event or a draft with defaults, and checks every limit. Nothing is written yet.

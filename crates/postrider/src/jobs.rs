@@ -44,7 +44,7 @@ use run::{Run, Stage, chain};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::retry::{RetryPolicy, chance};
-use crate::store::{JobOutcome, JobPlan, JobStart, JobState, Store};
+use crate::store::{IntoStore, JobOutcome, JobPlan, JobStart, JobState, Store};
 
 /// The lease of a run: as long as that of a claim.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -198,7 +198,8 @@ pub struct Jobs {
 
 impl Jobs {
     /// An instance without jobs.
-    pub fn new(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
+        let store = store.into_store();
         Self { store, owner: with_incarnation("jobs"), jobs: Vec::new(), grace: GRACE, ended: Notify::new() }
     }
 

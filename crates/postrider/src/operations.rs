@@ -16,7 +16,7 @@ use crate::consumer::Failure;
 use crate::error::Result;
 use crate::limits;
 use crate::retry;
-use crate::store::{Advance, Filter, List, Operation, OperationState, Store, Token};
+use crate::store::{Advance, Filter, IntoStore, List, Operation, OperationState, Store, Token};
 
 /// Events in one transaction, at most, so that the locks delay no other work.
 const BATCH: u32 = 200;
@@ -72,8 +72,8 @@ pub async fn matching(store: &dyn Store, filter: &Filter) -> Result<Matching> {
 
 impl Operations {
     /// A worker with the default options.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, options: OperationsOptions::default() }
+    pub fn new(store: impl IntoStore) -> Self {
+        Self { store: store.into_store(), options: OperationsOptions::default() }
     }
 
     /// Sets the options.

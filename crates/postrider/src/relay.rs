@@ -28,7 +28,7 @@ use crate::jobs::Schedule;
 use crate::observe;
 use crate::retention::Retention;
 use crate::shard::Shards;
-use crate::store::Store;
+use crate::store::{IntoStore, Store};
 use crate::transport::Transport;
 use lane::LaneTask;
 
@@ -125,17 +125,13 @@ impl RelayShared {
 
 impl Relay {
     /// A relay between a store and a transport.
-    pub fn new(store: impl Store, transport: impl Transport) -> Self {
-        Self::over(Arc::new(store), Arc::new(transport))
-    }
-
-    /// The same for a store and a transport that are shared.
-    pub fn over(store: Arc<dyn Store>, transport: Arc<dyn Transport>) -> Self {
-        Self { transports: vec![transport], ..Self::without_transport(store) }
+    pub fn new(store: impl IntoStore, transport: impl Transport) -> Self {
+        Self::without_transport(store).transport(transport)
     }
 
     /// A relay that only routes, until it gets a transport.
-    pub(crate) fn without_transport(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn without_transport(store: impl IntoStore) -> Self {
+        let store = store.into_store();
         Self { store, transports: Vec::new(), options: RelayOptions::default(), alerts: Vec::new(), retention: None }
     }
 

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use crate::consumer::Failure;
 use crate::error::Result;
 use crate::retry;
-use crate::store::{Store, Token};
+use crate::store::{IntoStore, Store, Token};
 
 /// The lease of the instance that works.
 const LEASE_NAME: &str = "postrider.rollup";
@@ -57,8 +57,8 @@ pub struct Rollup {
 
 impl Rollup {
     /// A roll-up with the default options.
-    pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, options: RollupOptions::default() }
+    pub fn new(store: impl IntoStore) -> Self {
+        Self { store: store.into_store(), options: RollupOptions::default() }
     }
 
     /// Sets the options.

@@ -13,7 +13,7 @@ use crate::operations::{Operations, OperationsOptions};
 use crate::relay::{Relay, RelayOptions};
 use crate::retention::Retention;
 use crate::rollup::{Rollup, RollupOptions};
-use crate::store::{Enlist, Store};
+use crate::store::{Enlist, IntoStore, Store};
 use crate::transport::Transport;
 
 /// Runs everything that belongs to a store: the relay with its router, the roll-up, bulk operations, jobs and the pruner.
@@ -45,12 +45,8 @@ pub struct Service {
 
 impl Service {
     /// A service without consumers: it routes, keeps statuses and works on bulk operations.
-    pub fn new(store: impl Store) -> Self {
-        Self::over(Arc::new(store))
-    }
-
-    /// The same for a store that is shared.
-    pub fn over(store: Arc<dyn Store>) -> Self {
+    pub fn new(store: impl IntoStore) -> Self {
+        let store = store.into_store();
         let relay = Relay::without_transport(Arc::clone(&store));
         Self { store, relay, options: RelayOptions::default(), jobs: None }
     }

@@ -104,6 +104,30 @@ impl<S> Store for S where
 {
 }
 
+/// What every loop takes as its store: a store of any type, alone or in an `Arc`, or an `Arc<dyn Store>`.
+pub trait IntoStore {
+    /// The store, shared.
+    fn into_store(self) -> Arc<dyn Store>;
+}
+
+impl<S: Store> IntoStore for S {
+    fn into_store(self) -> Arc<dyn Store> {
+        Arc::new(self)
+    }
+}
+
+impl<S: Store> IntoStore for Arc<S> {
+    fn into_store(self) -> Arc<dyn Store> {
+        self
+    }
+}
+
+impl IntoStore for Arc<dyn Store> {
+    fn into_store(self) -> Arc<dyn Store> {
+        self
+    }
+}
+
 /// The default store: a file in a folder of its own, below the program's working directory.
 pub const DEFAULT_URL: &str = "sqlite://postrider-data/postrider.db";
 

@@ -8,7 +8,6 @@
 //!   dead, may have reserved stock after its key was settled.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use postrider::{Jobs, Schedule};
 
@@ -33,7 +32,7 @@ pub fn jobs<S: Database>(inventory: &Inventory<S>) -> postrider::Result<Vec<Jobs
                 Ok(format!("finished {recovered} keys"))
             }
         };
-        Jobs::new(Arc::new(store.clone())).owner("inventory").job("inventory-recovery", schedule.clone(), work)
+        Jobs::new(store.clone()).owner("inventory").job("inventory-recovery", schedule.clone(), work)
     });
     Ok(jobs.collect())
 }

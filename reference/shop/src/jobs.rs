@@ -1,8 +1,6 @@
 //! Jobs that repair what no event did. Each job finds its own work, handles one order per short transaction with the
 //! order's row locked, and records its actions in `shop_job_log`. A repeated or concurrent run has no second effect.
 
-use std::sync::Arc;
-
 use metrics::counter;
 use postrider::Enqueued;
 use postrider::jobs::{JobResult, Jobs};
@@ -34,7 +32,7 @@ pub fn jobs<S: Database>(shop: &Shop<S>) -> Result<Jobs> {
     }
     let [reap_at, check_at, time_out_at] = shop.settings.schedules()?;
     let (reaping, checking, timing_out) = (shop.clone(), shop.clone(), shop.clone());
-    Ok(Jobs::new(Arc::new(shop.store.clone()))
+    Ok(Jobs::new(shop.store.clone())
         .owner("shop")
         .job(REAPER, reap_at, move |_| {
             let shop = reaping.clone();

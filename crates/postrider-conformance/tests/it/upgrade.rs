@@ -113,7 +113,7 @@ async fn upgrade<H: Harness>(h: H) {
     let retried = store.find("failed-1").await.unwrap().unwrap();
     let attempts: Vec<_> = retried.consumptions.iter().map(|one| (&*one.consumer, one.attempt, one.success)).collect();
     assert_eq!(attempts, [("mail", 1, Some(true)), ("points", 1, Some(false)), ("points", 2, Some(true))]);
-    Rollup::new(Arc::new(store.clone())).drain().await.unwrap();
+    Rollup::new(store.clone()).drain().await.unwrap();
     assert_eq!(store.tokens().await.unwrap().len(), 1, "tokens still work");
     drop(store);
     h.finish().await;

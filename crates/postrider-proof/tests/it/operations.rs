@@ -1,7 +1,6 @@
 //! A bulk redrive whose workers are killed with SIGKILL repeatedly. Each event is redriven once, no faster than the
 //! requested rate.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::Rollup;
@@ -38,7 +37,7 @@ async fn a_bulk_redrive_survives_kills_and_redrives_each_event_once(database: &D
     let mut auditor = PgConnection::connect(database.url()).await.unwrap();
     sqlx::raw_sql(DEAD).execute(&mut auditor).await.unwrap();
     let store = PostgresStore::connect(database.url()).await.unwrap();
-    Rollup::new(Arc::new(store.clone())).drain().await.unwrap();
+    Rollup::new(store.clone()).drain().await.unwrap();
     let filter = Filter { status: Some(EventStatus::Failed), ..Filter::default() };
     let request = NewOperation { rate_per_second: Some(PER_SECOND), ..NewOperation::redrive("bulk", filter) };
     store.create_operation(&request).await.unwrap();

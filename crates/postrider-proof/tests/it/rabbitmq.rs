@@ -1,7 +1,6 @@
 //! Events through RabbitMQ, and the broker's faults and limits.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -437,8 +436,7 @@ async fn receipts_of_rabbitmq_are_stored() {
     let receiver = fixture.rabbitmq.receiver(inbox).options(options);
     receiver.declare().await.unwrap();
     let receiving = tokio::spawn(receiver.run(std::future::pending()));
-    let collecting =
-        tokio::spawn(fixture.rabbitmq.receipts(Arc::new(fixture.store.clone())).run(std::future::pending()));
+    let collecting = tokio::spawn(fixture.rabbitmq.receipts(fixture.store.clone()).run(std::future::pending()));
     fixture.enqueue([paid(1), paid(2)]).await;
     fixture.send_all().await;
     for _ in 0..3 {

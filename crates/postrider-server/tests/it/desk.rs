@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use postrider::prelude::*;
 use postrider::store::access::Role;
@@ -39,7 +38,7 @@ impl Desk {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        let server = Server::new(Arc::new(store.clone()), options);
+        let server = Server::new(store.clone(), options);
         let served = tokio::spawn(server.serve(listener, None, stop.clone().cancelled_owned()));
         Self { url, store, client: Client::new(), tokens, stop, served, folder }
     }

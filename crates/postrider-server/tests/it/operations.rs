@@ -1,6 +1,5 @@
 //! Bulk operations, and what people watch.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::operations::Operations;
@@ -37,7 +36,7 @@ async fn create(desk: &Desk, more: Value, expected: u16) -> Value {
 }
 
 async fn work(desk: &Desk) {
-    Operations::new(Arc::new(desk.store.clone())).drain().await.unwrap();
+    Operations::new(desk.store.clone()).drain().await.unwrap();
 }
 
 /// D.8: in bulk by filter: counted first, then each once.

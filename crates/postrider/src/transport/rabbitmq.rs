@@ -37,7 +37,7 @@ use lapin::uri::AMQPUri;
 
 use crate::error::{Error, Result};
 use crate::inbox::Inbox;
-use crate::store::{Enlist, Store};
+use crate::store::{Enlist, IntoStore};
 use link::Link;
 
 pub use link::BrokerState;
@@ -95,8 +95,8 @@ impl RabbitMq {
     }
 
     /// A collector that writes the reports of remote consumers to the store that the events came from.
-    pub fn receipts(&self, store: Arc<dyn Store>) -> ReceiptCollector {
-        ReceiptCollector::new(Arc::new(self.link.another("collects receipts")), self.publisher(), store)
+    pub fn receipts(&self, store: impl IntoStore) -> ReceiptCollector {
+        ReceiptCollector::new(Arc::new(self.link.another("collects receipts")), self.publisher(), store.into_store())
     }
 
     /// The state of the connection for publishing.

@@ -27,7 +27,7 @@ use crate::envelope::Envelope;
 use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
 use crate::relay::{Relay, RelayOptions};
-use crate::store::Store;
+use crate::store::{IntoStore, Store};
 use crate::subscription::{EVERY_TOPIC, Subscription, Via};
 use address::Resolver;
 
@@ -91,16 +91,17 @@ impl Webhooks {
     /// Serves the webhooks of a store until `shutdown` is ready.
     pub async fn run(
         self,
-        store: Arc<dyn Store>,
+        store: impl IntoStore,
         options: RelayOptions,
         shutdown: impl Future<Output = ()> + Send,
     ) -> Result<()> {
+        let store = store.into_store();
         let mut shutdown = std::pin::pin!(shutdown);
         self.read(&*store).await?;
         loop {
             let lanes = self.served();
             let stop = CancellationToken::new();
-            let relay = Relay::over(Arc::clone(&store), Arc::new(self.clone())).options(options.clone());
+            let relay = Relay::new(Arc::clone(&store), self.clone()).options(options.clone());
             let mut relaying = std::pin::pin!(async {
                 if lanes.is_empty() {
                     stop.cancelled().await;

@@ -56,7 +56,7 @@ async fn a_service_delivers_keeps_statuses_and_runs_jobs_and_operations() {
     let ran = Arc::new(Notify::new());
     let noted = Arc::clone(&ran);
     let every_second = Schedule::parse("* * * * * ?", "UTC").expect("a schedule");
-    let jobs = Jobs::new(Arc::new(store.clone())).job("reaper", every_second, move |_| {
+    let jobs = Jobs::new(store.clone()).job("reaper", every_second, move |_| {
         noted.notify_one();
         async { Ok("nothing to do".into()) }
     });

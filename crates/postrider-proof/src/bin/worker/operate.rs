@@ -1,13 +1,12 @@
 //! `worker operate`: processes bulk operations until it is killed.
 
 use std::error::Error;
-use std::sync::Arc;
 
 use postrider::Store;
 use postrider::operations::Operations;
 
 pub(crate) async fn operate(store: impl Store) -> Result<(), Box<dyn Error>> {
     println!("operating");
-    Operations::new(Arc::new(store)).run(std::future::pending()).await?;
+    Operations::new(store).run(std::future::pending()).await?;
     Ok(())
 }
