@@ -8,6 +8,7 @@ use postrider::prelude::*;
 use postrider::store::Routing;
 use postrider::{Aggregate, Draft, Enqueued, Error, Initiator, Outbox, Unheard};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::Harness;
 use crate::steps::*;
@@ -70,12 +71,10 @@ pub async fn a_transaction_dropped_in_a_crash_leaves_nothing<H: Harness>(h: H) {
     assert_eq!(ids(&claim(&h, 10).await), ["e"]);
 }
 
-/// A.2: every field comes back byte for byte, times to the millisecond.
-pub async fn every_field_of_an_event_comes_back<H: Harness>(h: H) {
-    subscribe_lane(&h).await;
-    let now = h.store().now().await.unwrap();
-    let full = Draft::text(TOPIC, "text/plain; charset=utf-8", "付款成功 ✓ 'quoted' \"double\" \\ %s $1 ?1")
-        .event_id("order:7:paid")
+/// A draft with every field.
+fn full(id: &str, now: OffsetDateTime) -> Draft {
+    Draft::text(TOPIC, "text/plain; charset=utf-8", "付款成功 ✓ 'quoted' \"double\" \\ %s $1 ?1")
+        .event_id(id)
         .key("order-7")
         .aggregate(Aggregate::new("ORDER", 7))
         .tenant("tenant-1")
@@ -93,9 +92,15 @@ pub async fn every_field_of_an_event_comes_back<H: Harness>(h: H) {
         .deliver_at(now - MINUTE)
         .expire_at(now + HOUR)
         .max_attempts(3)
-        .route("orders", "order.paid.eu");
+        .route("orders", "order.paid.eu")
+}
+
+/// A.2: every field comes back byte for byte, times to the millisecond.
+pub async fn every_field_of_an_event_comes_back<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    let now = h.store().now().await.unwrap();
     let bytes = Draft::bytes(TOPIC, "application/octet-stream", [0_u8, 255, 128]).event_id("bytes");
-    enqueue(&h, [full, bytes]).await;
+    enqueue(&h, [full("order:7:paid", now), bytes]).await;
 
     let found = find(&h, "order:7:paid").await.envelope;
     assert_eq!(found.payload, "付款成功 ✓ 'quoted' \"double\" \\ %s $1 ?1");
@@ -109,7 +114,7 @@ pub async fn every_field_of_an_event_comes_back<H: Harness>(h: H) {
     assert_eq!(found.initiator.client_request_id.as_deref(), Some("r-1"));
     assert_eq!(found.initiator.service.as_deref(), Some("shop"));
     assert_eq!(found.metadata.as_deref(), Some(r#"{"big":9007199254740993,"requestId":"r-1"}"#));
-    let millis = |at: time::OffsetDateTime| at.unix_timestamp_nanos() / 1_000_000;
+    let millis = |at: OffsetDateTime| at.unix_timestamp_nanos() / 1_000_000;
     assert_eq!(millis(found.occurred_at), millis(now - HOUR));
     assert_eq!(found.deliver_at.map(millis), Some(millis(now - MINUTE)));
     assert_eq!(found.expire_at.map(millis), Some(millis(now + HOUR)));
@@ -435,4 +440,71 @@ pub async fn unheard_is_refused_where_asked<H: Harness>(h: H) {
     assert!(matches!(outbox.enqueue(&mut *tx, draft("e")).await.unwrap(), Enqueued::Accepted(_)));
     h.store().commit(tx).await.unwrap();
     assert!(!is_stored(&h, "heard").await && !is_stored(&h, "unheard").await);
+}
+
+/// A.1: an event that no transaction carries is refused, and one that began with plain SQL counts.
+pub async fn without_a_transaction_nothing_is_written<H: Harness>(h: H) {
+    if h.dialect().is_none() {
+        return;
+    }
+    let outbox = Outbox::new(h.store().clone());
+    let mut conn = h.bare_connection().await;
+    for _ in 0..2 {
+        let refused = outbox.enqueue(&mut conn, draft("e")).await.unwrap_err();
+        assert!(matches!(refused, Error::NoTransaction), "{refused}");
+    }
+    assert!(!is_stored(&h, "e").await);
+
+    for (end, is_kept) in [("ROLLBACK", false), ("COMMIT", true)] {
+        h.execute(&mut conn, "BEGIN", &[]).await;
+        outbox.enqueue(&mut conn, draft("e")).await.unwrap();
+        h.execute(&mut conn, end, &[]).await;
+        assert_eq!(is_stored(&h, "e").await, is_kept, "{end}");
+    }
+}
+
+/// A.2: the plain `INSERT` for other drivers writes every field as `enqueue` does.
+pub async fn a_statement_writes_what_enqueue_writes<H: Harness>(h: H) {
+    let Some(dialect) = h.dialect() else { return };
+    subscribe_lane(&h).await;
+    let (statements, outbox) =
+        (Outbox::for_statements(dialect).service("a"), Outbox::new(h.store().clone()).service("a"));
+    let now = h.store().now().await.unwrap();
+    let sent = |id: &str| {
+        let bytes = Draft::bytes(TOPIC, "application/octet-stream", [0_u8, 255, 128]);
+        let brief =
+            Draft::json(TOPIC, &7).unwrap().trace("4bf92f3577b34da6a3ce929d0e0e4736", Some("00f067aa0ba902b7".into()));
+        let later = brief.clone().delay(HOUR).expire_after(2 * HOUR);
+        [("full", full("", now)), ("bytes", bytes.trace("a", Some("b".into()))), ("brief", brief), ("later", later)]
+            .map(|(kind, draft)| draft.event_id(format!("{kind}-{id}")).occurred_at(now))
+    };
+    let mut tx = h.store().begin().await.unwrap();
+    for draft in sent("plain") {
+        let statement = statements.statement(draft).unwrap();
+        h.execute(&mut *tx, &statement.sql, &statement.values).await;
+    }
+    outbox.enqueue_many(&mut *tx, sent("enqueued")).await.unwrap();
+    h.store().commit(tx).await.unwrap();
+    h.store().route(10).await.unwrap();
+
+    for kind in ["full", "bytes", "brief", "later"] {
+        let plain = find(&h, &format!("{kind}-plain")).await;
+        let mut enqueued = find(&h, &format!("{kind}-enqueued")).await;
+        assert_eq!(plain.deliveries.len(), 1, "{kind} has its delivery");
+        enqueued.envelope.event_id = plain.envelope.event_id.clone();
+        // The statements of one transaction may differ in what is now.
+        for (plain, enqueued) in [
+            (plain.envelope.deliver_at, &mut enqueued.envelope.deliver_at),
+            (plain.envelope.expire_at, &mut enqueued.envelope.expire_at),
+        ] {
+            assert_eq!(plain.is_some(), enqueued.is_some());
+            if let (Some(at), Some(other)) = (plain, *enqueued) {
+                assert!((other - at).abs() < MINUTE, "{at} {other}");
+            }
+            *enqueued = plain;
+        }
+        assert_eq!(plain.envelope, enqueued.envelope);
+    }
+    let brief = statements.statement(Draft::json(TOPIC, &7).unwrap()).unwrap();
+    assert_eq!(brief.values.len(), 7, "defaults are left to the table: {}", brief.sql);
 }

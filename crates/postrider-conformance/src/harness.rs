@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::future::Future;
 
 use postrider::Enlist;
+use postrider::outbox::Dialect;
 use postrider::store::Keys;
 use postrider::testing::{Age, Peek};
 use time::OffsetDateTime;
@@ -63,6 +64,15 @@ pub trait Harness: Clone + Send + Sync + 'static {
         topic: &str,
         payload: &str,
     ) -> impl Future<Output = ()> + Send;
+
+    /// The SQL of the store, or `None` if it has none. The next two methods are only called if it has.
+    fn dialect(&self) -> Option<Dialect>;
+
+    /// A connection without a transaction, as a program has it that Postrider knows nothing about.
+    fn bare_connection(&self) -> impl Future<Output = Box<Conn<Self>>> + Send;
+
+    /// Runs SQL with values, every one of them text.
+    fn execute(&self, conn: &mut Conn<Self>, sql: &str, values: &[String]) -> impl Future<Output = ()> + Send;
 
     /// Runs a statement that fails and ignores the error, like a faulty consumer.
     fn swallow_a_database_error(&self, conn: &mut Conn<Self>) -> impl Future<Output = ()> + Send;

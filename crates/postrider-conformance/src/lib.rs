@@ -85,6 +85,8 @@ macro_rules! suite {
                 unheard_is_kept_by_default
                 unheard_is_skipped_where_asked
                 unheard_is_refused_where_asked
+                without_a_transaction_nothing_is_written
+                a_statement_writes_what_enqueue_writes
             }
             publish {
                 a_subscribed_event_is_stored_with_its_deliveries

@@ -44,6 +44,13 @@ pub enum Error {
     /// level). Nothing more was sent on it; roll back and run the whole transaction again.
     #[error("the database ended this transaction: roll back and run it again")]
     TransactionLost(#[source] Box<dyn StdError + Send + Sync>),
+    /// The connection has no transaction, so the event would be stored whatever becomes of the change it announces. Nothing
+    /// was written.
+    #[error(
+        "an event is written in your transaction, and this connection has none: begin one, enqueue on it and commit it; \
+         without a transaction, publish with `Bus`"
+    )]
+    NoTransaction,
     /// The lease was lost before the work was recorded. Roll back: the new holder decides.
     #[error("the lease of this delivery is gone: roll back, its new holder decides")]
     LeaseLost,

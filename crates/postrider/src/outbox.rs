@@ -1,6 +1,8 @@
 //! The outbox: writes events in the caller's own transaction. After the commit the event is delivered; after a rollback it
 //! does not exist.
 
+mod statement;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use crate::observe;
 use crate::store::{Enlist, Enqueued, NewEvent, Unheard};
 use crate::wake::Wake;
 
+pub use statement::{Dialect, HasDialect, Statement};
+
 /// Writes events in transactions of the store `S`.
 #[derive(Clone)]
 pub struct Outbox<S> {
@@ -30,27 +34,13 @@ pub struct Outbox<S> {
 impl<S: Enlist> Outbox<S> {
     /// An outbox that also keeps events of topics without a subscription.
     pub fn new(store: S) -> Self {
-        Self { store, service: None, unheard: Unheard::Keep, clock: Arc::new(SystemClock) }
-    }
-
-    /// The name of the service: the initiator of events that name none.
-    #[must_use]
-    pub fn service(mut self, name: impl Into<String>) -> Self {
-        self.service = Some(name.into());
-        self
+        Self::on(store)
     }
 
     /// What happens to an event of a topic without an enabled subscription.
     #[must_use]
     pub fn unheard(mut self, unheard: Unheard) -> Self {
         self.unheard = unheard;
-        self
-    }
-
-    /// Reads `occurredAt` from this clock. Nothing else depends on it: leases and due times are the database's.
-    #[must_use]
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
         self
     }
 
@@ -83,6 +73,26 @@ impl<S: Enlist> Outbox<S> {
         let enqueued = enqueued?;
         announce(self.store.wake(), &batch, &enqueued);
         Ok(enqueued)
+    }
+}
+
+impl<S> Outbox<S> {
+    fn on(store: S) -> Self {
+        Self { store, service: None, unheard: Unheard::Keep, clock: Arc::new(SystemClock) }
+    }
+
+    /// The name of the service: the initiator of events that name none.
+    #[must_use]
+    pub fn service(mut self, name: impl Into<String>) -> Self {
+        self.service = Some(name.into());
+        self
+    }
+
+    /// Reads `occurredAt` from this clock. Nothing else depends on it: leases and due times are the database's.
+    #[must_use]
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
     }
 }
 

@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 
 use postrider::envelope::Envelope;
+use postrider::outbox::Dialect;
 use postrider::store::memory::{Conn, MemoryStore};
 use postrider::{Enlist, EventId};
 use postrider_conformance::{Features, Harness};
@@ -52,6 +53,18 @@ impl Harness for Memory {
         let id = EventId::new(event_id).expect("a valid id");
         let event = Envelope::new(id, topic, payload, OffsetDateTime::now_utc());
         conn.insert(event).expect("a new id");
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        None
+    }
+
+    async fn bare_connection(&self) -> Box<Conn> {
+        panic!("every connection of this store is a transaction")
+    }
+
+    async fn execute(&self, _: &mut Conn, _: &str, _: &[String]) {
+        panic!("this store has no SQL")
     }
 
     async fn swallow_a_database_error(&self, conn: &mut Conn) {

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use postrider::outbox::Dialect;
 use postrider::prelude::*;
 use postrider::store::mysql::MySqlStore;
 use postrider_conformance::{Features, Harness};
@@ -138,6 +139,24 @@ impl Harness for MySql {
         let query = sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES (?, ?, ?)");
         let query = query.bind(event_id).bind(topic).bind(payload);
         query.execute(conn).await.expect("a plain insert");
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        Some(Dialect::MySql)
+    }
+
+    async fn bare_connection(&self) -> Box<MySqlConnection> {
+        Box::new(MySqlConnection::connect(&self.url()).await.expect("the server answers"))
+    }
+
+    async fn execute(&self, conn: &mut MySqlConnection, sql: &str, values: &[String]) {
+        if values.is_empty() {
+            // MySQL begins no transaction in a prepared statement.
+            sqlx::raw_sql(AssertSqlSafe(sql)).execute(conn).await.expect("the statement runs");
+            return;
+        }
+        let query = values.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, value| query.bind(value));
+        query.execute(conn).await.expect("the statement runs");
     }
 
     /// Causes a deadlock, the worst case: the server rolls the whole

@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use postrider::outbox::Dialect;
 use postrider::prelude::*;
 use postrider::store::postgres::{self, PostgresStore};
 use postrider_conformance::{Features, Harness};
@@ -159,6 +160,20 @@ impl Harness for Postgres {
         let query = sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES ($1, $2, $3)");
         let query = query.bind(event_id).bind(topic).bind(payload);
         query.execute(conn).await.expect("a plain insert");
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        Some(Dialect::Postgres)
+    }
+
+    async fn bare_connection(&self) -> Box<PgConnection> {
+        let url = with_database(&self.server, &self.databases.lock().unwrap()[0].clone());
+        Box::new(PgConnection::connect(&url).await.expect("the server answers"))
+    }
+
+    async fn execute(&self, conn: &mut PgConnection, sql: &str, values: &[String]) {
+        let query = values.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, value| query.bind(value));
+        query.execute(conn).await.expect("the statement runs");
     }
 
     async fn swallow_a_database_error(&self, conn: &mut PgConnection) {

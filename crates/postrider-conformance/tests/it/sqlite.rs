@@ -4,10 +4,11 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::process::Command;
 
+use postrider::outbox::Dialect;
 use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
 use postrider_conformance::{Features, Harness};
-use sqlx::{Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
 use time::macros::{format_description, offset};
 use time::{OffsetDateTime, UtcOffset};
 
@@ -44,7 +45,7 @@ impl Sqlite {
         let file = folder.join("case.db");
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&file).create_if_missing(true);
         let mut conn = SqliteConnection::connect_with(&options).await.expect("the file can be made");
-        sqlx::raw_sql(sqlx::AssertSqlSafe(dump)).execute(&mut conn).await.expect("the dump is restored");
+        sqlx::raw_sql(AssertSqlSafe(dump)).execute(&mut conn).await.expect("the dump is restored");
         conn.close().await.expect("the connection ends");
         Self { store: connect(&file).await, folder }
     }
@@ -110,6 +111,20 @@ impl Harness for Sqlite {
         let query = sqlx::query("INSERT INTO postrider_event (event_id, topic, payload) VALUES (?1, ?2, ?3)");
         let query = query.bind(event_id).bind(topic).bind(payload);
         query.execute(conn).await.expect("a plain insert");
+    }
+
+    fn dialect(&self) -> Option<Dialect> {
+        Some(Dialect::Sqlite)
+    }
+
+    async fn bare_connection(&self) -> Box<SqliteConnection> {
+        let url = format!("sqlite://{}", self.folder.join("case.db").display());
+        Box::new(SqliteConnection::connect(&url).await.expect("the file can be opened"))
+    }
+
+    async fn execute(&self, conn: &mut SqliteConnection, sql: &str, values: &[String]) {
+        let query = values.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, value| query.bind(value));
+        query.execute(conn).await.expect("the statement runs");
     }
 
     async fn swallow_a_database_error(&self, conn: &mut SqliteConnection) {

@@ -89,6 +89,7 @@ use self::server::Server;
 use super::sessions::{Gate, Session, Transactions};
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
+use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
 
 type Sessions = super::sessions::Sessions<MySql>;
@@ -133,6 +134,12 @@ pub struct MySqlStore {
     statement_bytes: usize,
     url: Arc<str>,
     wake: Wake,
+}
+
+impl HasDialect for MySqlStore {
+    fn dialect(&self) -> Dialect {
+        Dialect::MySql
+    }
 }
 
 /// Returns the schema as a script, to apply with another tool: the migrations after version `after`, or all for 0.

@@ -82,6 +82,7 @@ use self::own::{begin_key, take_marks, write_pairs};
 use super::sessions::{Gate, Session, Transactions};
 use super::sql::{self, Migration, migrations};
 use crate::error::{Error, Result};
+use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
 
 type Sessions = super::sessions::Sessions<Postgres>;
@@ -118,6 +119,12 @@ pub struct PostgresStore {
     audiences: Audiences,
     fronts: Fronts,
     known_keys: KnownKeys,
+}
+
+impl HasDialect for PostgresStore {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
 }
 
 /// Returns the schema as a script, to apply with another tool: the migrations after version `after`, or all for 0.

@@ -80,6 +80,7 @@ use super::batch::unix_ms;
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
 
 // Types and functions that the shared files use; see `sql.rs`.
@@ -116,6 +117,12 @@ pub struct SqliteStore {
     transactions: SqlitePool,
     url: Arc<str>,
     wake: Wake,
+}
+
+impl HasDialect for SqliteStore {
+    fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
 }
 
 /// Returns the schema as a script, to apply with another tool: the migrations after version `after`, or all for 0.

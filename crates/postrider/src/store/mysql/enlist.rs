@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sqlx::MySql;
-use sqlx::mysql::{MySqlArguments, MySqlConnection};
+use sqlx::mysql::{MySqlArguments, MySqlConnection, MySqlDatabaseError};
 use sqlx::query::Query;
+use sqlx::{Connection, Executor, MySql};
 
 use super::roles::records::by_id;
 use super::subscribers::{Routes, Subscribers};
@@ -32,6 +32,7 @@ impl Enlist for MySqlStore {
     }
 
     async fn enqueue(&self, conn: &mut MySqlConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        require_transaction(conn).await?;
         let distinct = batch::distinct(new)?;
         let subscribers = match distinct[..] {
             [] => return Ok(Vec::new()),
@@ -95,6 +96,25 @@ impl Enlist for MySqlStore {
         handled: &[Handled<'_>],
     ) -> Result<()> {
         if all_received(conn, consumer, handled).await? { Ok(()) } else { Err(Error::not_received()) }
+    }
+}
+
+/// Refuses a connection without a transaction. sqlx knows of those that it began; one that began with plain SQL is
+/// known to the server only. Outside a transaction a savepoint ends with its own statement.
+async fn require_transaction(conn: &mut MySqlConnection) -> Result<()> {
+    /// The savepoint does not exist.
+    const GONE: u16 = 1305;
+    if conn.is_in_transaction() {
+        return Ok(());
+    }
+    conn.execute("SAVEPOINT postrider_probe").await?;
+    match conn.execute("RELEASE SAVEPOINT postrider_probe").await {
+        Err(sqlx::Error::Database(e))
+            if e.try_downcast_ref::<MySqlDatabaseError>().is_some_and(|e| e.number() == GONE) =>
+        {
+            Err(Error::NoTransaction)
+        }
+        released => Ok(released.map(drop)?),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use sqlx::postgres::{PgArguments, PgConnection};
 use sqlx::query::Query;
-use sqlx::{Arguments, Postgres};
+use sqlx::{Arguments, Connection, Executor, Postgres};
 
 use super::audience::Audience;
 use super::roles::records::by_id;
@@ -28,6 +28,7 @@ impl Enlist for PostgresStore {
     }
 
     async fn enqueue(&self, conn: &mut PgConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        require_transaction(conn).await?;
         if let [one] = new
             && let Some(accepted) = self.enqueue_known(conn, one).await?
         {
@@ -116,6 +117,20 @@ impl Enlist for PostgresStore {
     async fn confirm_received(&self, conn: &mut PgConnection, consumer: &str, handled: &[Handled<'_>]) -> Result<()> {
         if all_received(conn, consumer, handled).await? { Ok(()) } else { Err(Error::not_received()) }
     }
+}
+
+/// Refuses a connection without a transaction. sqlx knows of those that it began; one that began with plain SQL is
+/// known to the server only, which allows a savepoint inside it.
+async fn require_transaction(conn: &mut PgConnection) -> Result<()> {
+    if conn.is_in_transaction() {
+        return Ok(());
+    }
+    match conn.execute("SAVEPOINT postrider_probe").await {
+        Ok(_) => conn.execute("RELEASE SAVEPOINT postrider_probe").await?,
+        Err(sqlx::Error::Database(e)) if e.code().as_deref() == Some("25P01") => return Err(Error::NoTransaction),
+        Err(e) => return Err(e.into()),
+    };
+    Ok(())
 }
 
 impl PostgresStore {

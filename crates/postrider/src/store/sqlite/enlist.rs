@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Sqlite, Transaction};
+use sqlx::{Connection, Executor, Sqlite, Transaction};
 
 use super::own::{append_successes, write_routes};
 use super::roles::records::by_id;
@@ -29,6 +29,7 @@ impl Enlist for SqliteStore {
     }
 
     async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        require_transaction(conn).await?;
         let distinct = batch::distinct(new)?;
         let mut stored = HashMap::with_capacity(distinct.len());
         for part in parts(&distinct) {
@@ -119,6 +120,16 @@ impl Enlist for SqliteStore {
         }
         Ok(())
     }
+}
+
+/// Refuses a connection without a transaction. sqlx knows of those that it began. If one began with plain SQL, SQLite
+/// does not begin another.
+async fn require_transaction(conn: &mut SqliteConnection) -> Result<()> {
+    if conn.is_in_transaction() || conn.execute("BEGIN").await.is_err() {
+        return Ok(());
+    }
+    conn.execute("ROLLBACK").await?;
+    Err(Error::NoTransaction)
 }
 
 /// Splits a batch into parts of [`STATEMENT_BYTES`] of payload; usually there is one.
