@@ -13,7 +13,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::entry::Outcome;
 use crate::envelope::Envelope;
 use crate::error::Result;
-use crate::store::{Enqueued, NewEvent};
+use crate::store::{Enqueued, LaneCounts, NewEvent};
 use crate::transport::Parcel;
 
 /// Events written by this process, without duplicates.
@@ -38,6 +38,10 @@ pub const IDEMPOTENT: &str = "postrider_consumer_events_idempotent_total";
 pub const CONSUMER_FAILED: &str = "postrider_consumer_events_failed_total";
 /// Deliveries that wait, by consumer.
 pub const CONSUMER_LAG: &str = "postrider_consumer_lag";
+/// Deliveries that wait behind a dead one of their key, by consumer.
+pub const CONSUMER_HELD: &str = "postrider_consumer_held";
+/// Dead deliveries that are not redriven yet, by consumer.
+pub const CONSUMER_DEAD: &str = "postrider_consumer_dead";
 /// From when an event was written, or was due, to its effect, in seconds, by consumer.
 pub const DELIVERY_SECONDS: &str = "postrider_delivery_seconds";
 /// Results that came after their lease was lost.
@@ -82,7 +86,7 @@ pub enum MetricKind {
 }
 
 /// Every metric of the library.
-pub const METRICS: [Metric; 17] = [
+pub const METRICS: [Metric; 19] = [
     Metric {
         name: EVENTS_CREATED,
         kind: MetricKind::Counter,
@@ -134,6 +138,18 @@ pub const METRICS: [Metric; 17] = [
         buckets: &[],
     },
     Metric { name: CONSUMER_LAG, kind: MetricKind::Gauge, help: "Deliveries that wait, by consumer.", buckets: &[] },
+    Metric {
+        name: CONSUMER_HELD,
+        kind: MetricKind::Gauge,
+        help: "Deliveries that wait behind a dead one of their key, by consumer.",
+        buckets: &[],
+    },
+    Metric {
+        name: CONSUMER_DEAD,
+        kind: MetricKind::Gauge,
+        help: "Dead deliveries that are not redriven yet, by consumer.",
+        buckets: &[],
+    },
     Metric {
         name: DELIVERY_SECONDS,
         kind: MetricKind::Histogram,
@@ -368,6 +384,8 @@ pub(crate) fn pending(deliveries: u64, oldest: Duration) {
     gauge!(OLDEST_PENDING).set(oldest.as_secs_f64());
 }
 
-pub(crate) fn lag(consumer: &str, deliveries: u64) {
-    gauge!(CONSUMER_LAG, "consumer" => consumer.to_owned()).set(deliveries as f64);
+pub(crate) fn lane(consumer: &str, waiting: u64, counts: &LaneCounts) {
+    for (name, deliveries) in [(CONSUMER_LAG, waiting), (CONSUMER_HELD, counts.held), (CONSUMER_DEAD, counts.dead)] {
+        gauge!(name, "consumer" => consumer.to_owned()).set(deliveries as f64);
+    }
 }

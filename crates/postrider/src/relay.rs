@@ -223,7 +223,7 @@ impl Relay {
         let mut upkeep = JoinSet::new();
         upkeep.spawn(watch::watch(Arc::clone(&shared), notifiers.clone()));
         upkeep.spawn(watch::listen(Arc::clone(&shared), notifiers));
-        upkeep.spawn(watch::keep_figures(Arc::clone(&shared)));
+        upkeep.spawn(watch::keep_figures(Arc::clone(&shared), names));
         let mut alerting = JoinSet::new();
         alerting.spawn(send_alarms(self.alerts, alarmed));
         if let Some(retention) = self.retention {

@@ -2,6 +2,7 @@
 //! finds, and a poll, which alone would be enough. One task asks for all lanes, so that an idle relay costs a query or two
 //! a second however many lanes it has.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::observe;
 use crate::retention::Retention;
 use crate::retry;
+use crate::store::LaneCounts;
 use crate::transport::Lane;
 use crate::wake::Poke;
 
@@ -335,8 +337,8 @@ pub(super) async fn listen(shared: Arc<RelayShared>, lanes: Vec<LaneNotifier>) {
 }
 
 /// Reads the figures for the metrics regularly, and raises the alarm about held snapshots.
-pub(super) async fn keep_figures(shared: Arc<RelayShared>) {
-    let mut raised: Vec<String> = Vec::new();
+pub(super) async fn keep_figures(shared: Arc<RelayShared>, lanes: BTreeSet<Arc<str>>) {
+    let mut known = Known { lanes, holders: Vec::new() };
     // After the first claims, which may find a backlog. A drain may end before that, so it reads at once.
     let mut pause = if shared.until_drained { Duration::ZERO } else { FIRST_FIGURES };
     loop {
@@ -346,7 +348,7 @@ pub(super) async fn keep_figures(shared: Arc<RelayShared>) {
         }
         shared.health.up().await;
         let started = Instant::now();
-        if let Err(error) = figures(&shared, &mut raised).await {
+        if let Err(error) = figures(&shared, &mut known).await {
             note(&shared, error, "the relay cannot read its figures");
         }
         pause = FIGURES.max(started.elapsed() * 20);
@@ -377,21 +379,32 @@ async fn prune_once(shared: &RelayShared, retention: &Retention) -> Result<()> {
     Ok(())
 }
 
-async fn figures(shared: &RelayShared, raised: &mut Vec<String>) -> Result<()> {
+/// What earlier looks have found.
+struct Known {
+    /// The lanes of this relay, and every other lane that had a delivery.
+    lanes: BTreeSet<Arc<str>>,
+    /// Those who hold a snapshot, for whom the alarm was raised.
+    holders: Vec<String>,
+}
+
+async fn figures(shared: &RelayShared, known: &mut Known) -> Result<()> {
     let counts = shared.store.counts().await?;
-    let waiting = |counts: &crate::store::LaneCounts| counts.new + counts.processing + counts.failed;
+    let waiting = |counts: &LaneCounts| counts.new + counts.processing + counts.failed;
     observe::pending(counts.values().map(waiting).sum(), shared.store.oldest_pending().await?.unwrap_or_default());
-    for (lane, counts) in &counts {
-        observe::lag(lane, waiting(counts));
+    known.lanes.extend(counts.keys().map(|lane| lane.as_str().into()));
+    for lane in &known.lanes {
+        // A lane without a delivery has no counts. Its gauges must return to zero all the same.
+        let counts = counts.get(&**lane).copied().unwrap_or_default();
+        observe::lane(lane, waiting(&counts), &counts);
     }
     let holders = shared.store.snapshot_holders(shared.options.snapshot_age).await?;
     for held in &holders {
         // One alarm for each holder, not one for each look.
-        if !raised.contains(&held.holder) {
+        if !known.holders.contains(&held.holder) {
             shared.alarm(Alarm::SnapshotHeld { holder: held.holder.clone(), seconds: held.age.as_secs() });
         }
     }
-    *raised = holders.into_iter().map(|held| held.holder).collect();
+    known.holders = holders.into_iter().map(|held| held.holder).collect();
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use postrider::observe::{self, MetricKind};
 use postrider::prelude::*;
 use postrider::store::memory::{Conn, MemoryStore};
@@ -172,13 +173,9 @@ fn a_rejected_delivery_is_an_error_in_the_log() {
     assert_eq!(dead["fields"]["attempts"], 1);
 }
 
-/// A.18: the figures, under the names that dashboards use.
-#[test]
-fn figures_are_counted() {
-    let recorder = DebuggingRecorder::new();
-    let snapshotter = recorder.snapshotter();
-    metrics::with_local_recorder(&recorder, || pay_and_deliver(&[7, 8, 13, 14]));
-    let figures: BTreeMap<String, u64> = snapshotter
+/// The figures by name and labels. Of a histogram, the number of samples.
+fn values(snapshotter: &Snapshotter) -> BTreeMap<String, u64> {
+    snapshotter
         .snapshot()
         .into_vec()
         .into_iter()
@@ -192,7 +189,16 @@ fn figures_are_counted() {
             };
             (format!("{}{}", name.as_str(), labels.concat()), value)
         })
-        .collect();
+        .collect()
+}
+
+/// A.18: the figures, under the names that dashboards use.
+#[test]
+fn figures_are_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || pay_and_deliver(&[7, 8, 13, 14]));
+    let figures = values(&snapshotter);
     let expected = [
         ("postrider_outbox_events_created_total", 6),
         // Three of points (one of them the duplicate) and two of mail.
@@ -211,6 +217,59 @@ fn figures_are_counted() {
         assert!(figures.contains_key(name), "{name} of {figures:#?}");
     }
     assert!(figures["postrider_delivery_seconds{consumer=points}"] >= 2, "{figures:#?}");
+}
+
+/// A consumer that takes a moment, so that its delivery is counted meanwhile.
+struct Slow;
+
+impl OutsideConsumer for Slow {
+    const NAME: &'static str = "slow";
+    type Event = Paid;
+
+    async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if paid.order == 13 { Err(Failure::reject("unlucky")) } else { Ok(()) }
+    }
+}
+
+/// A.18: the gauges of a consumer rise with what waits, is held and is dead, and return to zero.
+#[test]
+fn gauges_return_to_zero() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let gauges = || {
+        let values = values(&snapshotter);
+        ["lag", "held", "dead"].map(|name| values[&format!("postrider_consumer_{name}{{consumer=slow}}")])
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let store = MemoryStore::new();
+            let drain = async || {
+                let relay = Relay::new(store.clone(), Inbox::new(store.clone()).outside(Slow));
+                relay.drain().await.expect("drains");
+            };
+            drain().await;
+            assert_eq!(gauges(), [0, 0, 0], "a lane that never had a delivery has its gauges");
+            let outbox = Outbox::new(store.clone());
+            let mut tx = store.begin().await.expect("begins");
+            for (id, order) in [("first", 13), ("second", 7)] {
+                let paid = Draft::of(&Paid { order, secret: String::new() }).expect("JSON").event_id(id).key("one");
+                outbox.enqueue(&mut tx, paid).await.expect("enqueues");
+            }
+            store.commit(tx).await.expect("commits");
+            drain().await;
+            assert_eq!(gauges(), [2, 0, 0], "as the second relay found it at its start");
+            drain().await;
+            assert_eq!(gauges(), [1, 1, 1], "one is dead, and one waits behind it");
+            for id in ["first", "second"] {
+                store.expire(id).await.expect("expires");
+            }
+            drain().await;
+            drain().await;
+            assert_eq!(gauges(), [0, 0, 0]);
+        });
+    });
 }
 
 /// The recorder gets a description of every figure.
