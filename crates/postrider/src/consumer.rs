@@ -78,6 +78,7 @@ pub trait OutsideConsumer: Send + Sync + 'static {
 
 /// Why an event was not consumed, by what is done about it. Any error becomes a [`Failure::Retry`] with `?`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Failure {
     /// Try again when the lane's retry policy says so.
     Retry(Cause),

@@ -32,6 +32,7 @@ impl Default for RedriveRules {
 
 /// Why an event was not redriven, or not expired.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// There is no such event.
     #[error("there is no such event")]

@@ -36,6 +36,7 @@ pub struct Subscription {
 
 /// How events reach a consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Via {
     /// A consumer in code, called by a relay.
     Local,

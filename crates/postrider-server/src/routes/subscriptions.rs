@@ -50,18 +50,6 @@ impl From<ViaView> for Via {
     }
 }
 
-impl From<Via> for ViaView {
-    fn from(via: Via) -> Self {
-        match via {
-            Via::Local => Self::Local,
-            Via::Pull => Self::Pull,
-            Via::Webhook => Self::Webhook,
-            Via::RabbitMq => Self::RabbitMq,
-            Via::External => Self::External,
-        }
-    }
-}
-
 /// One consumer's interest in one topic.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -72,7 +60,8 @@ struct SubscriptionView {
     enabled: bool,
     sort_order: i32,
     description: Option<String>,
-    via: ViaView,
+    #[schema(value_type = ViaView)]
+    via: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     endpoint: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +81,7 @@ impl From<StoredSubscription> for SubscriptionView {
             enabled: said.enabled,
             sort_order: said.sort_order,
             description: said.description,
-            via: said.via.into(),
+            via: said.via.as_str(),
             endpoint: said.endpoint,
             exchange: said.exchange,
             routing_key: said.routing_key,

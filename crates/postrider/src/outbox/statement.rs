@@ -10,6 +10,7 @@ use crate::store::NewEvent;
 
 /// The SQL of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Dialect {
     /// PostgreSQL.
     Postgres,
