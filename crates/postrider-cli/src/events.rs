@@ -1,4 +1,4 @@
-//! `postrider events`: list, show, trace, redrive and expire events.
+//! `postrider events`: list, show, trace, redrive, expire and discard events.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::client::{Remote, escaped, rows};
 use crate::output::Format;
 use crate::{Context, End, output, print_data, print_note};
 
-/// List, show, trace, redrive and expire events
+/// List, show, trace, redrive, expire and discard events
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider events list --topic order.paid --status FAILED
@@ -16,7 +16,8 @@ use crate::{Context, End, output, print_data, print_note};
   postrider events trace EVENT_ID
   postrider events redrive EVENT_ID --consumer points
   postrider events redrive --status PARTIAL --topic order.paid --dry-run
-  postrider events expire EVENT_ID --reason 'published by mistake'")]
+  postrider events expire EVENT_ID --reason 'published by mistake'
+  postrider events discard EVENT_ID --consumer points --reason 'the order was a test'")]
 pub(crate) struct Events {
     #[command(subcommand)]
     action: Action,
@@ -62,6 +63,18 @@ enum Action {
         #[arg(long)]
         reason: Option<String>,
     },
+    /// Give up the deliveries of events to one consumer; a redrive delivers them again
+    Discard {
+        /// Their ids
+        #[arg(required = true)]
+        event_ids: Vec<String>,
+        /// Whose deliveries
+        #[arg(long)]
+        consumer: String,
+        /// The reason, for the history of the events and the audit
+        #[arg(long)]
+        reason: String,
+    },
 }
 
 impl Events {
@@ -91,6 +104,10 @@ impl Events {
             Action::Expire { event_ids, reason } => {
                 let body = reason.map_or_else(|| json!({}), |reason| json!({ "reason": reason }));
                 each(&event_ids, "expire", &body, remote, context).await
+            }
+            Action::Discard { event_ids, consumer, reason } => {
+                let body = json!({ "consumerId": consumer, "reason": reason });
+                each(&event_ids, "discard", &body, remote, context).await
             }
         }
     }

@@ -6,6 +6,7 @@ mod bulk;
 mod client;
 mod completions;
 mod config;
+mod consumers;
 mod dead;
 mod demo;
 mod doctor;
@@ -69,6 +70,7 @@ enum Command {
     Listen(listen::Listen),
     Events(events::Events),
     Dead(dead::Dead),
+    Consumers(consumers::Consumers),
     Operations(operations::Operations),
     Subscriptions(subscriptions::Subscriptions),
     Tokens(tokens::Tokens),
@@ -141,6 +143,7 @@ async fn main() -> ExitCode {
         Command::Listen(command) => command.run(&context).await,
         Command::Events(command) => command.run(&context).await,
         Command::Dead(command) => command.run(&context).await,
+        Command::Consumers(command) => command.run(&context).await,
         Command::Operations(command) => command.run(&context).await,
         Command::Subscriptions(command) => command.run(&context).await,
         Command::Tokens(command) => command.run(&context).await,

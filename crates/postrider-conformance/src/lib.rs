@@ -24,6 +24,7 @@ pub mod bury;
 pub mod claim;
 pub mod claim_keyed;
 pub mod consumption;
+pub mod discard;
 pub mod enqueue;
 pub mod expire;
 pub mod extend;
@@ -46,6 +47,7 @@ pub mod redrive;
 pub mod redrive_event;
 pub mod relay;
 pub mod release;
+pub mod rename_consumer;
 pub mod retry;
 pub mod route;
 pub mod settle;
@@ -217,6 +219,19 @@ macro_rules! suite {
                 concurrent_registrations_make_one
                 bad_ones_are_refused_by_name
             }
+            rename_consumer {
+                everything_moves_to_the_new_name
+                what_was_consumed_is_not_consumed_again
+                a_transaction_under_the_old_name_is_rolled_back
+                a_rename_beside_an_open_transaction_has_one_effect
+                a_worker_may_still_write_what_it_holds
+                a_key_stays_in_order
+                a_restart_changes_nothing
+                an_expected_report_comes_under_the_new_name
+                what_is_left_moves_with_a_second_call
+                bad_names_are_refused
+                concurrent_renames_have_one_winner
+            }
             consumption {
                 reports_are_numbered_from_one
                 concurrent_reports_are_numbered_without_gap_or_repeat
@@ -381,6 +396,14 @@ macro_rules! suite {
                 an_expired_head_frees_its_key
                 late_reports_are_kept
             }
+            discard {
+                a_delivery_ends_with_its_reason
+                other_consumers_go_on
+                a_discarded_head_frees_its_key
+                a_discarded_delivery_may_be_redriven
+                what_cannot_be_discarded_is_refused
+                a_discard_beside_a_consumer_has_one_winner
+            }
             operations {
                 everything_that_matches_is_redriven_once
                 refusals_are_counted
@@ -435,6 +458,7 @@ macro_rules! suite {
                 plain_inserts_and_unheard_events_reach_a_running_relay
                 an_operators_choice_survives_a_restart
                 a_paused_lane_is_left_alone
+                a_consumer_is_renamed_while_it_runs
                 an_expired_event_is_removed_without_a_try
                 a_relay_serves_only_its_lanes_and_shards
                 shutdown_finishes_what_was_begun_and_releases_the_rest
@@ -546,6 +570,7 @@ mod tests {
             ("claim", include_str!("claim.rs")),
             ("claim_keyed", include_str!("claim_keyed.rs")),
             ("consumption", include_str!("consumption.rs")),
+            ("discard", include_str!("discard.rs")),
             ("enqueue", include_str!("enqueue.rs")),
             ("extend", include_str!("extend.rs")),
             ("find", include_str!("find.rs")),
@@ -561,6 +586,7 @@ mod tests {
             ("redrive", include_str!("redrive.rs")),
             ("relay", include_str!("relay.rs")),
             ("release", include_str!("release.rs")),
+            ("rename_consumer", include_str!("rename_consumer.rs")),
             ("retry", include_str!("retry.rs")),
             ("route", include_str!("route.rs")),
             ("settle", include_str!("settle.rs")),

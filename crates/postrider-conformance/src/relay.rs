@@ -766,6 +766,67 @@ pub async fn a_paused_lane_is_left_alone<H: Harness>(h: H) {
     running.stop().await;
 }
 
+/// [`Count`] under another name.
+struct Renamed<H>(Count<H>);
+
+impl<H: Harness> Consumer<H::Store> for Renamed<H> {
+    const NAME: &'static str = "renamed";
+    type Event = Paid;
+
+    async fn handle(&self, tx: &mut Conn<H>, paid: Received<Paid>) -> Result<(), Failure> {
+        self.0.handle(tx, paid).await
+    }
+}
+
+/// The old program works, the consumer is renamed, and the new program starts beside it: each effect happens once, and keys
+/// stay in order.
+pub async fn a_consumer_is_renamed_while_it_runs<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    let keys = ["a", "b", "c", "d", "e"];
+    let names: Vec<_> = (1..=40).flat_map(|n| keys.map(|key| (key, format!("{key}{n}")))).collect();
+    for (_, name) in &names {
+        h.make_counter(name).await;
+    }
+    enqueue(&h, names.iter().map(|(key, name)| draft(name).key(*key))).await;
+    let (tried, mut tries) = mpsc::unbounded_channel();
+    let is_renamed = Arc::new(AtomicBool::new(false));
+    let seen = AtomicU32::new(0);
+    let some = {
+        let is_renamed = Arc::clone(&is_renamed);
+        move |_: &Received<Paid>| {
+            let _ = tried.send(());
+            // Some are left for the new name, however slow the rename is.
+            if seen.fetch_add(1, Ordering::Relaxed) >= 50 && !is_renamed.load(Ordering::Relaxed) {
+                return Err(Failure::retry("not before the rename"));
+            }
+            Ok(())
+        }
+    };
+    let old = Running::start(relay(&h, inbox(&h).consumer(Count::then(&h, some))));
+    for _ in 0..10 {
+        tries.recv().await.unwrap();
+    }
+    let moved = h.store().rename_consumer(LANE, Renamed::<H>::NAME).await.unwrap();
+    assert!(moved.deliveries > 0 && moved.received > 0, "{moved:?}");
+    is_renamed.store(true, Ordering::Relaxed);
+    let new = Running::start(relay(&h, inbox(&h).consumer(Renamed(Count::new(&h)))));
+    while !h.store().counts().await.unwrap().is_empty() {
+        // The leases of the old program end.
+        age(&h, MINUTE).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    old.stop().await;
+    new.stop().await;
+    let by = find(&h, "e40").await.consumptions;
+    assert!(by.iter().all(|one| one.consumer == Renamed::<H>::NAME), "{by:?}");
+    assert_eq!(counted(&h, names.iter().map(|(_, name)| name.clone())).await, [1; 200]);
+    let log = h.written_down().await;
+    for key in keys {
+        let order: Vec<_> = log.iter().filter(|(of, _)| of == key).map(|(_, n)| *n).collect();
+        assert_eq!(order, (1..=40).collect::<Vec<_>>(), "{key}");
+    }
+}
+
 /// D.9: an expired event is not delivered and does not block its key.
 pub async fn an_expired_event_is_removed_without_a_try<H: Harness>(h: H) {
     subscribe_lane(&h).await;

@@ -9,6 +9,8 @@
 //!    │                 │    ├─ retry ──▶ FAILED ── claim ──▶ PROCESSING
 //!    │                 │    └─ bury ───▶ DEAD
 //!    └──── redrive ────┴──── from NEW, FAILED, DEAD
+//!
+//!   from any state: discard ──▶ (row gone)
 //! ```
 
 use std::collections::HashMap;
@@ -18,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::consumer::Failure;
 use crate::retry::RetryPolicy;
+
+/// The code of the attempt that records a discard: [`Redrives::discard`](crate::store::Redrives::discard).
+pub const DISCARDED: &str = "discarded";
 
 /// The state of a delivery. It is computed from the row: dead, leased, tried before, or none of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -89,6 +94,8 @@ pub enum Step {
     Redrive,
     /// Past its expiry: the row is deleted.
     Expire,
+    /// An operator ends it with a reason: the row is deleted.
+    Discard,
 }
 
 /// A step that the state does not allow.
@@ -114,7 +121,7 @@ pub fn step(from: DeliveryStatus, step: Step, attempts: u32) -> Result<Option<De
         // The claim counted one attempt; a delivery that was tried before that claim is FAILED again.
         (Processing, Step::Release) => Ok(Some(if attempts > 1 { Failed } else { New })),
         (New | Failed | Dead, Step::Redrive) => Ok(Some(New)),
-        (_, Step::Expire) => Ok(None),
+        (_, Step::Expire | Step::Discard) => Ok(None),
         (from, step) => Err(Illegal { from, step }),
     }
 }
@@ -274,12 +281,13 @@ mod tests {
             Step::Release,
             Step::Redrive,
             Step::Expire,
+            Step::Discard,
         ])
     }
 
     proptest! {
-        /// In any order of steps: only claimed work is settled, retried, buried or released, only a redrive or the expiry
-        /// ends DEAD, and a deleted row stays deleted.
+        /// In any order of steps: only claimed work is settled, retried, buried or released, only a redrive, the expiry
+        /// or a discard ends DEAD, and a deleted row stays deleted.
         #[test]
         fn only_claimed_work_is_written(steps in prop::collection::vec(any_step(), 0..50)) {
             let (mut status, mut attempts) = (DeliveryStatus::New, 0_u32);
@@ -289,7 +297,7 @@ mod tests {
                     Ok(next) => {
                         let guarded = matches!(taken, Step::Settle | Step::Retry | Step::Bury | Step::Release);
                         prop_assert!(!guarded || claimed, "{taken:?} of unclaimed work");
-                        prop_assert!(status != DeliveryStatus::Dead || matches!(taken, Step::Redrive | Step::Expire));
+                        prop_assert!(status != DeliveryStatus::Dead || matches!(taken, Step::Redrive | Step::Expire | Step::Discard));
                         match taken {
                             Step::Claim => attempts += 1,
                             Step::Release => attempts -= 1,

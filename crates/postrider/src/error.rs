@@ -54,7 +54,7 @@ pub enum Error {
     /// The lease was lost before the work was recorded. Roll back: the new holder decides.
     #[error("the lease of this delivery is gone: roll back, its new holder decides")]
     LeaseLost,
-    /// A rule forbids to redrive or expire the event. Nothing was written.
+    /// A rule forbids to redrive, expire or discard the event, or to rename the consumer. Nothing was written.
     #[error("{0}")]
     Refused(#[source] crate::redrive::Refusal),
     /// The database has an older schema than this program (or none).

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use time::OffsetDateTime;
 
+use crate::entry::DISCARDED;
 use crate::error::Result;
 use crate::limits;
 use crate::status::{ConsumerState, EventStatus, Record};
@@ -82,6 +83,10 @@ fn count(record: &Record, groups: &mut BTreeMap<(String, String), FailureGroup>)
         let of_consumer =
             record.consumptions.iter().filter(|one| one.consumer == consumer && one.success == Some(false));
         let Some(last) = of_consumer.max_by_key(|one| one.attempt) else { continue };
+        // An operator has given it up: nobody has to look at it again.
+        if last.code.as_deref() == Some(DISCARDED) {
+            continue;
+        }
         let sample = last.error.clone().unwrap_or_default();
         let fingerprint = fingerprint(&sample);
         let group = groups.entry((consumer.into(), fingerprint.clone())).or_insert_with(|| FailureGroup {

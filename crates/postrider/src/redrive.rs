@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::entry::DeliveryStatus;
-use crate::status::{ConsumerState, EventStatus, Record, Standing};
+use crate::status::{ConsumerState, EventStatus, Record, Standing, consumer_of};
+use crate::store::Delivery;
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, StoredSubscription, Subscription, Via};
 
 /// The rules of a redrive.
@@ -30,7 +31,7 @@ impl Default for RedriveRules {
     }
 }
 
-/// Why an event was not redriven, or not expired.
+/// Why an event was not redriven, expired or discarded, or a consumer not renamed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -64,6 +65,26 @@ pub enum Refusal {
     /// No lane of this store delivers to the consumer.
     #[error("its consumers get their events by their own means: there is nothing to send")]
     External,
+    /// No delivery of the event to this consumer exists.
+    #[error("none of its deliveries is for this consumer: there is nothing to discard")]
+    NotWaiting,
+    /// Nothing has this consumer's name.
+    #[error(
+        "there is no consumer {0}: no subscription, waiting delivery or inbox row has this name; check its spelling"
+    )]
+    NoSuchConsumer(String),
+    /// Another consumer has the new name.
+    #[error(
+        "the name {0} is in use: choose another one, and rename before a program with the new name starts. If it has started, \
+         let a program with the old name finish its deliveries, and then remove the old subscription"
+    )]
+    NameInUse(String),
+    /// The consumer reads a queue, which has its name and cannot be renamed.
+    #[error(
+        "{0} reads the broker's queue postrider.{0}, which keeps its name: subscribe the new name, remove the old \
+         subscription, and stop the old program when its queue is empty"
+    )]
+    BrokerQueue(String),
 }
 
 impl Refusal {
@@ -80,6 +101,10 @@ impl Refusal {
             Self::InProgress => "inProgress",
             Self::UnknownConsumer => "unknownConsumer",
             Self::External => "external",
+            Self::NotWaiting => "notWaiting",
+            Self::NoSuchConsumer(_) => "noSuchConsumer",
+            Self::NameInUse(_) => "nameInUse",
+            Self::BrokerQueue(_) => "brokerQueue",
         }
     }
 }
@@ -204,4 +229,13 @@ fn target(record: &Record, consumer: &str, subscriptions: &[&Subscription]) -> O
         (true, false) => Some(to(RABBITMQ, consumer)),
         (true, true) => None,
     }
+}
+
+/// The delivery that a discard ends.
+pub(crate) fn discardable<'r>(record: &'r Record, consumer: &str) -> Result<&'r Delivery, Refusal> {
+    let waiting = record.deliveries.iter().find(|one| consumer_of(one) == Some(consumer));
+    waiting.ok_or_else(|| match record.consumers().get(consumer) {
+        Some(ConsumerState::Ok) => Refusal::Consumed,
+        _ => Refusal::NotWaiting,
+    })
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+pub(crate) use standing::consumer_of;
 pub use standing::{Kept, Record, Standing};
 
 /// The status of an event as a whole.

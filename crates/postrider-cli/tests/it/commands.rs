@@ -133,6 +133,44 @@ async fn dead_letters_are_redriven_on_mysql() {
     dead_letters(Kind::MySql).await;
 }
 
+/// `consumers` and `events discard`: a consumer is paused, renamed and listed, and a delivery is given up.
+#[tokio::test]
+async fn a_consumer_is_renamed_and_a_delivery_discarded() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    for consumer in ["points", "mail"] {
+        assert!(server.run(&["subscriptions", "set", "order.paid", consumer]).status.success());
+    }
+    for id in ["e1", "e2"] {
+        assert!(server.run(&["publish", "order.paid", "--data", "{}", "--id", id]).status.success());
+    }
+    assert!(server.run(&["consumers", "pause", "points"]).status.success());
+    let renamed = server.run(&["consumers", "rename", "points", "bonus", "--reason", "one name", "-o", "json"]);
+    assert!(renamed.status.success(), "{}", stderr(&renamed));
+    let renamed: Value = serde_json::from_slice(&renamed.stdout).unwrap();
+    assert_eq!((&renamed["consumerId"], &renamed["deliveries"]), (&json!("bonus"), &json!(2)));
+    let listed = stdout(&server.run(&["consumers", "list", "-o", "jsonl"]));
+    let listed: Vec<Value> = listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: Vec<_> = listed.iter().map(|one| (&one["consumerId"], &one["paused"], &one["lag"])).collect();
+    assert_eq!(names, [(&json!("bonus"), &json!(true), &json!(2)), (&json!("mail"), &json!(false), &json!(2))]);
+    assert!(server.run(&["consumers", "resume", "bonus"]).status.success());
+    assert_eq!(server.run(&["consumers", "rename", "points", "other"]).status.code(), Some(3), "it is gone");
+    let taken = server.run(&["consumers", "rename", "bonus", "mail"]);
+    assert_eq!(taken.status.code(), Some(6));
+    assert!(stderr(&taken).contains("mail is in use: choose another"), "{}", stderr(&taken));
+
+    let discard = ["events", "discard", "--consumer", "bonus", "--reason", "a test"];
+    let discarded = server.run(&[&discard[..], &["e1", "e2", "-o", "jsonl"]].concat());
+    assert!(discarded.status.success(), "{}", stderr(&discarded));
+    assert_eq!(stdout(&discarded).matches("\"PARTIAL\"").count(), 2, "{}", stdout(&discarded));
+    let again = server.run(&[&discard[..], &["e1"]].concat());
+    assert_eq!(again.status.code(), Some(6));
+    assert!(stderr(&again).contains("there is nothing to discard"), "{}", stderr(&again));
+    assert_eq!(server.run(&["events", "discard", "e1", "--consumer", "bonus"]).status.code(), Some(2), "why?");
+    server.stop();
+    database.drop().await;
+}
+
 /// 3 not found, 6 not allowed, 1 otherwise.
 #[tokio::test]
 async fn the_exit_code_says_what_happened() {

@@ -1,4 +1,4 @@
-//! Consumers: their backlog, pause and resume. Pulling consumers `claim` and `settle`.
+//! Consumers: their backlog, pause, resume and rename. Pulling consumers `claim` and `settle`.
 
 mod claim;
 mod settle;
@@ -8,15 +8,19 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use postrider::Via;
+use axum::response::{IntoResponse, Response};
+use postrider::redrive::Refusal;
 use postrider::store::LaneCounts;
-use serde::Serialize;
+use postrider::{Error, Via};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::events::mend;
 use crate::App;
-use crate::input::{Path, is_name};
+use crate::auth::Detail;
+use crate::input::{Body, Path, is_name};
 use crate::problem::Problem;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -26,6 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .merge(settle::routes())
         .routes(routes!(pause))
         .routes(routes!(resume))
+        .routes(routes!(rename))
 }
 
 /// A consumer, and what waits for it.
@@ -142,4 +147,66 @@ async fn set_paused(app: &App, consumer: &str, paused: bool) -> Result<StatusCod
     }
     app.store.set_paused(consumer, paused).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewName)]
+struct RenameIn {
+    /// The new name.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    to: String,
+    /// Why, for the audit.
+    reason: Option<String>,
+}
+
+/// What was moved to the new name.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Renamed)]
+struct RenamedView {
+    /// The new name.
+    consumer_id: String,
+    subscriptions: u64,
+    /// Deliveries that wait, are worked on, or are dead.
+    deliveries: u64,
+    /// Inbox rows: events that are not consumed again.
+    received: u64,
+    /// Attempts in the history.
+    attempts: u64,
+}
+
+/// Give a consumer another name
+///
+/// Subscriptions, deliveries, inbox and history move in one transaction. Rename before a program with the new name starts. If
+/// a producer's transaction was open, rename again: what is left moves.
+#[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/rename", tag = "consumers",
+    params(("consumerId" = String, Path, description = "The old name.")), request_body = RenameIn,
+    responses(
+        (status = 200, description = "Renamed.", body = RenamedView),
+        (status = 409, description = "`nameInUse`: a consumer has the new name. `brokerQueue`: it reads a queue of the broker.", body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn rename(
+    State(app): State<App>,
+    Path(consumer): Path<String>,
+    Body(wanted): Body<RenameIn>,
+) -> Result<Response, Problem> {
+    let why = mend::reason(wanted.reason.as_deref())?;
+    let renamed = app.store.rename_consumer(&consumer, &wanted.to).await.map_err(|error| match error {
+        Error::Refused(refusal @ Refusal::NoSuchConsumer(_)) => Problem::not_found(refusal.to_string()),
+        Error::Refused(refusal) => Problem::conflict(refusal.code(), refusal.to_string()),
+        error => error.into(),
+    })?;
+    app.waiting.look();
+    let details: Vec<_> = [Some(format!("to={}", wanted.to)), why].into_iter().flatten().collect();
+    let moved = RenamedView {
+        consumer_id: wanted.to,
+        subscriptions: renamed.subscriptions,
+        deliveries: renamed.deliveries,
+        received: renamed.received,
+        attempts: renamed.attempts,
+    };
+    let mut response = Json(moved).into_response();
+    response.extensions_mut().insert(Detail(details.join(" ")));
+    Ok(response)
 }

@@ -1,7 +1,7 @@
 //! Events: publish, show and report. Lists, redrive and expire have files of their own.
 
 mod list;
-mod mend;
+pub(super) mod mend;
 
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};

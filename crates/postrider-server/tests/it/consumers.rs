@@ -218,3 +218,39 @@ async fn a_paused_consumer_gets_nothing_until_it_is_resumed() {
     desk.ask("operator", "/consumers/unknown/pause", json!({}), 404).await;
     desk.close().await;
 }
+
+/// What waits for a renamed consumer is handed out under its new name, once.
+#[tokio::test]
+async fn a_renamed_consumer_goes_on_under_its_new_name() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    desk.subscribe("order.paid", "member", json!({ "via": "external" })).await;
+    for id in ["e1", "e2"] {
+        publish(&desk, id).await;
+    }
+    let held = desk.claim("points", 1).await;
+    let rename = async |from: &str, to: &str, expected| {
+        let body = json!({ "to": to, "reason": "one name for all" });
+        desk.ask("operator", &format!("/consumers/{from}/rename"), body, expected).await
+    };
+    assert_eq!(rename("points", "member", 409).await["code"], "nameInUse");
+    assert_eq!(rename("unknown", "bonus", 404).await["code"], "notFound");
+    for to in ["", "two words", "rabbitmq", "points"] {
+        assert_eq!(rename("points", to, 422).await["errors"][0]["field"], "to", "{to}");
+    }
+    let renamed = rename("points", "bonus", 200).await;
+    let expected = json!({ "consumerId": "bonus", "subscriptions": 1, "deliveries": 2, "received": 0, "attempts": 0 });
+    assert_eq!(renamed, expected);
+    let audit = read(desk.get("operator", "/audit?limit=1").await, 200).await;
+    assert_eq!(audit["records"][0]["target"], "/consumers/points/rename");
+    assert_eq!(audit["records"][0]["detail"], "to=bonus reason=one name for all");
+
+    let result = json!({ "deliveryId": held[0]["deliveryId"], "leaseToken": held[0]["leaseToken"], "success": true });
+    let settled = desk.ask("consumer", "/consumers/bonus/settle", json!({ "results": [result] }), 200).await;
+    assert_eq!(settled["results"][0]["outcome"], "settled", "the lease has moved");
+    desk.ask("consumer", "/consumers/points/claim", json!({ "max": 1 }), 404).await;
+    let claimed = desk.claim("bonus", 10).await;
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0]["event"]["eventId"], "e2");
+    desk.close().await;
+}

@@ -1,4 +1,4 @@
-//! What people do to events: redrive and expire.
+//! What people do to events: redrive, expire and discard.
 
 use std::time::Duration;
 
@@ -120,5 +120,48 @@ async fn an_expired_event_is_left_alone() {
     ok(&desk, "points").await;
     assert_eq!(desk.ask("operator", "/events/done/expire", json!({}), 409).await["code"], "consumed");
     desk.ask("operator", "/events/unknown/expire", json!({}), 404).await;
+    desk.close().await;
+}
+
+/// One consumer's delivery is given up with a reason, which the history and the audit keep.
+#[tokio::test]
+async fn a_discarded_delivery_has_its_reason() {
+    let desk = Desk::open().await;
+    two_consumers(&desk).await;
+    publish(&desk, "e").await;
+    let discard = async |id: &str, body: Value, expected| {
+        desk.ask("operator", &format!("/events/{id}/discard"), body, expected).await
+    };
+    let held = desk.claim("mail", 1).await;
+    let wanted = json!({ "consumerId": "mail", "reason": "the address is gone" });
+    let discarded = discard("e", wanted.clone(), 202).await;
+    assert_eq!((&discarded["status"], &discarded["failedConsumers"]), (&json!("PARTIAL"), &json!(1)));
+    let result = json!({ "deliveryId": held[0]["deliveryId"], "leaseToken": held[0]["leaseToken"], "success": true });
+    let settled = desk.ask("consumer", "/consumers/mail/settle", json!({ "results": [result] }), 200).await;
+    assert_eq!(settled["results"][0]["outcome"], "leaseLost");
+    let attempt = &desk.show("e").await["consumptions"][0];
+    assert_eq!((&attempt["errorMessage"], &attempt["errorCode"]), (&json!("the address is gone"), &json!("discarded")));
+    let audit = read(desk.get("operator", "/audit?limit=1").await, 200).await;
+    let record = &audit["records"][0];
+    assert_eq!(record["action"], "POST /api/v1/events/{eventId}/discard");
+    assert_eq!(record["detail"], "consumer=mail reason=the address is gone");
+
+    ok(&desk, "points").await;
+    let points = json!({ "consumerId": "points", "reason": "too late" });
+    assert_eq!(discard("e", points, 409).await["code"], "consumed");
+    assert_eq!(discard("e", wanted.clone(), 409).await["code"], "notWaiting");
+    discard("unknown", wanted, 404).await;
+    for (body, field) in [
+        (json!({ "consumerId": "mail" }), "reason"),
+        (json!({ "consumerId": "mail", "reason": "" }), "reason"),
+        (json!({ "consumerId": "mail", "reason": " " }), "reason"),
+        (json!({ "consumerId": "mail", "reason": "x".repeat(1_001) }), "reason"),
+        (json!({ "consumerId": "no name", "reason": "x" }), "consumerId"),
+    ] {
+        let refused = discard("e", body, 422).await;
+        assert!(refused["detail"].as_str().unwrap().contains(field), "{refused}");
+    }
+    assert_eq!(redrive(&desk, "e", json!({ "consumerId": "mail" }), 202).await["status"], "RETRYING");
+    assert_eq!(desk.claim("mail", 1).await.len(), 1);
     desk.close().await;
 }

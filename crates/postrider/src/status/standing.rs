@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 use super::{Attempt, ConsumerState, EventStatus, Facts, consumer_state, status_of};
-use crate::entry::DeliveryStatus;
+use crate::entry::{DISCARDED, DeliveryStatus};
 use crate::envelope::Envelope;
 use crate::store::{Consumption, Delivery, Routing};
 use crate::subscription::RABBITMQ;
@@ -144,7 +144,9 @@ impl Record {
 
     /// When it was sent: to a consumer, whatever the result, or to the broker, which confirmed.
     fn sendings(&self) -> impl Iterator<Item = OffsetDateTime> {
-        let attempts = self.consumptions.iter().filter(|one| one.attempt > 0);
+        // A discard is recorded as an attempt, but nothing was sent.
+        let is_try = |one: &&Consumption| one.attempt > 0 && one.code.as_deref() != Some(DISCARDED);
+        let attempts = self.consumptions.iter().filter(is_try);
         let handed = attempts.filter(|one| one.consumer != RABBITMQ || one.success == Some(true));
         handed.map(|one| one.created_at)
     }

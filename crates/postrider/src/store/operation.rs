@@ -206,7 +206,12 @@ impl Tally {
                     | Refusal::TooOld(_)
                     | Refusal::InProgress
                     | Refusal::UnknownConsumer
-                    | Refusal::External,
+                    | Refusal::External
+                    // A redrive is never refused for these.
+                    | Refusal::NotWaiting
+                    | Refusal::NoSuchConsumer(_)
+                    | Refusal::NameInUse(_)
+                    | Refusal::BrokerQueue(_),
                 ) => tally.failed += 1,
                 Err(
                     Refusal::UnknownEvent

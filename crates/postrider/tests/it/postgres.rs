@@ -274,7 +274,7 @@ async fn postgres_plans_made_on_empty_tables_fit_full_ones() {
         let claim = "varchar, smallint[], bigint, bigint, varchar, bigint, timestamptz, bigint";
         let keyed = "varchar, smallint[], bigint, bigint, varchar, bigint, boolean, bigint, int, bigint, bigint";
         let known_keys = "varchar, varchar[], bigint, bigint, varchar, bigint, boolean";
-        let settle = "tid[], bigint[], bigint, bigint[]";
+        let settle = "tid[], bigint[], bigint, bigint[], text";
         let statements = [
             ("claim", claim, CLAIM, "'coupon', NULL, 500, 42, 'me', 30000, NULL, 0".into()),
             ("claim_keyed", keyed, CLAIM_KEYED, "'coupon', NULL, 500, 43, 'me', 30000, true, 2000, 1, 16, 500".into()),
@@ -292,8 +292,8 @@ async fn postgres_plans_made_on_empty_tables_fit_full_ones() {
                 format!("{first}, {first}"),
             ),
             ("claim_more", "bigint[]", sql!("deliveries/claim_more"), first.clone()),
-            ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
-            ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
+            ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}, NULL")),
+            ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}, 'points'")),
             ("route_lock", "bigint", ROUTE_LOCK, "100".into()),
         ];
         for (name, types, sql, values) in &statements {
@@ -330,7 +330,7 @@ async fn postgres_plans_on_sessions_of_the_user_fit_full_tables() {
         format!("'{{{}}}'", all.join(","))
     };
     let (ids, first, second) = (hundred("e", 100_001), hundred("", 100_001), hundred("", 100_101));
-    let settle = "tid[], bigint[], bigint, bigint[]";
+    let settle = "tid[], bigint[], bigint, bigint[], text";
     // In the order of a transaction: `count_received.sql` changes the planner settings for the statements after it.
     let statements = [
         (
@@ -341,8 +341,8 @@ async fn postgres_plans_on_sessions_of_the_user_fit_full_tables() {
         ),
         ("keep_results", "text, text[], text[]", sql!("inbox/keep_results"), format!("'coupon', {ids}, {ids}")),
         ("count_received", "text, text[]", sql!("inbox/count_received"), format!("'coupon', {ids}")),
-        ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}")),
-        ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}")),
+        ("settle", settle, SETTLE, format!("'{{}}', {first}, 1, {first}, NULL")),
+        ("settle_keep", settle, SETTLE_KEEP, format!("'{{}}', {second}, 1, {second}, 'points'")),
     ];
     for (name, types, sql, values) in &statements {
         prepare(&mut conn, name, types, sql).await;
@@ -539,8 +539,8 @@ async fn postgres_settles_by_index() {
     sqlx::raw_sql(LARGE).execute(&mut conn).await.expect("fills");
     let leased = "SELECT array_agg(event_seq)::text, array_agg(id)::text FROM postrider_delivery WHERE token = 1";
     let (seqs, ids): (String, String) = sqlx::query_as(leased).fetch_one(&mut conn).await.expect("reads");
-    let types = "tid[], bigint[], bigint, bigint[]";
-    let settle = plan(&mut conn, types, SETTLE, &format!("'{{}}', '{ids}', 1, '{seqs}'")).await;
+    let types = "tid[], bigint[], bigint, bigint[], text";
+    let settle = plan(&mut conn, types, SETTLE, &format!("'{{}}', '{ids}', 1, '{seqs}', NULL")).await;
     let text = settle.join("\n");
     assert!(!text.contains("Seq Scan") && text.contains("Index Cond: (event_seq = ANY"), "{text}");
     // Those without a key, and of the others the runs from the first of their key: none.
@@ -569,8 +569,8 @@ async fn postgres_goes_straight_to_what_it_knows() {
 
     let leased = "SELECT array_agg(ctid)::text, array_agg(id)::text FROM postrider_delivery WHERE token = 42";
     let (addresses, ids): (String, String) = sqlx::query_as(leased).fetch_one(&mut conn).await.expect("reads");
-    let types = "tid[], bigint[], bigint, bigint[]";
-    let settle = plan(&mut conn, types, SETTLE, &format!("'{addresses}', '{ids}', 42, '{{}}'")).await;
+    let types = "tid[], bigint[], bigint, bigint[], text";
+    let settle = plan(&mut conn, types, SETTLE, &format!("'{addresses}', '{ids}', 42, '{{}}', NULL")).await;
     assert!(node(&settle, "Delete on postrider_delivery")[0].contains("actual rows=9"), "{settle:#?}");
     assert!(most_rows(&settle) <= 9, "{settle:#?}");
     database.drop().await;
@@ -593,8 +593,8 @@ async fn postgres_settles_nothing_behind_a_row_that_has_moved() {
     let (addresses, ids): (String, String) = sqlx::query_as(rows).fetch_one(&mut conn).await.expect("reads");
     let second = lease.ids()[1];
     store.extend(lease.token, &[second], std::time::Duration::from_secs(60)).await.expect("extends");
-    prepare(&mut conn, "settle", "tid[], bigint[], bigint, bigint[]", SETTLE).await;
-    let settle = format!("EXECUTE settle ('{addresses}', '{ids}', {}, '{{}}')", lease.token.0);
+    prepare(&mut conn, "settle", "tid[], bigint[], bigint, bigint[], text", SETTLE).await;
+    let settle = format!("EXECUTE settle ('{addresses}', '{ids}', {}, '{{}}', NULL)", lease.token.0);
     let settled: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(settle)).fetch_one(&mut conn).await.expect("settles");
     assert_eq!(settled, [lease.ids()[0].number], "the stretch before it");
     let rest = store.settle(lease.token, &lease.ids()[1..], History::Omit).await.expect("settles");

@@ -1,10 +1,10 @@
-//! Redrive and expire: what operators do to events.
+//! Redrive, expire and discard: what operators do to events.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use postrider::limits::INITIATOR_BYTES;
+use postrider::limits::{ERROR_CHARS, INITIATOR_BYTES};
 use postrider::redrive::Refusal;
 use postrider::store::Found;
 use postrider::{Error, EventId};
@@ -21,7 +21,7 @@ use crate::problem::Problem;
 use crate::view::EventSummary;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(redrive)).routes(routes!(expire))
+    OpenApiRouter::new().routes(routes!(redrive)).routes(routes!(expire)).routes(routes!(discard))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -48,9 +48,7 @@ async fn redrive(
     Body(wanted): Body<RedriveIn>,
 ) -> Result<Response, Problem> {
     let consumer = wanted.consumer_id.as_deref();
-    if consumer.is_some_and(|consumer| !input::is_name(consumer)) {
-        return Err(Problem::invalid("consumerId", "must be 1 to 128 of A-Z a-z 0-9 . _ -"));
-    }
+    consumer.map_or(Ok(()), is_consumer)?;
     let why = reason(wanted.reason.as_deref())?;
     let id = EventId::new(&*id).map_err(|_| unknown())?;
     let redriven = app.store.redrive_event(id.as_str(), consumer, &app.options.redrive).await;
@@ -84,8 +82,53 @@ async fn expire(
     answer(app.store.expire(id.as_str()).await, &[why])
 }
 
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = NewDiscard)]
+struct DiscardIn {
+    /// Whose delivery of it.
+    #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
+    consumer_id: String,
+    /// Why, for the history of the event and the audit.
+    #[schema(min_length = 1, max_length = 1000)]
+    reason: String,
+}
+
+/// Give up the delivery of an event to one consumer
+///
+/// It may wait, be worked on or be dead. The reason becomes its last attempt, with the code `discarded`; the key goes on. A
+/// redrive delivers it again.
+#[utoipa::path(post, path = "/api/v1/events/{eventId}/discard", tag = "events",
+    params(("eventId" = String, Path, description = "Its id.")), request_body = DiscardIn,
+    responses(
+        (status = 202, description = "Discarded.", body = EventSummary),
+        (status = 409, description = "`consumed`: its effect has happened. `notWaiting`: none of its deliveries is for this consumer.", body = Problem, content_type = "application/problem+json"),
+    ))]
+async fn discard(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Body(wanted): Body<DiscardIn>,
+) -> Result<Response, Problem> {
+    let DiscardIn { consumer_id: consumer, reason } = wanted;
+    is_consumer(&consumer)?;
+    input::short("reason", &reason, ERROR_CHARS)?;
+    let id = EventId::new(&*id).map_err(|_| unknown())?;
+    let discarded = app.store.discard(id.as_str(), &consumer, &reason).await;
+    let response = answer(discarded, &[Some(format!("consumer={consumer}")), Some(format!("reason={reason}"))])?;
+    // The deliveries behind it may be due now.
+    app.waiting.look();
+    Ok(response)
+}
+
+fn is_consumer(name: &str) -> Result<(), Problem> {
+    if input::is_name(name) {
+        return Ok(());
+    }
+    Err(Problem::invalid("consumerId", "must be 1 to 128 of A-Z a-z 0-9 . _ -"))
+}
+
 /// A reason within the limits of the audit.
-fn reason(reason: Option<&str>) -> Result<Option<String>, Problem> {
+pub(in crate::routes) fn reason(reason: Option<&str>) -> Result<Option<String>, Problem> {
     if let Some(reason) = reason {
         input::short("reason", reason, INITIATOR_BYTES / 4)?;
     }

@@ -1,10 +1,11 @@
--- Deletes settled deliveries. $1 addresses, $2 ids, $3 token, $4 seqs of events whose deliveries must be searched for. Returns
--- one row with the ids: one row per delivery costs more.
+-- Deletes settled deliveries. $1 addresses, $2 ids, $3 token, $4 seqs of events whose deliveries must be searched for, $5 lane
+-- (NULL: any). Returns one row with the ids: one row per delivery costs more.
 WITH settled AS (
     DELETE FROM postrider_delivery d
     -- IS TRUE, here and below: the planner hashes the ids, and makes no join whose plan could scan the whole table.
     WHERE d.ctid = ANY ($1 || ARRAY(SELECT ctid FROM postrider_delivery WHERE event_seq = ANY ($4) AND token = $3))
       AND (d.id IN (SELECT unnest($2::bigint[]))) IS TRUE AND d.token = $3
+      AND ($5::text IS NULL OR d.lane = $5)
       -- Of a key nothing behind a delivery that stays, unless that is dead. Computed once for all, and only if any has a key.
       AND (d.event_key IS NULL OR d.id NOT IN (
           SELECT b.id

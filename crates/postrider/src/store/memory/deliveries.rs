@@ -274,20 +274,20 @@ impl State {
     }
 }
 
-struct Failure {
+pub(super) struct Failure {
     error: String,
     code: Option<String>,
     will_retry: bool,
 }
 
 impl Failure {
-    fn new(error: &str, code: Option<&str>, will_retry: bool) -> Self {
+    pub(super) fn new(error: &str, code: Option<&str>, will_retry: bool) -> Self {
         Self { error: limits::error_text(error), code: code.map(limits::error_text), will_retry }
     }
 }
 
 /// An attempt of a consumer at this time.
-fn attempt(consumer: &str, outcome: std::result::Result<(), Failure>, now: OffsetDateTime) -> Consumption {
+pub(super) fn attempt(consumer: &str, outcome: std::result::Result<(), Failure>, now: OffsetDateTime) -> Consumption {
     let success = outcome.is_ok();
     let failure = outcome.err();
     Consumption {

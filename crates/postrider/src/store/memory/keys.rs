@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use super::state::{InboxRow, KeyRow, KeyStatus, State, span};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::store::{Completion, Handled, Key, KeyState, Receipt, Token};
+use crate::store::{Completion, DeliveryId, Handled, Key, KeyState, Receipt, Token};
 
 impl State {
     pub(super) fn receive(&mut self, receipt: &Receipt<'_>, now: OffsetDateTime) -> bool {
@@ -29,6 +29,11 @@ impl State {
             }
         }
         let deliveries: Vec<_> = completion.completed.iter().map(|completed| completed.delivery).collect();
+        // A renamed consumer: the inbox rows of this transaction have the old name.
+        let moved = |id: &DeliveryId| self.deliveries.get(id).is_some_and(|row| row.lane != completion.consumer);
+        if deliveries.iter().any(moved) {
+            return Err(Error::LeaseLost);
+        }
         let settled = self.settle(completion.token, &deliveries, completion.history, now)?;
         if settled.len() == deliveries.len() { Ok(()) } else { Err(Error::LeaseLost) }
     }

@@ -1,4 +1,4 @@
-//! Redrive and expiry.
+//! Redrive, expiry and discard.
 
 use std::sync::Arc;
 
@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
+use super::deliveries::{Failure, attempt};
 use super::state::State;
-use crate::entry::{DeliveryStatus, Step};
+use crate::entry::{DISCARDED, DeliveryStatus, Step};
 use crate::error::{Error, Result};
-use crate::redrive::{RedriveRules, Refusal};
+use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
 use crate::store::decide::{Plan, Request, redrive_lane};
-use crate::store::{Found, Redriven, Redrives, Routing};
+use crate::store::redrive::discard_reason;
+use crate::store::{Delivery, Found, Redriven, Redrives, Routing};
 
 #[async_trait]
 impl Redrives for MemoryStore {
@@ -51,8 +53,7 @@ impl Redrives for MemoryStore {
                 _ => {}
             }
             for delivery in &record.deliveries {
-                state.deliveries.remove(&delivery.id);
-                state.delivery_ids.remove(&(seq, delivery.lane.clone(), delivery.target.clone()));
+                state.remove(delivery);
                 if let Some(key) = &record.envelope.key {
                     state.free_followers(&delivery.lane, key, seq, now);
                 }
@@ -67,9 +68,32 @@ impl Redrives for MemoryStore {
         })
         .await
     }
+
+    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found> {
+        let reason = discard_reason(reason)?;
+        let refused = Error::Refused;
+        self.write(|state, now| {
+            let record = state.find(event_id, now).ok_or(refused(Refusal::UnknownEvent))?;
+            let delivery = discardable(&record, consumer).map_err(refused)?;
+            state.row_mut(delivery.id).step(Step::Discard)?;
+            state.remove(delivery);
+            let failure = Failure::new(&reason, Some(DISCARDED), false);
+            state.append(record.sequence, attempt(consumer, Err(failure), now), None);
+            if let Some(key) = &record.envelope.key {
+                state.free_followers(&delivery.lane, key, record.sequence, now);
+            }
+            state.record(record.sequence, now).ok_or(refused(Refusal::UnknownEvent))
+        })
+        .await
+    }
 }
 
 impl State {
+    fn remove(&mut self, delivery: &Delivery) {
+        self.deliveries.remove(&delivery.id);
+        self.delivery_ids.remove(&(delivery.id.sequence, delivery.lane.clone(), delivery.target.clone()));
+    }
+
     pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Found> {
         self.record(*self.sequences.get(event_id)?, now)
     }

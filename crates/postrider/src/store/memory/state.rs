@@ -99,7 +99,7 @@ impl DeliveryRow {
             Step::Claim => self.attempts += 1,
             Step::Release => self.attempts -= 1,
             Step::Redrive => self.attempts = 0,
-            Step::Settle | Step::Retry | Step::Bury | Step::Expire => {}
+            Step::Settle | Step::Retry | Step::Bury | Step::Expire | Step::Discard => {}
         }
         if self.status != DeliveryStatus::Processing {
             self.lock = None;

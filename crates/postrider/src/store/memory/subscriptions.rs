@@ -7,9 +7,12 @@ use time::OffsetDateTime;
 
 use super::MemoryStore;
 use super::state::State;
-use crate::error::Result;
-use crate::store::Subscriptions;
-use crate::subscription::{StoredSubscription, Subscription};
+use crate::error::{Error, Result};
+use crate::redrive::Refusal;
+use crate::store::decide::{NameUse, Renaming, decide_rename};
+use crate::store::subscription::check_rename;
+use crate::store::{Renamed, Subscriptions};
+use crate::subscription::{StoredSubscription, Subscription, Via};
 
 #[async_trait]
 impl Subscriptions for MemoryStore {
@@ -60,6 +63,19 @@ impl Subscriptions for MemoryStore {
     async fn paused(&self) -> Result<BTreeSet<String>> {
         Ok(self.read(|state, _| state.paused.clone()))
     }
+
+    async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {
+        check_rename(from, to)?;
+        self.write(|state, now| {
+            let renaming =
+                decide_rename(from, &state.name_use(from), to, &state.name_use(to)).map_err(Error::Refused)?;
+            if state.have_common_rows(from, to) {
+                return Err(Error::Refused(Refusal::NameInUse(to.into())));
+            }
+            Ok(state.rename(from, to, renaming, now))
+        })
+        .await
+    }
 }
 
 impl State {
@@ -78,6 +94,66 @@ impl State {
         let present = self.subscriptions.values().filter(|stored| !stored.removed);
         let subscriptions = present.map(|stored| &stored.subscription);
         subscriptions.filter(move |subscription| subscription.hears(topic))
+    }
+
+    fn name_use(&self, consumer: &str) -> NameUse {
+        let mut live = self.subscriptions.values().filter(|s| !s.removed && s.subscription.consumer == consumer);
+        NameUse {
+            subscribed: live.clone().next().is_some(),
+            by_broker: live.any(|s| s.subscription.via == Via::RabbitMq),
+            delivered: self.deliveries.values().any(|row| row.lane == consumer),
+            received: self.inbox.keys().any(|(name, _)| name == consumer),
+        }
+    }
+
+    /// Whether both have a row of the same event, which could not have one name.
+    fn have_common_rows(&self, from: &str, to: &str) -> bool {
+        let is_of = |name: &str| name == from;
+        self.delivery_ids.keys().any(|(seq, lane, target)| {
+            is_of(lane) && self.delivery_ids.contains_key(&(*seq, to.into(), target.clone()))
+        }) || self.consumptions.keys().any(|(seq, consumer, attempt)| {
+            is_of(consumer) && self.consumptions.contains_key(&(*seq, to.into(), *attempt))
+        }) || self
+            .inbox
+            .keys()
+            .any(|(consumer, id)| is_of(consumer) && self.inbox.contains_key(&(to.into(), id.clone())))
+    }
+
+    fn rename(&mut self, from: &str, to: &str, renaming: Renaming, now: OffsetDateTime) -> Renamed {
+        let mut renamed = Renamed::default();
+        if renaming == Renaming::WithSubscriptions {
+            let old = self.subscriptions.range_mut(..).filter(|((_, consumer), _)| consumer == from);
+            let mut new = Vec::new();
+            for ((topic, _), stored) in old {
+                let mut moved = StoredSubscription { updated_at: now, ..stored.clone() };
+                moved.subscription.consumer = to.into();
+                new.push(((topic.clone(), to.to_owned()), moved));
+                stored.removed = true;
+                stored.subscription.enabled = false;
+                stored.updated_at = now;
+            }
+            renamed.subscriptions = new.len() as u64;
+            self.subscriptions.extend(new);
+        }
+        for (id, row) in self.deliveries.iter_mut().filter(|(_, row)| row.lane == from) {
+            self.delivery_ids.remove(&(row.event_seq, row.lane.clone(), row.target.clone()));
+            row.lane = to.into();
+            self.delivery_ids.insert((row.event_seq, row.lane.clone(), row.target.clone()), *id);
+            renamed.deliveries += 1;
+        }
+        let received: Vec<_> = self.inbox.extract_if(.., |(consumer, _), _| consumer == from).collect();
+        renamed.received = received.len() as u64;
+        self.inbox.extend(received.into_iter().map(|((_, event_id), row)| ((to.into(), event_id), row)));
+        let attempts: Vec<_> = self.consumptions.extract_if(.., |(_, consumer, _), _| consumer == from).collect();
+        renamed.attempts = attempts.len() as u64;
+        for ((seq, _, attempt), mut row) in attempts {
+            row.consumption.consumer = to.into();
+            self.consumptions.insert((seq, to.into(), attempt), row);
+        }
+        if self.paused.remove(from) {
+            self.paused.insert(to.into());
+        }
+        renamed
     }
 }
 

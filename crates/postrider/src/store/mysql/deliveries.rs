@@ -287,19 +287,22 @@ async fn settle(
         tx.rollback().await?;
         tx = store.work.begin().await?;
     }
-    let settled = settle_held(&mut tx, token, deliveries, history).await?;
+    let settled = settle_held(&mut tx, None, token, deliveries, history).await?;
     tx.commit().await?;
     Ok(settled)
 }
 
-/// The same row by row, on a session of the store or at the end of a consumer's transaction.
+/// The same row by row, on a session of the store or at the end of a consumer's transaction. There its deliveries must still be
+/// in the consumer's lane: the inbox rows of that transaction have its name.
 pub(super) async fn settle_held(
     conn: &mut MySqlConnection,
+    lane: Option<&str>,
     token: Token,
     deliveries: &[DeliveryId],
     history: History,
 ) -> Result<Vec<DeliveryId>> {
     let mut held = held_by(conn, token, &numbers(deliveries)?.0).await?;
+    held.retain(|held| lane.is_none_or(|lane| held.lane == lane));
     refuse_out_of_order(conn, &mut held).await?;
     if held.is_empty() {
         return Ok(Vec::new());

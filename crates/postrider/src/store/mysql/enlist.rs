@@ -217,8 +217,12 @@ async fn complete_one(conn: &mut MySqlConnection, completion: &Completion<'_>) -
             .bind(completion.consumer)
             .bind(one.event_id)
             .bind(one.delivery.number)
-            .bind(completion.token.0);
-        let removal = sqlx::query(sql!("inbox/complete_delivery")).bind(one.delivery.number).bind(completion.token.0);
+            .bind(completion.token.0)
+            .bind(completion.consumer);
+        let removal = sqlx::query(sql!("inbox/complete_delivery"))
+            .bind(one.delivery.number)
+            .bind(completion.token.0)
+            .bind(completion.consumer);
         for step in [proof, removal] {
             if step.execute(&mut *conn).await?.rows_affected() != 1 {
                 return Err(Error::LeaseLost);
@@ -241,7 +245,8 @@ async fn complete_many(conn: &mut MySqlConnection, completion: &Completion<'_>) 
         return Err(Error::LeaseLost);
     }
     let wanted: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
-    let settled = deliveries::settle_held(conn, completion.token, &wanted, completion.history).await?;
+    let Completion { consumer, token, history, .. } = *completion;
+    let settled = deliveries::settle_held(conn, Some(consumer), token, &wanted, history).await?;
     if settled.len() == wanted.len() { Ok(()) } else { Err(Error::LeaseLost) }
 }
 

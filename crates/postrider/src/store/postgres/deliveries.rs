@@ -76,7 +76,7 @@ impl Deliveries for PostgresStore {
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
         let settled = retrying!(async {
             let mut session = self.work.acquire().await?;
-            let settled = settle_known(&mut session, token, deliveries, history).await;
+            let settled = settle_known(&mut session, None, token, deliveries, history).await;
             self.work.end(session, &settled);
             Ok(settled?)
         })?;
@@ -85,7 +85,7 @@ impl Deliveries for PostgresStore {
         }
         retrying!(async {
             let mut tx = self.work.begin().await?;
-            let settled = settle_moved(&mut tx, token, deliveries, &settled, history).await?;
+            let settled = settle_moved(&mut tx, None, token, deliveries, &settled, history).await?;
             tx.commit().await?;
             Ok(settled)
         })
@@ -192,18 +192,20 @@ async fn lease(store: &PostgresStore, token: Token, leased: Vec<Leased>) -> Resu
     Ok(lease)
 }
 
-/// Settles as the end of a consumer's transaction.
+/// Settles as the end of a consumer's transaction. Its deliveries must still be in the consumer's lane: the inbox rows of this
+/// transaction have its name.
 pub(super) async fn settle_on(
     conn: &mut PgConnection,
+    lane: &str,
     token: Token,
     deliveries: &[DeliveryId],
     history: History,
 ) -> sqlx::Result<Vec<DeliveryId>> {
-    let settled = settle_known(&mut *conn, token, deliveries, history).await?;
+    let settled = settle_known(&mut *conn, Some(lane), token, deliveries, history).await?;
     if settled.len() == deliveries.len() {
         return Ok(deliveries.to_vec());
     }
-    settle_moved(conn, token, deliveries, &settled, history).await
+    settle_moved(conn, Some(lane), token, deliveries, &settled, history).await
 }
 
 /// Settles in a transaction what the first search did not find, and returns everything that is settled. Extending a lease
@@ -211,6 +213,7 @@ pub(super) async fn settle_on(
 /// first, the rows stay where they are. What comes behind a moved row in its key was not settled either.
 async fn settle_moved(
     conn: &mut PgConnection,
+    lane: Option<&str>,
     token: Token,
     deliveries: &[DeliveryId],
     settled: &[i64],
@@ -222,13 +225,14 @@ async fn settle_moved(
     let lock =
         "SELECT 1 FROM postrider_delivery WHERE event_seq = ANY ($1) AND token = $2 ORDER BY event_seq, id FOR UPDATE";
     sqlx::query(lock).bind(sequences(&left)).bind(token.0).execute(&mut *conn).await?;
-    settled.extend(settle_known(conn, token, &left, history).await?);
+    settled.extend(settle_known(conn, lane, token, &left, history).await?);
     Ok(deliveries.iter().copied().filter(|delivery| settled.contains(&delivery.number)).collect())
 }
 
 /// The numbers of the deliveries that were found at their address, or by their event if there is no address.
 async fn settle_known(
     conn: &mut PgConnection,
+    lane: Option<&str>,
     token: Token,
     deliveries: &[DeliveryId],
     history: History,
@@ -243,6 +247,7 @@ async fn settle_known(
     .bind(numbers(deliveries))
     .bind(token.0)
     .bind(elsewhere.map(|delivery| delivery.sequence).collect::<Vec<_>>())
+    .bind(lane)
     .fetch_one(conn)
     .await?;
     Ok(settled.unwrap_or_default())

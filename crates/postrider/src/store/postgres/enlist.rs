@@ -110,7 +110,8 @@ impl Enlist for PostgresStore {
             return Err(Error::LeaseLost);
         }
         let deliveries: Vec<_> = completion.completed.iter().map(|one| one.delivery).collect();
-        let settled = super::deliveries::settle_on(conn, completion.token, &deliveries, completion.history).await?;
+        let Completion { consumer, token, history, .. } = *completion;
+        let settled = super::deliveries::settle_on(conn, consumer, token, &deliveries, history).await?;
         if settled.len() == deliveries.len() { Ok(()) } else { Err(Error::LeaseLost) }
     }
 

@@ -1,14 +1,16 @@
-//! Redrive and expiry: the rows are locked and read, [`decide`](crate::store::decide) decides, and the decision is written in
+//! Redrive, expiry and discard: the rows are locked and read, [`decide`](crate::store::decide) decides, and the decision is written in
 //! the same transaction.
 
 use async_trait::async_trait;
 
 use super::records::records;
 use super::{Conn, SqlStore, Time, numbers, time};
+use crate::entry::DISCARDED;
 use crate::error::{Error, Result};
-use crate::redrive::{RedriveRules, Refusal};
+use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
 use crate::store::decide::{Plan, Request, redrive_lane};
+use crate::store::redrive::discard_reason;
 use crate::store::sql::{json, retrying};
 use crate::store::{Found, Redriven, Redrives, Subscriptions};
 
@@ -26,6 +28,11 @@ impl Redrives for SqlStore {
 
     async fn expire(&self, event_id: &str) -> Result<Found> {
         retrying!(self.expire_one(event_id))
+    }
+
+    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found> {
+        let reason = discard_reason(reason)?;
+        retrying!(self.discard_one(event_id, consumer, &reason))
     }
 }
 
@@ -83,6 +90,34 @@ impl SqlStore {
             for delivery in &record.deliveries {
                 free_followers(&mut tx, &delivery.lane, key, seq).await?;
             }
+        }
+        mark(&mut tx, &[seq]).await?;
+        let record = records(&mut tx, &[seq]).await?.pop();
+        tx.commit().await?;
+        record.ok_or(Error::Refused(Refusal::UnknownEvent))
+    }
+
+    async fn discard_one(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found> {
+        let mut tx = self.write().await?;
+        let Some(record) = lock_one(&mut tx, event_id).await? else {
+            return refuse(tx, Refusal::UnknownEvent).await;
+        };
+        let (seq, delivery) = match discardable(&record, consumer) {
+            Ok(delivery) => (record.sequence, delivery),
+            Err(refusal) => return refuse(tx, refusal).await,
+        };
+        let remove = text!("DELETE FROM postrider_delivery WHERE event_seq = $1 AND lane = $2 AND target = $3");
+        sqlx::query(remove).bind(seq).bind(&delivery.lane).bind(&delivery.target).execute(&mut *tx).await?;
+        let append = text!(
+            "INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code) \
+             SELECT $1, $2, 1 + coalesce(max(c.attempt), 0), false, false, ",
+            now!(),
+            ", $3, $4 FROM postrider_consumption c WHERE c.event_seq = $5 AND c.consumer = $6"
+        );
+        let append = sqlx::query(append).bind(seq).bind(consumer).bind(reason).bind(DISCARDED).bind(seq).bind(consumer);
+        append.execute(&mut *tx).await?;
+        if let Some(key) = &record.envelope.key {
+            free_followers(&mut tx, &delivery.lane, key, seq).await?;
         }
         mark(&mut tx, &[seq]).await?;
         let record = records(&mut tx, &[seq]).await?.pop();

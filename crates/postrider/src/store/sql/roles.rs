@@ -12,6 +12,7 @@ mod lists;
 mod operations;
 pub(super) mod records;
 pub(super) mod redrives;
+mod rename;
 mod schema;
 mod subscriptions;
 mod upkeep;

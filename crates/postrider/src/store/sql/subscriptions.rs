@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use super::SqlStore;
 use super::records::subscription;
 use crate::error::Result;
-use crate::store::Subscriptions;
 use crate::store::sql::{is_new, retrying};
+use crate::store::subscription::check_rename;
+use crate::store::{Renamed, Subscriptions};
 use crate::subscription::{StoredSubscription, Subscription};
 
 #[async_trait]
@@ -67,6 +68,11 @@ impl Subscriptions for SqlStore {
         let lanes: Vec<String> =
             sqlx::query_scalar(text!("SELECT lane FROM postrider_pause")).fetch_all(self.reader()).await?;
         Ok(lanes.into_iter().collect())
+    }
+
+    async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {
+        check_rename(from, to)?;
+        retrying!(self.rename(from, to))
     }
 }
 
