@@ -21,7 +21,7 @@ pub async fn only_a_redrive_brings_it_back<H: Harness>(h: H) {
     assert!(claim(&h, 1).await.deliveries.is_empty());
     assert!(find(&h, "e").await.consumptions.is_empty());
     nothing_is_written(&h, lease.token, &lease.ids(), "e").await;
-    h.store().redrive("e", LANE, "").await.unwrap();
+    h.store().redrive("e", LANE, None).await.unwrap();
     assert_eq!(ids(&claim(&h, 1).await), ["e"]);
 }
 

@@ -207,7 +207,7 @@ pub async fn a_redriven_dead_head_keeps_its_place_and_frees_its_followers<H: Har
     enqueue(&h, keyed("a", 4)).await;
     bury_head(&h, "a1").await;
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
-    assert_eq!(h.store().redrive("a1", LANE, "").await.unwrap(), Redriven::Due);
+    assert_eq!(h.store().redrive("a1", LANE, None).await.unwrap(), Redriven::Due);
     let lease = claim_keyed(&h, 10).await;
     assert_eq!(ids(&lease), ["a1", "a2", "a3", "a4"]);
     assert!(lease.deliveries.iter().all(|d| d.attempt == 1));
@@ -217,7 +217,7 @@ pub async fn a_redriven_dead_head_keeps_its_place_and_frees_its_followers<H: Har
     // A redriven delivery that was settled also keeps its place: the order is
     // that of the event sequence, not of the redrive.
     enqueue(&h, [draft("a5").key("a")]).await;
-    assert_eq!(h.store().redrive("a2", LANE, "").await.unwrap(), Redriven::Made);
+    assert_eq!(h.store().redrive("a2", LANE, None).await.unwrap(), Redriven::Made);
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a2", "a5"]);
 }
 
@@ -230,7 +230,7 @@ pub async fn a_redriven_failed_head_pulls_its_followers<H: Harness>(h: H) {
     let failure = [failed(lease.deliveries[0].id, HOUR)];
     h.store().retry(lease.token, &failure, History::Omit).await.unwrap();
     assert!(claim_all_keyed(&h, DeadHead::Hold).await.is_empty());
-    assert_eq!(h.store().redrive("a1", LANE, "").await.unwrap(), Redriven::Due);
+    assert_eq!(h.store().redrive("a1", LANE, None).await.unwrap(), Redriven::Due);
     assert_eq!(ids(&claim_keyed(&h, 10).await), ["a1", "a2", "a3"], "and not what is delayed by itself");
 }
 
@@ -306,7 +306,7 @@ pub async fn a_redrive_beside_claimers_strands_no_delivery<H: Harness>(h: H) {
         bury_head(&h, &head).await;
         let redrive = tokio::spawn({
             let h = h.clone();
-            async move { h.store().redrive(&head, LANE, "").await.unwrap() }
+            async move { h.store().redrive(&head, LANE, None).await.unwrap() }
         });
         let claimers = (0..3).map(|_| {
             let h = h.clone();

@@ -69,7 +69,7 @@ pub async fn a_lane_takes_its_event_through_the_table<H: Harness>(h: H) {
     let lease = claim(&h, 1).await;
     h.store().bury(lease.token, &[buried(lease.deliveries[0].id)], History::Keep).await.unwrap();
     assert_eq!(listed(&h, "e").await, Failed);
-    h.store().redrive("e", LANE, "").await.unwrap();
+    h.store().redrive("e", LANE, None).await.unwrap();
     assert_eq!(listed(&h, "e").await, Retrying, "redriven, and not sent since");
     let lease = claim(&h, 1).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
@@ -118,8 +118,8 @@ pub async fn the_broker_takes_its_event_through_the_table<H: Harness>(h: H) {
     append_report(&h, "e", "message", true, false).await;
     assert_eq!(listed(&h, "e").await, Partial);
     // D.8: a redrive for one consumer. A broker confirmation does not mean that a consumer has received the event.
-    h.store().redrive("e", "rabbitmq", "member").await.unwrap();
-    h.store().redrive("e", "rabbitmq", "").await.unwrap();
+    h.store().redrive("e", "rabbitmq", Some("member")).await.unwrap();
+    h.store().redrive("e", "rabbitmq", None).await.unwrap();
     assert_eq!(listed(&h, "e").await, Retrying);
     let lease = h.store().claim(&broker).await.unwrap();
     assert_eq!(h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap().len(), 2);

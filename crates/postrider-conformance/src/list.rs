@@ -136,7 +136,7 @@ pub async fn statuses_and_deliveries_are_listed_as_they_stand<H: Harness>(h: H) 
     always(&h, &Filter { consumer: some("remote"), ..dead }, &[]).await;
     always(&h, &Filter { consumer: some("remote"), ..Filter::default() }, &["waiting", "dead", "done"]).await;
     // A redrive is visible at once: the old status no longer matches.
-    h.store().redrive("dead", LANE, "").await.unwrap();
+    h.store().redrive("dead", LANE, None).await.unwrap();
     always(&h, &by(EventStatus::Partial), &[]).await;
     fold_all(&h).await;
     always(&h, &by(EventStatus::Retrying), &["dead"]).await;

@@ -97,7 +97,7 @@ pub async fn everything_that_matches_is_redriven_once<H: Harness>(h: H) {
 pub async fn refusals_are_counted<H: Harness>(h: H) {
     dead_events(&h, 10).await;
     for n in 0..3 {
-        h.store().redrive(&format!("e{n:05}"), LANE, "").await.unwrap();
+        h.store().redrive(&format!("e{n:05}"), LANE, None).await.unwrap();
     }
     let lease = claim(&h, 2).await;
     // Two are leased, one is due and seven are dead; one of the seven then expires.

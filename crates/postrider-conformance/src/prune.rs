@@ -105,7 +105,7 @@ pub async fn attempts_are_removed_with_their_event<H: Harness>(h: H) {
     age(&h, 2 * HOUR).await;
     assert_eq!(prune(&h, Prunable::Events, HOUR, 100).await, [1], "events are counted, not their attempts");
     assert_eq!(h.store().append_consumption(&report).await.unwrap(), postrider::store::Appended::NotExpected);
-    assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::UnknownEvent);
+    assert_eq!(h.store().redrive("e", LANE, None).await.unwrap(), Redriven::UnknownEvent);
     // The new event with the same id has none of the old attempts.
     enqueue_one(&h, draft("e")).await;
     assert_eq!(find(&h, "e").await.consumptions.len(), 1, "attempt 0 of the new one");
@@ -186,7 +186,7 @@ pub async fn a_redrive_beside_the_pruner_is_not_lost<H: Harness>(h: H) {
     // In reverse order, so that the two meet in the middle.
     for n in (0..200).rev() {
         let id = format!("e{n:05}");
-        match h.store().redrive(&id, LANE, "").await.unwrap() {
+        match h.store().redrive(&id, LANE, None).await.unwrap() {
             Redriven::Made => redriven.push(id),
             Redriven::UnknownEvent => {}
             other => panic!("{other:?}"),
@@ -322,7 +322,7 @@ pub async fn what_is_not_finished_any_more_is_kept<H: Harness>(h: H) {
     let batch = Prune { what: Prunable::Events, older_than: HOUR, after: 0, limit: 100 };
     let finished = h.store().finished(&batch).await.unwrap();
     assert_eq!((finished.events.len(), finished.next), (2, None));
-    h.store().redrive("f", LANE, "").await.unwrap();
+    h.store().redrive("f", LANE, None).await.unwrap();
     let sequences: Vec<i64> = finished.events.iter().map(|record| record.sequence).collect();
     assert_eq!(h.store().prune_events(&sequences).await.unwrap(), 1);
     assert!(!is_stored(&h, "e").await && is_stored(&h, "f").await);

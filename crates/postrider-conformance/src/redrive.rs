@@ -10,7 +10,7 @@ use crate::Harness;
 use crate::steps::*;
 
 async fn redrive(h: &impl Harness, event_id: &str) -> Redriven {
-    h.store().redrive(event_id, LANE, "").await.unwrap()
+    h.store().redrive(event_id, LANE, None).await.unwrap()
 }
 
 /// D.8: a delivery that waits for its retry, and one that is delayed.
@@ -61,7 +61,7 @@ pub async fn a_finished_delivery_is_made_anew<H: Harness>(h: H) {
 pub async fn a_consumer_that_came_later_gets_the_event<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(h.store().redrive("e", "newcomer", "").await.unwrap(), Redriven::Made);
+    assert_eq!(h.store().redrive("e", "newcomer", None).await.unwrap(), Redriven::Made);
     let newcomer = Claim { lane: "newcomer".into(), ..wanted(10) };
     let lease = h.store().claim(&newcomer).await.unwrap();
     assert_eq!(ids(&lease), ["e"]);
@@ -113,13 +113,13 @@ pub async fn a_target_has_a_delivery_of_its_own<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", postrider::Via::RabbitMq).await;
     subscribe(&h, TOPIC, "message", postrider::Via::RabbitMq).await;
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(h.store().redrive("e", "rabbitmq", "member").await.unwrap(), Redriven::Made);
+    assert_eq!(h.store().redrive("e", "rabbitmq", Some("member")).await.unwrap(), Redriven::Made);
     let claim = Claim { lane: "rabbitmq".into(), ..wanted(10) };
     let lease = h.store().claim(&claim).await.unwrap();
-    let mut targets: Vec<&str> = lease.deliveries.iter().map(|d| d.target.as_str()).collect();
+    let mut targets: Vec<_> = lease.deliveries.iter().map(|d| d.target.as_deref()).collect();
     targets.sort_unstable();
-    assert_eq!(targets, ["", "member"]);
-    let member = lease.deliveries.iter().find(|d| d.target == "member").unwrap();
+    assert_eq!(targets, [None, Some("member")]);
+    let member = lease.deliveries.iter().find(|d| d.target.is_some()).unwrap();
     let failure = [failed(member.id, Duration::ZERO)];
     h.store().retry(lease.token, &failure, History::Keep).await.unwrap();
     let of_member = find(&h, "e").await.consumptions.into_iter().filter(|c| c.consumer == "member");
@@ -130,11 +130,12 @@ pub async fn a_target_has_a_delivery_of_its_own<H: Harness>(h: H) {
 pub async fn a_target_is_settled_by_itself<H: Harness>(h: H) {
     subscribe(&h, TOPIC, "member", postrider::Via::RabbitMq).await;
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(h.store().redrive("e", "rabbitmq", "member").await.unwrap(), Redriven::Made);
+    assert_eq!(h.store().redrive("e", "rabbitmq", Some("member")).await.unwrap(), Redriven::Made);
     let claim = Claim { lane: "rabbitmq".into(), ..wanted(10) };
     let lease = h.store().claim(&claim).await.unwrap();
-    let id = |target: &str| lease.deliveries.iter().find(|d| d.target == target).unwrap().id;
-    assert_eq!(h.store().extend(lease.token, &[id("member")], HOUR).await.unwrap(), [id("member")]);
-    assert_eq!(h.store().settle(lease.token, &[id("member")], History::Omit).await.unwrap(), [id("member")]);
-    assert_eq!(h.store().release(lease.token, &[id("")]).await.unwrap(), [id("")]);
+    let id = |target: Option<&str>| lease.deliveries.iter().find(|d| d.target.as_deref() == target).unwrap().id;
+    let (member, all) = (id(Some("member")), id(None));
+    assert_eq!(h.store().extend(lease.token, &[member], HOUR).await.unwrap(), [member]);
+    assert_eq!(h.store().settle(lease.token, &[member], History::Omit).await.unwrap(), [member]);
+    assert_eq!(h.store().release(lease.token, &[all]).await.unwrap(), [all]);
 }

@@ -414,7 +414,7 @@ pub async fn a_duplicate_is_settled_without_an_effect<H: Harness>(h: H) {
     for _ in 0..3 {
         drain(&h, inbox(&h).consumer(Count::new(&h))).await;
         assert!(find(&h, "e00000").await.deliveries.is_empty());
-        h.store().redrive("e00000", LANE, "").await.unwrap();
+        h.store().redrive("e00000", LANE, None).await.unwrap();
     }
     assert_eq!(h.counter("e00000").await, 1);
 }
@@ -522,7 +522,7 @@ pub async fn a_batch_is_one_transaction<H: Harness>(h: H) {
     assert_eq!(batches.iter().max(), Some(&20), "{batches:?}");
     // Repeated deliveries have no second effect.
     for name in names(100) {
-        h.store().redrive(&name, LANE, "").await.unwrap();
+        h.store().redrive(&name, LANE, None).await.unwrap();
     }
     let (sizes, mut received) = mpsc::unbounded_channel();
     drain(&h, inbox(&h).batch(Batched { h: h.clone(), sizes })).await;

@@ -116,7 +116,7 @@ pub async fn what_was_consumed_is_not_consumed_again<H: Harness>(h: H) {
     h.store().commit(tx).await.unwrap();
 
     assert_eq!(rename(&h).await, Renamed { subscriptions: 1, deliveries: 0, received: 1, attempts: 1 });
-    h.store().redrive("e", NEW, "").await.unwrap();
+    h.store().redrive("e", NEW, None).await.unwrap();
     let again = claim_new(&h).await;
     assert_eq!(ids(&again), ["e"]);
     let mut tx = h.store().begin().await.unwrap();
@@ -180,7 +180,7 @@ pub async fn a_rename_beside_an_open_transaction_has_one_effect<H: Harness>(h: H
         ruled(renaming.await.unwrap()).expect("it is allowed");
         // Again under the new name, as a redrive would.
         age(&h, HOUR).await;
-        h.store().redrive(&format!("e{round}"), &to, "").await.unwrap();
+        h.store().redrive(&format!("e{round}"), &to, None).await.unwrap();
         let lease = claim_as(&to).await;
         let mut tx = h.store().begin().await.unwrap();
         consume(&h, &mut *tx, &to, &lease).await.unwrap();
@@ -289,7 +289,7 @@ pub async fn what_is_left_moves_with_a_second_call<H: Harness>(h: H) {
     // A delivery that is left for certain: its event had none for the new name.
     let lease = claim_new(&h).await;
     h.store().settle(lease.token, &lease.ids(), History::Omit).await.unwrap();
-    h.store().redrive("left", LANE, "").await.unwrap();
+    h.store().redrive("left", LANE, None).await.unwrap();
     let again = rename(&h).await;
     assert_eq!(again.subscriptions, 0);
     let mut claimed: Vec<_> = ids(&lease).into_iter().map(str::to_owned).collect();
@@ -298,7 +298,7 @@ pub async fn what_is_left_moves_with_a_second_call<H: Harness>(h: H) {
     assert_eq!(claimed, ["before", "during", "left", "left"]);
     assert_eq!(refused(&h, LANE, NEW).await, Refusal::NoSuchConsumer(LANE.into()), "nothing is left");
     // Two names of one event are two consumers.
-    h.store().redrive("left", LANE, "").await.unwrap();
+    h.store().redrive("left", LANE, None).await.unwrap();
     assert_eq!(refused(&h, LANE, NEW).await, Refusal::NameInUse(NEW.into()));
     assert_eq!(find(&h, "left").await.deliveries.len(), 2, "nothing is written");
 }
@@ -314,7 +314,7 @@ pub async fn bad_names_are_refused<H: Harness>(h: H) {
     }
     // A subscription, a delivery or an inbox row is use.
     subscribe(&h, "order.refunded", "subscribed", Via::Local).await;
-    h.store().redrive("e", "delivered", "").await.unwrap();
+    h.store().redrive("e", "delivered", None).await.unwrap();
     let mut tx = h.store().begin().await.unwrap();
     let receipt = Receipt { consumer: "received", event_id: "x", topic: TOPIC, tenant_id: None, idempotency_key: None };
     h.store().receive(&mut *tx, &receipt).await.unwrap();

@@ -236,7 +236,7 @@ pub async fn concurrent_routers_share_the_work<H: Harness>(h: H) {
 /// If a redrive comes before the router, there is still one delivery.
 pub async fn a_redriven_unheard_event_is_not_delivered_twice<H: Harness>(h: H) {
     enqueue_one(&h, draft("e")).await;
-    assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::Made);
+    assert_eq!(h.store().redrive("e", LANE, None).await.unwrap(), Redriven::Made);
     subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "second", Via::Local).await;
     assert_eq!(h.store().route(100).await.unwrap(), Routed { routed: 1, unheard: 0 });

@@ -46,7 +46,7 @@ pub async fn with_history_appends_the_success<H: Harness>(h: H) {
         assert_eq!((last.will_retry, last.error, last.code), (false, None, None));
         let now = h.store().now().await.unwrap();
         assert!(is_about((now - last.consumed_at.unwrap()).unsigned_abs(), std::time::Duration::ZERO));
-        h.store().redrive("e", LANE, "").await.unwrap();
+        h.store().redrive("e", LANE, None).await.unwrap();
     }
     assert_eq!(find(&h, "e").await.consumptions.len(), 2);
 }
@@ -91,7 +91,7 @@ pub async fn zombie_settles_nothing_after_the_row_was_made_anew<H: Harness>(h: H
     enqueue_one(&h, draft("e")).await;
     let old = claim(&h, 1).await;
     settle(&h, &old).await;
-    assert_eq!(h.store().redrive("e", LANE, "").await.unwrap(), Redriven::Made);
+    assert_eq!(h.store().redrive("e", LANE, None).await.unwrap(), Redriven::Made);
     let new = claim(&h, 1).await;
     assert_eq!(new.deliveries[0].attempt, 1);
     let both: Vec<_> = old.ids().into_iter().chain(new.ids()).collect();

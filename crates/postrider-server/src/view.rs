@@ -4,7 +4,6 @@ use postrider::entry::DeliveryStatus;
 use postrider::envelope::Encoding;
 use postrider::status::EventStatus;
 use postrider::store::{Consumption, Delivery, DeliveryId, Found};
-use postrider::subscription::RABBITMQ;
 use postrider::{Envelope, Initiator};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -304,15 +303,6 @@ impl EventDetail {
     }
 }
 
-/// Whose delivery it is; None: the broker's, for all its consumers.
-fn consumer_of(delivery: &Delivery) -> Option<&str> {
-    match (delivery.lane.as_str(), delivery.target.as_str()) {
-        (RABBITMQ, "") => None,
-        (RABBITMQ, target) => Some(target),
-        (lane, _) => Some(lane),
-    }
-}
-
 impl About {
     fn of(envelope: &Envelope) -> Self {
         let (aggregate_type, aggregate_id) = envelope.aggregate.clone().map(|a| (a.kind, a.id)).unzip();
@@ -375,7 +365,7 @@ impl DeliveryView {
     fn of(delivery: Delivery, max_attempts: Option<u32>) -> Self {
         Self {
             delivery_id: delivery_id(delivery.id),
-            consumer_id: consumer_of(&delivery).map(Into::into),
+            consumer_id: delivery.consumer().map(Into::into),
             lane: delivery.lane,
             shard: delivery.shard,
             status: delivery.status.into(),

@@ -138,7 +138,7 @@ async fn run(folder: &Path) -> Result<(), AnyError> {
     Relay::new(store.clone(), inbox()).run(sent.notified()).await?;
 
     // As if the worker had died after its effect: the event is delivered again, and has no second effect.
-    store.redrive("order:7:paid", "coupon", "").await?;
+    store.redrive("order:7:paid", "coupon", None).await?;
     Relay::new(store.clone(), inbox()).drain().await?;
     let used: i64 = sqlx::query_scalar("SELECT used FROM coupon").fetch_one(store.pool()).await?;
     println!("shop:   order.paid was delivered twice, and {used} coupon is used");

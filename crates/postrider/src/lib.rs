@@ -100,7 +100,7 @@
 //! Relay::new(store.clone(), inbox).drain().await?;
 //!
 //! // Delivered again, as after a crash, the event has no second effect.
-//! store.redrive("order:7:paid", "coupon", "").await?;
+//! store.redrive("order:7:paid", "coupon", None).await?;
 //! let inbox = Inbox::new(store.clone()).consumer(CommitCoupon);
 //! Relay::new(store.clone(), inbox).drain().await?;
 //! let used: i64 = sqlx::query_scalar("select used from coupons").fetch_one(store.pool()).await?;

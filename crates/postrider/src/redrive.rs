@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use crate::entry::DeliveryStatus;
-use crate::status::{ConsumerState, EventStatus, Record, Standing, consumer_of};
+use crate::status::{ConsumerState, EventStatus, Record, Standing};
 use crate::store::Delivery;
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, StoredSubscription, Subscription, Via};
 
@@ -113,8 +113,8 @@ impl Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) lane: String,
-    /// The consumer behind the broker, or empty.
-    pub(crate) target: String,
+    /// The one consumer behind the broker.
+    pub(crate) target: Option<String>,
     /// A remote consumer that was not subscribed when the event was written. It is expected to report from now on.
     pub(crate) newcomer: bool,
 }
@@ -174,7 +174,7 @@ fn one(
             let known = subscriptions.iter().find(|s| s.consumer == consumer).ok_or(Refusal::UnknownConsumer)?;
             let lane = known.lane().ok_or(Refusal::External)?.to_owned();
             let newcomer = known.is_expected_remotely();
-            let target = if newcomer { consumer.to_owned() } else { String::new() };
+            let target = newcomer.then(|| consumer.to_owned());
             Ok(Target { lane, target, newcomer })
         }
     }
@@ -192,10 +192,10 @@ fn unfinished(
     let open = record.consumers().into_iter().filter(|(_, state)| *state != ConsumerState::Ok);
     let mut targets: BTreeSet<Target> =
         open.filter_map(|(consumer, _)| target(record, consumer, subscriptions)).collect();
-    if record.deliveries.iter().any(|one| one.lane == RABBITMQ && one.target.is_empty()) {
+    if record.deliveries.iter().any(|one| one.lane == RABBITMQ && one.target.is_none()) {
         // The broker has not received it: its delivery reaches all consumers behind the broker.
         targets.retain(|target| target.lane != RABBITMQ);
-        targets.insert(Target { lane: RABBITMQ.into(), target: String::new(), newcomer: false });
+        targets.insert(Target { lane: RABBITMQ.into(), target: None, newcomer: false });
     }
     if targets.is_empty() { Err(Refusal::External) } else { Ok(targets) }
 }
@@ -214,26 +214,30 @@ fn allowed(standing: &Standing, rules: &RedriveRules, now: OffsetDateTime) -> Re
 
 /// The lane of an expected consumer's delivery. Returns `None` if no lane of this store delivers to it.
 fn target(record: &Record, consumer: &str, subscriptions: &[&Subscription]) -> Option<Target> {
-    let to = |lane: &str, target: &str| Target { lane: lane.into(), target: target.into(), newcomer: false };
+    let to = |lane: &str, target: Option<&str>| Target {
+        lane: lane.into(),
+        target: target.map(Into::into),
+        newcomer: false,
+    };
     let waiting = record.deliveries.iter().find(|one| match one.lane.as_str() {
-        RABBITMQ => one.target == consumer,
+        RABBITMQ => one.target.as_deref() == Some(consumer),
         lane => lane == consumer,
     });
     if let Some(one) = waiting {
-        return Some(to(&one.lane, &one.target));
+        return Some(to(&one.lane, one.target.as_deref()));
     }
     let remote = record.consumptions.iter().any(|one| one.consumer == consumer && one.attempt == 0);
     let external = subscriptions.iter().any(|s| s.consumer == consumer && s.via == Via::External);
     match (remote, external) {
-        (false, _) => Some(to(consumer, "")),
-        (true, false) => Some(to(RABBITMQ, consumer)),
+        (false, _) => Some(to(consumer, None)),
+        (true, false) => Some(to(RABBITMQ, Some(consumer))),
         (true, true) => None,
     }
 }
 
 /// The delivery that a discard ends.
 pub(crate) fn discardable<'r>(record: &'r Record, consumer: &str) -> Result<&'r Delivery, Refusal> {
-    let waiting = record.deliveries.iter().find(|one| consumer_of(one) == Some(consumer));
+    let waiting = record.deliveries.iter().find(|one| one.consumer() == Some(consumer));
     waiting.ok_or_else(|| match record.consumers().get(consumer) {
         Some(ConsumerState::Ok) => Refusal::Consumed,
         _ => Refusal::NotWaiting,

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-pub(crate) use standing::consumer_of;
 pub use standing::{Kept, Record, Standing};
 
 /// The status of an event as a whole.

@@ -276,7 +276,7 @@ where
         let lanes: Vec<_> = lanes.iter().filter(|lane| has_consumed(lane, &found)).collect();
         assert!(!lanes.is_empty(), "{caller}: nobody has consumed {event_id}:{}", waiting(&found));
         for lane in &lanes {
-            let redriven = expect(store.redrive(event_id, &lane.name, "").await, caller);
+            let redriven = expect(store.redrive(event_id, &lane.name, None).await, caller);
             let again = matches!(redriven, Redriven::Made | Redriven::Due);
             assert!(again, "{caller}: {event_id} cannot be delivered to {} again: {redriven:?}", lane.name);
         }

@@ -55,8 +55,8 @@ impl Carrier for Broker {
         }
     }
 
-    fn way_to(&self, consumer: &str) -> (String, String) {
-        ("rabbitmq".into(), consumer.into())
+    fn way_to(&self, consumer: &str) -> (String, Option<String>) {
+        ("rabbitmq".into(), Some(consumer.into()))
     }
 
     async fn finish(self) {

@@ -172,7 +172,7 @@ async fn an_unroutable_event_is_not_sent_by_rabbitmq() {
     let (consumer, mut received) = mail(|_| Ok(()));
     let receiver = fixture.rabbitmq.receiver(Inbox::new(fixture.store.clone()).outside(consumer));
     receiver.declare().await.unwrap();
-    assert_eq!(fixture.store.redrive("order-1", "rabbitmq", "").await.unwrap(), Redriven::Due);
+    assert_eq!(fixture.store.redrive("order-1", "rabbitmq", None).await.unwrap(), Redriven::Due);
     fixture.send_all().await;
     assert!(fixture.find("order-1").await.deliveries.is_empty(), "sent");
     let first = async { assert_eq!(timeout(TIMEOUT, received.recv()).await.unwrap(), Some(1)) };

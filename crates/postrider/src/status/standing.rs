@@ -83,7 +83,7 @@ impl Record {
             attempts.into_iter().map(|(consumer, attempts)| (consumer, consumer_state(&attempts))).collect();
         for delivery in &self.deliveries {
             // The broker lane belongs to no consumer; a lane of its own means that the consumer is expected.
-            let Some(consumer) = consumer_of(delivery) else { continue };
+            let Some(consumer) = delivery.consumer() else { continue };
             let state = states.entry(consumer).or_insert(ConsumerState::Waiting);
             // Without history, the delivery is the only source.
             if *state == ConsumerState::Waiting && delivery.lane != RABBITMQ {
@@ -112,7 +112,7 @@ impl Record {
             broker_dead: self
                 .deliveries
                 .iter()
-                .any(|one| one.lane == RABBITMQ && one.target.is_empty() && one.status == DeliveryStatus::Dead),
+                .any(|one| one.lane == RABBITMQ && one.target.is_none() && one.status == DeliveryStatus::Dead),
             sent: without_history || self.sendings().next().is_some(),
         }
     }
@@ -160,15 +160,6 @@ impl Record {
         let failures = self.consumptions.iter().filter(|one| one.error.is_some()).filter(open);
         let last = failures.max_by_key(|one| (one.created_at, one.attempt)).and_then(|one| one.error.clone());
         last.or_else(|| self.deliveries.iter().find_map(|delivery| delivery.last_error.clone()))
-    }
-}
-
-/// The consumer of a delivery. Returns `None` for the broker's, which is for all consumers behind it.
-pub(crate) fn consumer_of(delivery: &Delivery) -> Option<&str> {
-    match (delivery.lane.as_str(), delivery.target.as_str()) {
-        (RABBITMQ, "") => None,
-        (lane, "") => Some(lane),
-        (_, target) => Some(target),
     }
 }
 

@@ -15,6 +15,7 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard::Shards;
+use crate::subscription::RABBITMQ;
 
 /// The work of lanes: claimed under a lease, then settled, retried, buried or released. Every write is guarded by the
 /// token of the claim.
@@ -187,8 +188,8 @@ impl Lease {
 pub struct Claimed {
     /// The delivery.
     pub id: DeliveryId,
-    /// The consumer behind a broker lane that it is for, or empty.
-    pub target: String,
+    /// The one consumer behind a broker's lane that it is for.
+    pub target: Option<String>,
     /// The attempt number; the first is 1.
     pub attempt: u32,
     /// Whether the event is past its expiry, by the database's clock.
@@ -239,8 +240,8 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// Its lane.
     pub lane: String,
-    /// The consumer behind a broker lane that it is for, or empty.
-    pub target: String,
+    /// The one consumer behind a broker's lane that it is for.
+    pub target: Option<String>,
     /// Its shard.
     pub shard: u8,
     /// Its status.
@@ -259,4 +260,15 @@ pub struct Delivery {
     pub lock_until: Option<OffsetDateTime>,
     /// The last error.
     pub last_error: Option<String>,
+}
+
+impl Delivery {
+    /// The consumer that it is for. Returns `None` for a broker's delivery, which is for all consumers behind the broker.
+    pub fn consumer(&self) -> Option<&str> {
+        match (self.lane.as_str(), self.target.as_deref()) {
+            (RABBITMQ, None) => None,
+            (lane, None) => Some(lane),
+            (_, target) => target,
+        }
+    }
 }

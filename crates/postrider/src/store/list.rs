@@ -69,10 +69,13 @@ impl Filter {
             && self.to.is_none_or(|to| record.created_at < to)
             && self.consumer.as_deref().is_none_or(|consumer| record.consumers().contains_key(consumer))
             && self.delivery_status.is_none_or(|status| {
-                let of_consumer = |lane: &str, target: &str| {
-                    self.consumer.as_deref().is_none_or(|consumer| lane == consumer || target == consumer)
+                let of_consumer = |lane: &str, target: Option<&str>| {
+                    self.consumer.as_deref().is_none_or(|consumer| lane == consumer || target == Some(consumer))
                 };
-                record.deliveries.iter().any(|one| one.status == status && of_consumer(&one.lane, &one.target))
+                record
+                    .deliveries
+                    .iter()
+                    .any(|one| one.status == status && of_consumer(&one.lane, one.target.as_deref()))
             })
             && self.status.is_none_or(|status| record.standing().status == status)
     }

@@ -68,9 +68,9 @@ macro_rules! seqs {
 mod roles;
 
 mod deliveries;
+mod dialect;
 mod enlist;
 pub(super) mod error;
-mod own;
 mod rows;
 mod server;
 mod subscribers;
@@ -84,7 +84,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOpti
 use sqlx::{ConnectOptions, MySql};
 use time::OffsetDateTime;
 
-use self::own::{begin_key, take_marks, write_pairs};
+use self::dialect::{begin_key, take_marks, write_pairs};
 use self::server::Server;
 use super::sessions::{Gate, Session, Transactions};
 use super::sql::{self, Migration, json, migrations};

@@ -59,11 +59,11 @@ mod roles;
 mod address;
 mod audience;
 mod deliveries;
+mod dialect;
 mod enlist;
 pub(super) mod error;
 mod front;
 mod known_keys;
-mod own;
 mod rows;
 mod wake;
 
@@ -76,9 +76,9 @@ use sqlx::{ConnectOptions, Postgres, Row as _};
 use time::OffsetDateTime;
 
 use self::audience::Audiences;
+use self::dialect::{begin_key, take_marks, write_pairs};
 use self::front::Fronts;
 use self::known_keys::KnownKeys;
-use self::own::{begin_key, take_marks, write_pairs};
 use super::sessions::{Gate, Session, Transactions};
 use super::sql::{self, Migration, migrations};
 use crate::error::{Error, Result};

@@ -12,7 +12,7 @@ use crate::redrive::RedriveRules;
 pub trait Redrives: Send + Sync {
     /// Makes one event's delivery on one lane due now, with its attempts reset; inserts it if it is done. Checks only
     /// the lease and the expiry; [`Redrives::redrive_event`] checks the rules too.
-    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven>;
+    async fn redrive(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven>;
 
     /// Makes the unfinished deliveries of an event due now if the rules allow it, or only those of one consumer, even
     /// of one that subscribed later. Returns the event after the redrive, or

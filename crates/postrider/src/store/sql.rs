@@ -60,7 +60,7 @@ pub(super) fn no_more_tries<T>(done: Result<T>) -> Result<T> {
 }
 
 /// What a database error means to the caller. Each dialect sorts its own codes: `postgres/error.rs` and its siblings.
-pub(super) enum Meaning {
+pub(super) enum ErrorClass {
     /// The transaction is rolled back, or has to be: run it again.
     TransactionLost,
     /// The same, and the caller can avoid it as described.
@@ -74,11 +74,11 @@ pub(super) enum Meaning {
 /// The only place where driver errors are mapped.
 impl From<sqlx::Error> for Error {
     fn from(error: sqlx::Error) -> Self {
-        match meaning(&error) {
-            Meaning::TransactionLost => Self::TransactionLost(error.into()),
-            Meaning::AvoidablyLost(advice) => Self::TransactionLost(Advised { advice, error }.into()),
-            Meaning::Unavailable => Self::Unavailable(error.into()),
-            Meaning::Refused => Self::Store(error.into()),
+        match classify(&error) {
+            ErrorClass::TransactionLost => Self::TransactionLost(error.into()),
+            ErrorClass::AvoidablyLost(advice) => Self::TransactionLost(Advised { advice, error }.into()),
+            ErrorClass::Unavailable => Self::Unavailable(error.into()),
+            ErrorClass::Refused => Self::Store(error.into()),
         }
     }
 }
@@ -86,7 +86,7 @@ impl From<sqlx::Error> for Error {
 /// Whether an error of the driver means that the database has rolled the transaction back and asks to run it again. For
 /// error types of the program's own that implement [`TransactionError`](super::TransactionError).
 pub fn is_transaction_lost(error: &sqlx::Error) -> bool {
-    matches!(meaning(error), Meaning::TransactionLost | Meaning::AvoidablyLost(_))
+    matches!(classify(error), ErrorClass::TransactionLost | ErrorClass::AvoidablyLost(_))
 }
 
 /// An error of the driver with advice that the driver does not give.
@@ -98,30 +98,30 @@ struct Advised {
     error: sqlx::Error,
 }
 
-fn meaning(error: &sqlx::Error) -> Meaning {
+fn classify(error: &sqlx::Error) -> ErrorClass {
     let database = match error {
         sqlx::Error::Database(database) => &**database,
         sqlx::Error::RowNotFound
         | sqlx::Error::ColumnDecode { .. }
         | sqlx::Error::Decode(_)
-        | sqlx::Error::Encode(_) => return Meaning::Refused,
-        _ => return Meaning::Unavailable,
+        | sqlx::Error::Encode(_) => return ErrorClass::Refused,
+        _ => return ErrorClass::Unavailable,
     };
     #[cfg(feature = "postgres")]
     if let Some(error) = database.try_downcast_ref() {
-        return super::postgres::error::meaning(error);
+        return super::postgres::error::classify(error);
     }
     #[cfg(feature = "mysql")]
     if let Some(error) = database.try_downcast_ref() {
-        return super::mysql::error::meaning(error);
+        return super::mysql::error::classify(error);
     }
     #[cfg(feature = "sqlite")]
     if let Some(error) = database.try_downcast_ref() {
-        return super::sqlite::error::meaning(error);
+        return super::sqlite::error::classify(error);
     }
     // Used even if no dialect is compiled in. The error may also belong to another driver.
     let _ = database;
-    Meaning::Refused
+    ErrorClass::Refused
 }
 
 /// Whether an `INSERT` was refused because the row exists.
@@ -214,4 +214,9 @@ pub(super) fn script(migrations: &[Migration], after: i64, table: &str, blob: fn
         ));
     }
     script
+}
+
+/// The consumer behind a broker's lane. The column is part of a unique index, so it has an empty text for none.
+pub(super) fn target(column: String) -> Option<String> {
+    (!column.is_empty()).then_some(column)
 }

@@ -59,9 +59,9 @@ macro_rules! seqs {
 mod roles;
 
 mod deliveries;
+mod dialect;
 mod enlist;
 pub(super) mod error;
-mod own;
 mod rows;
 mod wake;
 
@@ -75,7 +75,7 @@ use sqlx::sqlite::{
 use sqlx::{Connection, Sqlite, Transaction};
 use time::OffsetDateTime;
 
-use self::own::{begin_key, take_marks, write_pairs};
+use self::dialect::{begin_key, take_marks, write_pairs};
 use super::batch::unix_ms;
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};

@@ -87,7 +87,7 @@ fn pay_and_deliver(orders: &[u32]) {
             Relay::new(store.clone(), inbox).drain().await.expect("drains");
         };
         drain().await;
-        store.redrive("order:7:paid", "points", "").await.expect("redrives");
+        store.redrive("order:7:paid", "points", None).await.expect("redrives");
         drain().await;
     });
 }

@@ -120,8 +120,8 @@ async fn sqlite_carries_an_event_from_enqueue_to_settle() {
     let history: Vec<_> = found.consumptions.iter().map(|c| (c.consumer.as_str(), c.attempt, c.success)).collect();
     assert_eq!(history, [("crm", 0, None), ("crm", 1, Some(true)), ("points", 1, Some(true))]);
 
-    assert_eq!(store.redrive("odd", "points", "").await.expect("redrives"), Redriven::Due);
-    assert_eq!(store.redrive("a", "points", "").await.expect("redrives"), Redriven::Made);
+    assert_eq!(store.redrive("odd", "points", None).await.expect("redrives"), Redriven::Due);
+    assert_eq!(store.redrive("a", "points", None).await.expect("redrives"), Redriven::Made);
     let lease = store.claim(&Claim::new("points", 10)).await.expect("claims");
     let buried = Buried { id: lease.deliveries[0].id, tried: false, error: "gone".into(), code: None };
     assert_eq!(store.bury(lease.token, &[buried], History::Keep).await.expect("buries").len(), 1);
@@ -201,11 +201,11 @@ async fn sqlite_keeps_the_order_of_a_key() {
     store.release(skipped.token, &skipped.ids()).await.expect("releases");
     assert!(store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims").deliveries.is_empty());
     // After a redrive it comes first.
-    assert_eq!(store.redrive("b0", "c", "").await.expect("redrives"), Redriven::Due);
+    assert_eq!(store.redrive("b0", "c", None).await.expect("redrives"), Redriven::Due);
     let third = store.claim_keyed(&claim, DeadHead::Hold).await.expect("claims");
     assert_eq!(names(&third), ["b0", "b1", "b2"]);
     // The retried one too, and its followers are due with it.
-    assert_eq!(store.redrive("a3", "c", "").await.expect("redrives"), Redriven::Due);
+    assert_eq!(store.redrive("a3", "c", None).await.expect("redrives"), Redriven::Due);
     let fourth = store.claim_keyed(&Claim::new("c", 500), DeadHead::Hold).await.expect("claims");
     assert_eq!(names(&fourth)[..3], ["a3", "a4", "a5"]);
     assert_eq!(fourth.deliveries.len(), 500);

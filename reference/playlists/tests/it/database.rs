@@ -127,7 +127,7 @@ impl Database {
     /// Delivers an event to a lane again.
     pub(crate) async fn redrive(&self, event_id: &str, lane: &str) {
         let store = postrider::store::connect(&self.url).await.unwrap();
-        assert_eq!(store.redrive(event_id, lane, "").await.unwrap(), Redriven::Made);
+        assert_eq!(store.redrive(event_id, lane, None).await.unwrap(), Redriven::Made);
     }
 
     /// Ages the leases of a killed process, so that they are expired.

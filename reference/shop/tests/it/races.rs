@@ -321,7 +321,7 @@ async fn a_dead_head_holds_the_later_events_of_its_order<S: Tested>(shop: Fixtur
     assert!(found.iter().any(|found| found.what == "event" && found.id.ends_with("checkout_locked")), "{found:?}");
 
     let event = format!("order:{order}:checkout_locked");
-    shop.shop.store.redrive(&event, "wallet", "").await.unwrap();
+    shop.shop.store.redrive(&event, "wallet", None).await.unwrap();
     shop.settle().await;
     assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
     shop.books_balance().await;

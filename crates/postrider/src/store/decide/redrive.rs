@@ -26,10 +26,15 @@ pub struct DueDelivery {
     pub seq: i64,
     /// The lane.
     pub lane: String,
-    /// The consumer behind a broker lane, or empty.
-    pub target: String,
+    /// The one consumer behind a broker's lane that it is for. Stores write an empty text for none.
+    #[serde(serialize_with = "or_empty")]
+    pub target: Option<String>,
     /// The event's shard.
     pub shard: u8,
+}
+
+fn or_empty<S: serde::Serializer>(target: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(target.as_deref().unwrap_or_default())
 }
 
 /// A consumer that is expected to report.
@@ -65,9 +70,8 @@ impl Plan {
             if let Ok(targets) = &decided {
                 plan.seqs.push(record.sequence);
                 for target in targets {
-                    plan.add(record, &target.lane, &target.target);
-                    if target.newcomer {
-                        let consumer = target.target.clone();
+                    plan.add(record, &target.lane, target.target.as_deref());
+                    if let (true, Some(consumer)) = (target.newcomer, target.target.clone()) {
                         plan.expected.push(ExpectedConsumer { seq: record.sequence, consumer });
                     }
                 }
@@ -77,16 +81,16 @@ impl Plan {
         plan
     }
 
-    fn add(&mut self, record: &Record, lane: &str, target: &str) {
+    fn add(&mut self, record: &Record, lane: &str, target: Option<&str>) {
         let (seq, shard) = (record.sequence, record.envelope.shard());
-        self.deliveries.push(DueDelivery { seq, lane: lane.into(), target: target.into(), shard });
+        self.deliveries.push(DueDelivery { seq, lane: lane.into(), target: target.map(Into::into), shard });
         self.keys.extend(record.envelope.key.clone().map(|key| (lane.into(), key, seq)));
     }
 }
 
 /// Decides on a redrive of one lane, which checks only the lease and the expiry. The plan is empty if it is refused.
-pub fn redrive_lane(record: &Record, lane: &str, target: &str, now: OffsetDateTime) -> (Redriven, Plan) {
-    let known = record.deliveries.iter().find(|one| one.lane == lane && one.target == target);
+pub fn redrive_lane(record: &Record, lane: &str, target: Option<&str>, now: OffsetDateTime) -> (Redriven, Plan) {
+    let known = record.deliveries.iter().find(|one| one.lane == lane && one.target.as_deref() == target);
     let is_leased = known.is_some_and(|one| one.lock_until.is_some_and(|until| until > now));
     if record.expired {
         return (Redriven::Expired, Plan::default());

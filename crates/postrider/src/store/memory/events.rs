@@ -154,9 +154,9 @@ impl State {
         let expected: BTreeSet<&str> = remote.map(|s| s.consumer.as_str()).collect();
         for lane in lanes {
             // A redrive may have created it before the event was routed.
-            if self.delivery(seq, lane, "").is_none() {
+            if self.delivery(seq, lane, None).is_none() {
                 let due_at = envelope.deliver_at.unwrap_or(now);
-                self.deliver(seq, lane, "", due_at);
+                self.deliver(seq, lane, None, due_at);
             }
         }
         for consumer in expected {
@@ -187,12 +187,12 @@ impl State {
         self.consumptions.entry((seq, consumer.into(), 0)).or_insert(row);
     }
 
-    pub(super) fn deliver(&mut self, seq: i64, lane: &str, target: &str, due_at: OffsetDateTime) {
+    pub(super) fn deliver(&mut self, seq: i64, lane: &str, target: Option<&str>, due_at: OffsetDateTime) {
         let envelope = &self.events[&seq].envelope;
         let row = DeliveryRow {
             event_seq: seq,
             lane: lane.into(),
-            target: target.into(),
+            target: target.map(Into::into),
             key: envelope.key.as_deref().map(Into::into),
             shard: envelope.shard(),
             status: DeliveryStatus::New,
@@ -203,19 +203,19 @@ impl State {
             last_error: None,
         };
         let id = self.next_delivery(seq);
-        self.delivery_ids.insert((seq, lane.into(), target.into()), id);
+        self.delivery_ids.insert((seq, lane.into(), target.map(Into::into)), id);
         self.deliveries.insert(id, row);
     }
 
-    pub(super) fn delivery(&self, seq: i64, lane: &str, target: &str) -> Option<DeliveryId> {
-        let place = (seq, lane.to_owned(), target.to_owned());
+    pub(super) fn delivery(&self, seq: i64, lane: &str, target: Option<&str>) -> Option<DeliveryId> {
+        let place = (seq, lane.to_owned(), target.map(Into::into));
         self.delivery_ids.get(&place).copied()
     }
 
     /// An event with its current rows.
     pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Found> {
         let event = self.events.get(&seq)?;
-        let of_event = self.delivery_ids.range((seq, String::new(), String::new())..);
+        let of_event = self.delivery_ids.range((seq, String::new(), None)..);
         let of_event = of_event.take_while(|((of, _, _), _)| *of == seq);
         let deliveries = of_event.map(|(_, id)| shown(*id, &self.deliveries[id])).collect();
         let attempts = self.consumptions.range((seq, String::new(), 0)..);

@@ -18,7 +18,7 @@ use crate::store::{Delivery, Found, Redriven, Redrives, Routing};
 
 #[async_trait]
 impl Redrives for MemoryStore {
-    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+    async fn redrive(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
         self.write(|state, now| {
             let Some(record) = state.find(event_id, now) else { return Ok(Redriven::UnknownEvent) };
             let (redriven, plan) = redrive_lane(&record, lane, target, now);
@@ -104,7 +104,7 @@ impl State {
             self.expect(expected.seq, &expected.consumer, now);
         }
         for due in &plan.deliveries {
-            self.make_due(due.seq, &due.lane, &due.target, now)?;
+            self.make_due(due.seq, &due.lane, due.target.as_deref(), now)?;
         }
         for (lane, key, seq) in &plan.keys {
             self.free_followers(lane, key, *seq, now);
@@ -119,7 +119,13 @@ impl State {
     }
 
     /// Makes a delivery due now, or inserts it, and releases the deliveries parked behind it.
-    pub(super) fn make_due(&mut self, seq: i64, lane: &str, target: &str, now: OffsetDateTime) -> Result<Redriven> {
+    pub(super) fn make_due(
+        &mut self,
+        seq: i64,
+        lane: &str,
+        target: Option<&str>,
+        now: OffsetDateTime,
+    ) -> Result<Redriven> {
         let redriven = match self.delivery(seq, lane, target) {
             None => {
                 self.deliver(seq, lane, target, now);

@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) sequences: BTreeMap<String, i64>,
     pub(super) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
     /// By event, lane and target, which are unique.
-    pub(super) delivery_ids: BTreeMap<(i64, String, String), DeliveryId>,
+    pub(super) delivery_ids: BTreeMap<(i64, String, Option<String>), DeliveryId>,
     /// By event, consumer and attempt.
     pub(super) consumptions: BTreeMap<(i64, String, u32), ConsumptionRow>,
     /// By consumer and event id.
@@ -70,7 +70,7 @@ pub(super) struct EventRow {
 pub(super) struct DeliveryRow {
     pub(super) event_seq: i64,
     pub(super) lane: String,
-    pub(super) target: String,
+    pub(super) target: Option<String>,
     pub(super) key: Option<Arc<str>>,
     pub(super) shard: u8,
     pub(super) status: DeliveryStatus,
@@ -129,10 +129,7 @@ impl DeliveryRow {
 
     /// The consumer that its attempts belong to.
     pub(super) fn consumer(&self) -> &str {
-        match self.target.as_str() {
-            "" => &self.lane,
-            target => target,
-        }
+        self.target.as_deref().unwrap_or(&self.lane)
     }
 }
 

@@ -2,14 +2,14 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
-use crate::store::sql::Meaning;
+use crate::store::sql::ErrorClass;
 
-pub(in crate::store) fn meaning(error: &MySqlDatabaseError) -> Meaning {
+pub(in crate::store) fn classify(error: &MySqlDatabaseError) -> ErrorClass {
     match error.number() {
         // Deadlock; lock wait timeout; a snapshot too old to write on (MariaDB's innodb_snapshot_isolation).
-        1213 | 1205 | 1020 => Meaning::TransactionLost,
+        1213 | 1205 | 1020 => ErrorClass::TransactionLost,
         // Too many connections; shutting down; killed; a server that became read-only, as in a failover.
-        1040 | 1053 | 1203 | 1226 | 1290 | 1317 | 1836 | 1927 | 3169 => Meaning::Unavailable,
-        _ => Meaning::Refused,
+        1040 | 1053 | 1203 | 1226 | 1290 | 1317 | 1836 | 1927 | 3169 => ErrorClass::Unavailable,
+        _ => ErrorClass::Refused,
     }
 }

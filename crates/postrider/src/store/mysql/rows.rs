@@ -9,6 +9,7 @@ use time::OffsetDateTime;
 use crate::envelope::{Encoding, Envelope, trim};
 use crate::error::Result;
 use crate::event::{Aggregate, EventId};
+use crate::store::sql::target;
 use crate::store::{Claimed, DeliveryId, Lease, Token};
 
 pub(super) fn get<'r, T: Decode<'r, MySql> + Type<MySql>>(row: &'r MySqlRow, column: usize) -> Result<T> {
@@ -91,7 +92,7 @@ fn claimed(row: &MySqlRow) -> Result<Option<Claimed>> {
     }
     Ok(Some(Claimed {
         id: DeliveryId::new(get(row, 1)?, get(row, 0)?),
-        target: get(row, 2)?,
+        target: target(get(row, 2)?),
         attempt: u32::from(get::<i16>(row, 3)?.unsigned_abs()),
         expired: get(row, 4)?,
         envelope: Arc::new(envelope(row, 6)?),

@@ -2,14 +2,14 @@
 
 use sqlx::postgres::PgDatabaseError;
 
-use crate::store::sql::Meaning;
+use crate::store::sql::ErrorClass;
 
-pub(in crate::store) fn meaning(error: &PgDatabaseError) -> Meaning {
+pub(in crate::store) fn classify(error: &PgDatabaseError) -> ErrorClass {
     match error.code() {
         // Serialization failure, deadlock, and a transaction that an earlier error has aborted already.
-        "40001" | "40P01" | "25P02" => Meaning::TransactionLost,
+        "40001" | "40P01" | "25P02" => ErrorClass::TransactionLost,
         // The server is shutting down, crashed or starting, or has no connection left.
-        "57P01" | "57P02" | "57P03" | "53300" => Meaning::Unavailable,
-        _ => Meaning::Refused,
+        "57P01" | "57P02" | "57P03" | "53300" => ErrorClass::Unavailable,
+        _ => ErrorClass::Refused,
     }
 }

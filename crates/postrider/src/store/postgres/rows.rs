@@ -12,6 +12,7 @@ use super::front::Place;
 use crate::envelope::{Encoding, Envelope, Initiator, trim};
 use crate::error::Result;
 use crate::event::{Aggregate, EventId};
+use crate::store::sql::target;
 use crate::store::{Claimed, DeliveryId, Lease};
 
 pub(super) fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
@@ -72,7 +73,7 @@ pub(super) fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
 pub(super) struct Leased {
     pub(super) id: DeliveryId,
     attempt: u32,
-    target: String,
+    target: Option<String>,
 }
 
 /// The leased deliveries, in the order of their events.
@@ -88,7 +89,7 @@ pub(super) fn leased(row: &PgRow) -> Result<Vec<Leased>> {
         .map(|((id, address), attempt)| Leased {
             id: id.with_hint(address),
             attempt: u32::from(attempt.unsigned_abs()),
-            target: targets.next().unwrap_or_default(),
+            target: targets.next().and_then(target),
         })
         .collect();
     leased.sort_unstable_by_key(|leased| leased.id);

@@ -8,6 +8,7 @@ use crate::entry::DeliveryStatus;
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::Kept;
+use crate::store::sql::target;
 use crate::store::{Consumption, Delivery, DeliveryId, Found, KeyState, Routing};
 use crate::subscription::{StoredSubscription, Subscription};
 
@@ -65,7 +66,7 @@ fn delivery(row: &Row) -> Result<Delivery> {
     Ok(Delivery {
         id: DeliveryId::new(get(row, 0)?, get(row, 1)?),
         lane: get(row, 2)?,
-        target: get(row, 3)?,
+        target: target(get(row, 3)?),
         shard: u8::try_from(small(row, 4)?).map_err(|_| Error::corrupt("shard", "a number past the last shard"))?,
         status: DeliveryStatus::of(dead, leased, attempts),
         held: get(row, 6)?,

@@ -16,7 +16,7 @@ use crate::store::{Found, Redriven, Redrives, Subscriptions};
 
 #[async_trait]
 impl Redrives for SqlStore {
-    async fn redrive(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+    async fn redrive(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
         retrying!(self.redrive_one(event_id, lane, target))
     }
 
@@ -37,7 +37,7 @@ impl Redrives for SqlStore {
 }
 
 impl SqlStore {
-    async fn redrive_one(&self, event_id: &str, lane: &str, target: &str) -> Result<Redriven> {
+    async fn redrive_one(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
         let mut tx = self.write().await?;
         let Some(record) = lock_one(&mut tx, event_id).await? else {
             tx.rollback().await?;
@@ -107,7 +107,8 @@ impl SqlStore {
             Err(refusal) => return refuse(tx, refusal).await,
         };
         let remove = text!("DELETE FROM postrider_delivery WHERE event_seq = $1 AND lane = $2 AND target = $3");
-        sqlx::query(remove).bind(seq).bind(&delivery.lane).bind(&delivery.target).execute(&mut *tx).await?;
+        let target = delivery.target.as_deref().unwrap_or_default();
+        sqlx::query(remove).bind(seq).bind(&delivery.lane).bind(target).execute(&mut *tx).await?;
         let append = text!(
             "INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code) \
              SELECT $1, $2, 1 + coalesce(max(c.attempt), 0), false, false, ",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
-use super::own::append_successes;
+use super::dialect::append_successes;
 use super::roles::redrives::mark;
 use super::{SqliteStore, rows};
 use crate::error::Result;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor, Sqlite, Transaction};
 
-use super::own::{append_successes, write_routes};
+use super::dialect::{append_successes, write_routes};
 use super::roles::records::by_id;
 use super::{BEGIN, SqliteStore, rows};
 use crate::error::{Error, Result};

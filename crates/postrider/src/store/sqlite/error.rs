@@ -4,13 +4,13 @@ use libsqlite3_sys as code;
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::SqliteError;
 
-use crate::store::sql::Meaning;
+use crate::store::sql::ErrorClass;
 
-pub(in crate::store) fn meaning(error: &SqliteError) -> Meaning {
-    let Some(extended) = error.code().and_then(|code| code.parse::<i32>().ok()) else { return Meaning::Refused };
+pub(in crate::store) fn classify(error: &SqliteError) -> ErrorClass {
+    let Some(extended) = error.code().and_then(|code| code.parse::<i32>().ok()) else { return ErrorClass::Refused };
     // The higher bytes have the details.
     match extended & 0xff {
-        _ if extended == code::SQLITE_BUSY_SNAPSHOT => Meaning::AvoidablyLost(
+        _ if extended == code::SQLITE_BUSY_SNAPSHOT => ErrorClass::AvoidablyLost(
             "another connection has written since this transaction began to read: begin it with BEGIN IMMEDIATE",
         ),
         code::SQLITE_BUSY
@@ -20,10 +20,10 @@ pub(in crate::store) fn meaning(error: &SqliteError) -> Meaning {
         | code::SQLITE_IOERR
         | code::SQLITE_FULL
         | code::SQLITE_CANTOPEN
-        | code::SQLITE_PROTOCOL => Meaning::Unavailable,
+        | code::SQLITE_PROTOCOL => ErrorClass::Unavailable,
         // A statement has rolled the transaction back or ended it.
-        code::SQLITE_ABORT => Meaning::TransactionLost,
-        code::SQLITE_ERROR if error.message().contains("no transaction is active") => Meaning::TransactionLost,
-        _ => Meaning::Refused,
+        code::SQLITE_ABORT => ErrorClass::TransactionLost,
+        code::SQLITE_ERROR if error.message().contains("no transaction is active") => ErrorClass::TransactionLost,
+        _ => ErrorClass::Refused,
     }
 }

@@ -14,6 +14,7 @@ use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::shard;
+use crate::store::sql::target;
 use crate::store::{Claimed, DeliveryId, Lease, Token};
 
 pub(super) fn get<'r, T: Decode<'r, Sqlite> + Type<Sqlite>>(row: &'r SqliteRow, column: usize) -> Result<T> {
@@ -179,7 +180,7 @@ pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<Lease> {
         let (leased, event): (Leased, Packed) = unpack(row, 1)?;
         deliveries.push(Claimed {
             id: DeliveryId::new(leased.event_seq, leased.id),
-            target: leased.target,
+            target: target(leased.target),
             attempt: leased.attempts,
             expired: leased.expired != 0,
             envelope: Arc::new(event.envelope(payload)),
