@@ -485,6 +485,7 @@ macro_rules! suite {
             }
             migrate {
                 five_at_once_on_an_empty_database
+                an_empty_database_is_refused_with_advice
                 again_changes_nothing
                 tables_of_another_build_are_refused
             }

@@ -25,6 +25,17 @@ pub async fn five_at_once_on_an_empty_database<H: Harness>(h: H) {
     assert!(matches!(enqueued, Enqueued::Unheard(_)));
 }
 
+/// Without our tables the error says what to do.
+pub async fn an_empty_database_is_refused_with_advice<H: Harness>(h: H) {
+    if h.dialect().is_none() {
+        return skipped("this store has no tables");
+    }
+    let store = h.unmigrated(1).await.remove(0);
+    let mut tx = store.begin().await.unwrap();
+    let refused = Outbox::new(store.clone()).enqueue(&mut *tx, draft("e")).await.unwrap_err();
+    assert!(matches!(refused, Error::NoTables(_)) && refused.to_string().contains("store.migrate()"), "{refused}");
+}
+
 /// A second migration changes nothing and keeps the data.
 pub async fn again_changes_nothing<H: Harness>(h: H) {
     subscribe_lane(&h).await;

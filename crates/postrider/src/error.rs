@@ -57,9 +57,14 @@ pub enum Error {
     /// A rule forbids to redrive, expire or discard the event, or to rename the consumer. Nothing was written.
     #[error("{0}")]
     Refused(#[source] crate::redrive::Refusal),
+    /// The database has no tables of Postrider, or the connection searches for them in another schema.
+    #[error(
+        "the tables of Postrider are not in this database: call `store.migrate()` when your program starts, or run `postrider migrate up`"
+    )]
+    NoTables(#[source] Box<dyn StdError + Send + Sync>),
     /// The database has an older schema than this program (or none).
     #[error(
-        "the schema of {store} is at version {found}, this program needs {needed}: run `postrider migrate up --store {store}`"
+        "the schema of {store} is at version {found}, this program needs {needed}: call `store.migrate()` when your program starts, or run `postrider migrate up --store '{store}'`"
     )]
     SchemaOutOfDate {
         /// The store's URL, without its password.

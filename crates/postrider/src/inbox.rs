@@ -305,6 +305,10 @@ impl<S: Enlist> Inbox<S> {
             guarded(work, lane.options.timeout).instrument(span).await?;
         }
         self.end(tx, lane, tries).await.map_err(rolled_back)?;
+        for (one, _) in tries.iter().zip(&new).filter(|(_, new)| **new) {
+            let Envelope { event_id, topic, trace_id, .. } = &*one.handling.envelope;
+            tracing::info!(consumer = %lane.name, %event_id, %topic, trace_id, "{}", observe::CONSUMED_LINE);
+        }
         Ok(new.into_iter().map(|new| if new { Outcome::Completed } else { Outcome::Duplicate }).collect())
     }
 }

@@ -3,7 +3,8 @@
 
 mod statement;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -119,7 +120,15 @@ pub(crate) fn announce(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
             Enqueued::Duplicate(_) => tracing::info!(event_id, topic, trace_id, "duplicate, written before"),
             Enqueued::Unheard(_) => {
                 (created, unheard) = (created + 1, unheard + 1);
-                tracing::warn!(event_id, topic, trace_id, "kept unheard: its topic has no subscription");
+                if is_first_unheard(topic) {
+                    tracing::warn!(
+                        event_id,
+                        topic,
+                        trace_id,
+                        "no consumer subscribes to this topic yet: its events are kept until one does"
+                    );
+                }
+                tracing::debug!(event_id, topic, trace_id, "kept unheard: its topic has no subscription");
             }
             Enqueued::Skipped(_) => {
                 unheard += 1;
@@ -134,6 +143,14 @@ pub(crate) fn announce(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
     if let Some((_, new)) = accepted {
         wake.poke(new.envelope.event_id.as_str(), &new.envelope.topic);
     }
+}
+
+/// Whether this process warns of a topic without a subscription: once, however many events it has.
+fn is_first_unheard(topic: &str) -> bool {
+    static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    // Programs that make up topics could fill the memory.
+    warned.len() < 1_000 && warned.insert(topic.to_owned())
 }
 
 /// Fills in what the draft leaves open, and checks every limit.

@@ -22,10 +22,11 @@ use crate::transport::Transport;
 /// ```no_run
 /// # use postrider::store::memory::MemoryStore;
 /// # async fn example(store: MemoryStore, inbox: postrider::Inbox<MemoryStore>, jobs: postrider::Jobs) -> postrider::Result<()> {
+/// use postrider::service::shutdown_signal;
 /// use postrider::{Retention, Service};
 ///
-/// let ctrl_c = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-/// Service::new(store).inbox(inbox).jobs(jobs).retention(Retention::default()).run(ctrl_c).await
+/// let signal = shutdown_signal().expect("signals can be handled");
+/// Service::new(store).inbox(inbox).jobs(jobs).retention(Retention::default()).run(signal).await
 /// # }
 /// ```
 ///
@@ -128,6 +129,27 @@ impl Service {
         );
         relay.and(rollup).and(operations).and(jobs)
     }
+}
+
+/// Resolves on SIGTERM, which stops a service on servers, or on Ctrl-C. Listening begins with the call and not with the
+/// first await: a signal in between would end the process at once.
+#[cfg(unix)]
+pub fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    Ok(async move {
+        let signal = tokio::select! {
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "Ctrl-C",
+        };
+        tracing::info!(signal, "stopping: what has begun is finished first");
+    })
+}
+
+/// Resolves on Ctrl-C.
+#[cfg(not(unix))]
+pub fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
+    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
 }
 
 /// The end of one loop is the end of all.

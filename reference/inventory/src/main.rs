@@ -88,7 +88,7 @@ async fn run(Arguments { listen, store, shards, config, lease_seconds }: Argumen
     let flags = vec![inventory::SHARDS.to(shards.as_deref())];
     let store = config::stores(store, Sources { file, environment, flags, ..Sources::default() })?;
     // Registered before the service is ready: without a handler, a signal would end the process at once.
-    let shutdown = shutdown_signal()?;
+    let shutdown = postrider::service::shutdown_signal()?;
     let listener = TcpListener::bind(&listen).await.map_err(|e| format!("{listen}: {e}"))?;
     let process = Process { listener, lease: Duration::from_secs(lease_seconds.into()) };
     let all_are = |schemes: &[&str]| store.iter().all(|url| schemes.contains(&url.split(':').next().unwrap_or(url)));
@@ -113,23 +113,4 @@ async fn connect<'a, S, F: Future<Output = postrider::Result<S>>>(
         stores.push(connect(url).await?);
     }
     Ok(stores)
-}
-
-/// Resolves on SIGTERM or Ctrl-C.
-#[cfg(unix)]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Resolves on Ctrl-C.
-#[cfg(not(unix))]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
 }

@@ -1,6 +1,5 @@
 //! `playlists`: users, songs and playlists, in one process or in one process each.
 
-use std::future::Future;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
@@ -84,7 +83,7 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> Result<(), AnyError> {
     // Registered before the service is ready: without a handler, a signal would end the process at once.
-    let shutdown = shutdown_signal()?;
+    let shutdown = postrider::service::shutdown_signal()?;
     let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
     let broker = arguments.broker.as_deref().map(RabbitMq::new).transpose()?;
     let process = Process { service: arguments.service, listener, broker };
@@ -98,23 +97,4 @@ async fn run(arguments: Arguments) -> Result<(), AnyError> {
                 .into())
         }
     }
-}
-
-/// Resolves on SIGTERM or Ctrl-C.
-#[cfg(unix)]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Resolves on Ctrl-C.
-#[cfg(not(unix))]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
 }

@@ -1,6 +1,5 @@
 //! `shop`: orders, payments, refunds and assets, in one process.
 
-use std::future::Future;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -153,7 +152,7 @@ async fn main() -> ExitCode {
 
 async fn serve(arguments: Arguments) -> Result<(), AnyError> {
     // Registered before the service is ready: without a handler, a signal would end the process at once.
-    let shutdown = shutdown_signal()?;
+    let shutdown = postrider::service::shutdown_signal()?;
     let settings = arguments.settings()?;
     let listener = TcpListener::bind(&arguments.listen).await.map_err(|e| format!("{}: {e}", arguments.listen))?;
     match arguments.store.split(':').next() {
@@ -169,23 +168,4 @@ async fn serve(arguments: Arguments) -> Result<(), AnyError> {
         // The URL is left out because it may contain a password.
         _ => Err("unknown database in --store: use sqlite://…, postgres://… or mysql://…".into()),
     }
-}
-
-/// Resolves on SIGTERM or Ctrl-C.
-#[cfg(unix)]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-    })
-}
-
-/// Resolves on Ctrl-C.
-#[cfg(not(unix))]
-fn shutdown_signal() -> std::io::Result<impl Future<Output = ()>> {
-    Ok(async { tokio::signal::ctrl_c().await.unwrap_or_default() })
 }

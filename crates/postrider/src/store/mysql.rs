@@ -193,11 +193,12 @@ impl MySqlStore {
         let mut printable = options.to_url_lossy();
         // Fails only for a URL that cannot have a password.
         let _ = printable.set_password(None);
+        let url = sql::without_defaults(printable.as_str());
         let mut store = Self {
             work: Sessions::new(pool(connections, WORK_SESSION), gate),
             transactions,
             statement_bytes: STATEMENT_BYTES as usize,
-            url: String::from(printable).into(),
+            url: url.into(),
             wake: Wake::default(),
         };
         store.check_server().await?;

@@ -175,6 +175,7 @@ impl PostgresStore {
         let mut printable = options.to_url_lossy();
         // Fails only for a URL that cannot have a password.
         let _ = printable.set_password(None);
+        let url = sql::without_defaults(printable.as_str());
         let work = pool(connections).after_connect(|session, _| {
             Box::pin(async move {
                 sqlx::raw_sql(sql!("schema/session")).execute(session).await?;
@@ -185,7 +186,7 @@ impl PostgresStore {
             work: Sessions::new(work, &gate),
             transactions,
             gate,
-            url: printable.into(),
+            url,
             wake: Wake::default(),
             audiences: Audiences::default(),
             fronts: Fronts::default(),

@@ -67,6 +67,8 @@ pub(super) enum ErrorClass {
     AvoidablyLost(&'static str),
     /// The server is shutting down, starting, or out of connections.
     Unavailable,
+    /// A table of ours does not exist.
+    NoTables,
     /// The statement itself was refused.
     Refused,
 }
@@ -78,6 +80,7 @@ impl From<sqlx::Error> for Error {
             ErrorClass::TransactionLost => Self::TransactionLost(error.into()),
             ErrorClass::AvoidablyLost(advice) => Self::TransactionLost(Advised { advice, error }.into()),
             ErrorClass::Unavailable => Self::Unavailable(error.into()),
+            ErrorClass::NoTables => Self::NoTables(error.into()),
             ErrorClass::Refused => Self::Store(error.into()),
         }
     }
@@ -219,4 +222,17 @@ pub(super) fn script(migrations: &[Migration], after: i64, table: &str, blob: fn
 /// The consumer behind a broker's lane. The column is part of a unique index, so it has an empty text for none.
 pub(super) fn target(column: String) -> Option<String> {
     (!column.is_empty()).then_some(column)
+}
+
+/// The URL of a database without the options that the driver writes down unasked.
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+pub(super) fn without_defaults(url: &str) -> String {
+    const DEFAULTS: [&str; 4] =
+        ["sslmode=prefer", "statement-cache-capacity=100", "ssl-mode=PREFERRED", "charset=utf8mb4"];
+    let (place, options) = url.split_once('?').unwrap_or((url, ""));
+    let options: Vec<_> = options.split('&').filter(|option| !DEFAULTS.contains(option)).collect();
+    match options.join("&") {
+        none if none.is_empty() => place.to_owned(),
+        options => format!("{place}?{options}"),
+    }
 }

@@ -402,7 +402,7 @@ async fn mysql_schema_made_by_another_tool_is_accepted() {
     let database = Database::empty().await;
     let store = MySqlStore::connect(&database.url()).await.expect("connects");
     let refused = store.check_schema().await.expect_err("empty").to_string();
-    assert!(refused.contains("version 0") && refused.contains("postrider migrate up --store mysql://"), "{refused}");
+    assert!(refused.contains("version 0") && refused.contains("postrider migrate up --store 'mysql://"), "{refused}");
     assert!(!refused.contains(":postrider@"), "{refused}");
 
     let (user, place) = database.server.trim_start_matches("mysql://").split_once('@').expect("a user");

@@ -712,7 +712,10 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
     let database = Database::empty().await;
     let store = PostgresStore::connect(&database.url()).await.expect("connects");
     let refused = store.check_schema().await.expect_err("empty").to_string();
-    assert!(refused.contains("version 0") && refused.contains("postrider migrate up --store postgres://"), "{refused}");
+    assert!(
+        refused.contains("version 0") && refused.contains("postrider migrate up --store 'postgres://"),
+        "{refused}"
+    );
 
     let file = std::env::temp_dir().join(format!("{}.sql", database.name));
     std::fs::write(&file, migrations(0)).expect("writes");

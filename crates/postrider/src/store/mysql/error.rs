@@ -10,6 +10,8 @@ pub(in crate::store) fn classify(error: &MySqlDatabaseError) -> ErrorClass {
         1213 | 1205 | 1020 => ErrorClass::TransactionLost,
         // Too many connections; shutting down; killed; a server that became read-only, as in a failover.
         1040 | 1053 | 1203 | 1226 | 1290 | 1317 | 1836 | 1927 | 3169 => ErrorClass::Unavailable,
+        // A table that does not exist. The user's own tables are the user's.
+        1146 if error.message().contains("postrider_") => ErrorClass::NoTables,
         _ => ErrorClass::Refused,
     }
 }

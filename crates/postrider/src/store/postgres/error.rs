@@ -10,6 +10,8 @@ pub(in crate::store) fn classify(error: &PgDatabaseError) -> ErrorClass {
         "40001" | "40P01" | "25P02" => ErrorClass::TransactionLost,
         // The server is shutting down, crashed or starting, or has no connection left.
         "57P01" | "57P02" | "57P03" | "53300" => ErrorClass::Unavailable,
+        // A table that does not exist. The user's own tables are the user's.
+        "42P01" if error.message().contains("postrider_") => ErrorClass::NoTables,
         _ => ErrorClass::Refused,
     }
 }

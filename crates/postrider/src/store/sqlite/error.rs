@@ -24,6 +24,7 @@ pub(in crate::store) fn classify(error: &SqliteError) -> ErrorClass {
         // A statement has rolled the transaction back or ended it.
         code::SQLITE_ABORT => ErrorClass::TransactionLost,
         code::SQLITE_ERROR if error.message().contains("no transaction is active") => ErrorClass::TransactionLost,
+        code::SQLITE_ERROR if error.message().contains("no such table: postrider_") => ErrorClass::NoTables,
         _ => ErrorClass::Refused,
     }
 }
