@@ -51,3 +51,8 @@ impl Arguments {
         Ok(Self { url, order_id, fails: words.next().as_deref() == Some("fail") })
     }
 }
+
+/// The page's program is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/other-drivers.md")]
+mod page {}
