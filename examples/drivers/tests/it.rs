@@ -39,7 +39,7 @@ fn text(output: &Output) -> String {
     [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text)).concat()
 }
 
-/// A.1 with a driver that Postrider does not know: the event exists if and only if the order does.
+/// A.1, G.15 with a driver that Postrider does not know: the event exists if and only if the order does.
 async fn writes_order_and_event_together(name: &str) {
     let server = std::env::var("POSTRIDER_TEST_POSTGRES").expect("POSTRIDER_TEST_POSTGRES is set: run `make services`");
     let server = PgConnectOptions::from_str(&server).expect("a URL");

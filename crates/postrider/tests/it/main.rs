@@ -15,6 +15,7 @@ mod pool;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod relay;
+mod requirements;
 mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;

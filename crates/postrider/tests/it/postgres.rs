@@ -391,7 +391,17 @@ async fn postgres_completes_with_one_plan() {
 async fn postgres_notices_subscriptions_changed_by_hand() {
     async fn lanes(store: &PostgresStore, conn: &mut PgConnection) -> Vec<String> {
         let draft = Draft::json("order.paid", &7).expect("JSON");
-        let enqueued = Outbox::new(store.clone()).enqueue(conn, draft).await.expect("enqueues");
+        let outbox = Outbox::new(store.clone());
+        let enqueued = match outbox.enqueue(conn, draft.clone()).await {
+            // Outside the transactions that the test begins by hand.
+            Err(Error::NoTransaction) => {
+                let mut tx = conn.begin().await.expect("begins");
+                let enqueued = outbox.enqueue(&mut tx, draft).await.expect("enqueues");
+                tx.commit().await.expect("commits");
+                enqueued
+            }
+            enqueued => enqueued.expect("enqueues"),
+        };
         let lanes = "SELECT d.lane FROM postrider_delivery d JOIN postrider_event e ON e.seq = d.event_seq \
                      WHERE e.event_id = $1 ORDER BY d.lane";
         sqlx::query_scalar(lanes).bind(enqueued.event_id().as_str()).fetch_all(conn).await.expect("reads")
@@ -501,7 +511,9 @@ async fn postgres_producers_need_few_rights() {
     sqlx::raw_sql(AssertSqlSafe(grants)).execute(&mut conn).await.expect("grants");
     for _ in 0..2 {
         let draft = Draft::json("order.paid", &7).expect("JSON");
-        let enqueued = Outbox::new(store.clone()).enqueue(&mut conn, draft).await.expect("enqueues");
+        let mut tx = conn.begin().await.expect("begins");
+        let enqueued = Outbox::new(store.clone()).enqueue(&mut tx, draft).await.expect("enqueues");
+        tx.commit().await.expect("commits");
         assert!(matches!(enqueued, Enqueued::Accepted(_)), "{enqueued:?}");
     }
     let end = format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}");
