@@ -20,6 +20,8 @@ export function makeState(scenario) {
     quiet: false,
     streams: new Set(),
     serial: 10540,
+    /** Idempotency keys that were seen, with their request. */
+    keys: new Map(),
   };
   state.timer = setInterval(() => tick(state), 1000);
   state.timer.unref();
@@ -34,8 +36,8 @@ export function summary({ _consumptions, _deliveries, _payload, _deliverAt, ...r
   return rest;
 }
 
-export function stats(state, minutes) {
-  const all = figures.makeStats(minutes);
+export function stats(state, minutes, step = 1) {
+  const all = figures.makeStats(minutes, step);
   if (state.events.length > 0) return all;
   return { ...all, backlog: 0, processing: 0, retrying: 0, dead: 0, held: 0, oldestPendingSeconds: null, minutes: [] };
 }

@@ -100,7 +100,7 @@ function onStatus(event: EventSummary): void {
 }
 
 function onConsumer(consumer: Consumer): void {
-  client.setQueryData<Consumer[]>(['consumers'], (all) =>
+  client.setQueriesData<Consumer[]>({ queryKey: ['consumers'] }, (all) =>
     all?.map((each) => (each.consumerId === consumer.consumerId ? { ...each, ...consumer } : each)),
   );
 }

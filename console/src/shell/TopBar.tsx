@@ -58,12 +58,8 @@ function Who() {
   const navigate = useNavigate();
   const settings = useSettings();
   if (!session) return null;
-  const initials = session.name
-    .split(/[.\-_ ]/)
-    .map((part) => part[0] ?? '')
-    .join('')
-    .slice(0, 2)
-    .toUpperCase();
+  const parts = session.name.split(/[.\-_ ]/).filter(Boolean);
+  const initials = (parts.length > 1 ? parts.map((part) => part[0]).join('') : session.name).slice(0, 2).toUpperCase();
   async function leave() {
     await logout().catch(() => undefined);
     client.clear();

@@ -39,7 +39,7 @@ export function Overview() {
   const [skipped, setSkipped] = useState(false);
   const figures = useQuery(stats(minutes, minutes > 360 ? 5 : 1));
   const live = useLive();
-  const list = useQuery(consumers);
+  const list = useQuery(consumers());
   const any = useQuery({
     ...events({ limit: 1 }),
     refetchInterval: (query) => emptyPace(query.state.data?.events.length),

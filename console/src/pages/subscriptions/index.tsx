@@ -20,7 +20,7 @@ export function Subscriptions() {
   const [search, change] = useUrl();
   const query = useQuery(subscriptions);
   const heard = useQuery({ ...topics, retry: false }).data ?? [];
-  const list = useQuery(consumers).data ?? [];
+  const list = useQuery(consumers()).data ?? [];
   const admin = useRefusal('admin');
   const all = query.data ?? [];
   const topicNames = [...new Set([...heard.map((each) => each.topic), ...all.map((each) => each.topic)])];
@@ -85,12 +85,14 @@ export function Subscriptions() {
             </div>
             {edited && (
               <Editor
-                key={`${search.topic}/${search.consumer}`}
+                // Via and endpoint come from the consumer, so the form starts again once it is known.
+                key={`${search.topic}/${search.consumer}/${list.length > 0}`}
                 topic={search.topic ?? ''}
                 consumerId={search.consumer ?? ''}
                 known={all.find((each) => each.topic === search.topic && each.consumerId === search.consumer)}
                 consumer={list.find((each) => each.consumerId === search.consumer)}
-                heard={heard.find((each) => each.topic === search.topic)}
+                heard={heard}
+                endpoint={all.find((each) => each.consumerId === search.consumer)?.endpoint}
                 names={consumerNames}
                 topics={topicNames}
                 refused={admin}
