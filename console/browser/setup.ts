@@ -4,7 +4,7 @@ import { afterAll, beforeAll } from 'vitest';
 import { startMock } from '../dev/server.mjs';
 import { launch, openPage } from './open.mjs';
 
-export const REAL = process.env.CONSOLE_URL;
+export const REAL = process.env.CONSOLE_URL?.replace(/\/$/, '');
 export type Options = {
   theme?: 'light' | 'dark';
   language?: 'en' | 'zh';
@@ -12,9 +12,13 @@ export type Options = {
   height?: number;
   token?: string;
   scenario?: string;
+  /** The path that the mock is served under. */
+  base?: string;
 };
 export type Opened = {
   page: Page;
+  /** Where the console is, without a slash at its end. */
+  base: string;
   errors: string[];
   mock: { url: string; state: Record<string, unknown>; close: () => void } | null;
 };
@@ -31,16 +35,20 @@ afterAll(async () => {
 });
 
 /** A page of the console, logged in. Errors of the page, also refusals by the content security policy, are collected. */
-export async function open(path: string, { scenario = 'shop', ...options }: Options = {}): Promise<Opened> {
-  const mock = REAL ? null : await startMock({ scenario });
+export async function open(
+  path: string,
+  { scenario = 'shop', base: under, ...options }: Options = {},
+): Promise<Opened> {
+  const mock = REAL ? null : await startMock({ scenario, base: under });
   if (mock) mocks.push(mock);
-  const page: Page = await openPage(browser, REAL ?? mock?.url ?? '', path, options);
+  const base = REAL ?? mock?.url ?? '';
+  const page: Page = await openPage(browser, base, path, options);
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));
   page.on('console', (message) => {
     if (message.type() === 'error' && !/status of (4|5)\d\d/.test(message.text())) errors.push(message.text());
   });
-  return { page, errors, mock };
+  return { page, base, errors, mock };
 }
 
 export async function done({ page, mock }: Opened): Promise<void> {

@@ -118,13 +118,18 @@ function counts({ state, query }) {
   });
 }
 
-function detail({ state, args, problem }) {
+/** Longer payloads come as a string of their beginning. */
+const PREVIEW = 65_536;
+
+function detail({ state, args, query, problem }) {
   const event = state.events.find((each) => each.eventId === args[0]);
   if (!event) return problem(404, 'notFound', `There is no event ${args[0]}.`);
   const masked = state.role === 'viewer';
   const parents = state.events.filter((each) => each.eventId === event.parentEventId).map(summary);
   const children = state.events.filter((each) => each.parentEventId === event.eventId).map(summary);
   const young = event.status === 'SENT' && !event.held;
+  const whole = event._payload ?? `{"orderId":"${event.key}","amountCents":9900}`;
+  const cut = query.get('payload') === 'preview' && whole.length > PREVIEW;
   const rest = {
     ...summary(event),
     payloadType: 'application/json',
@@ -135,7 +140,8 @@ function detail({ state, args, problem }) {
     routingKey: null,
     masked,
     written: 'transaction',
-    payloadBytes: (event._payload ?? '{"orderId":"1"}').length,
+    payloadBytes: whole.length,
+    payloadTruncated: cut,
     consumptions: event._consumptions,
     deliveries: event._deliveries,
     parents,
@@ -154,7 +160,7 @@ function detail({ state, args, problem }) {
   return {
     text: masked
       ? `${text}}`
-      : `${text},"payload":${event._payload ?? `{"orderId":"${event.key}","amountCents":9900}`},"metadata":{"source":"shop","build":"2.4.1"}}`,
+      : `${text},"payload":${cut ? JSON.stringify(whole.slice(0, PREVIEW)) : whole},"metadata":{"source":"shop","build":"2.4.1"}}`,
   };
 }
 

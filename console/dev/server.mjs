@@ -1,5 +1,5 @@
 // A mock of the API for development and browser tests. It is not part of the build.
-// node dev/server.mjs [port] [scenario]; scenarios: shop, first-run, store-down, viewer, broken-promise
+// node dev/server.mjs [port] [scenario]; scenarios: shop, first-run, store-down, viewer, admin, broken-promise, hostile
 import { createReadStream, existsSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';

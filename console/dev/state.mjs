@@ -2,6 +2,7 @@
 import { at } from './clock.mjs';
 import { allEvents, makeEvent } from './events.mjs';
 import * as figures from './figures.mjs';
+import { makeHostile } from './hostile.mjs';
 
 export function makeState(scenario) {
   const empty = scenario === 'first-run';
@@ -23,6 +24,7 @@ export function makeState(scenario) {
     /** Idempotency keys that were seen, with their request. */
     keys: new Map(),
   };
+  if (scenario === 'hostile') makeHostile(state);
   state.timer = setInterval(() => tick(state), 1000);
   state.timer.unref();
   return state;
@@ -45,12 +47,14 @@ export function stats(state, minutes, step = 1) {
 function tick(state) {
   if (state.storeDown) return;
   emit(state, 'stats', stats(state, 60));
-  if (!state.quiet && state.scenario !== 'first-run') {
+  const writes = state.quiet || state.scenario === 'first-run' ? 0 : (state.perSecond ?? 1);
+  for (let index = 0; index < writes; index += 1) {
     const key = String(state.serial++);
     const event = makeEvent({ id: `order:${key}:paid`, topic: 'order.paid', key, status: 'CONSUMED', age: 0 });
     event.createdAt = at(Date.now());
     state.events.unshift(event);
     emit(state, 'event', summary(event));
+    if (writes > 1) emit(state, 'status', summary(event));
   }
   for (const operation of state.operations)
     if (operation.state === 'RUNNING' && operation.live) advance(state, operation);

@@ -19,6 +19,8 @@ export type Live = {
 const HIDDEN_MS = 5_000;
 const POLL_MS = 5_000;
 const FRESH_MAX = 200;
+/** A busy system sends hundreds of events a second. They are drawn together at this pace. */
+const FLUSH_MS = 500;
 let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, fresh: [] };
 const listeners = new Set<() => void>();
 let source: EventSource | null = null;
@@ -28,6 +30,9 @@ let pollTimer: ReturnType<typeof setTimeout> | undefined;
 let stopped = false;
 let hideTimer: ReturnType<typeof setTimeout> | undefined;
 let client: QueryClient;
+let arrived: EventSummary[] = [];
+let changed = new Map<string, EventSummary>();
+let flushTimer: ReturnType<typeof setTimeout> | undefined;
 
 function set(change: Partial<Live>): void {
   live = { ...live, ...change };
@@ -89,14 +94,30 @@ function onStats(stats: Stats): void {
   set({ stats, rate: whole ? Math.round(whole.created / 60) : live.rate });
 }
 
-function onStatus(event: EventSummary): void {
+function flushLater(): void {
+  if (flushTimer === undefined) flushTimer = setTimeout(flush, FLUSH_MS);
+}
+
+function flush(): void {
+  flushTimer = undefined;
+  if (arrived.length > 0) set({ fresh: [...arrived.reverse(), ...live.fresh].slice(0, FRESH_MAX) });
+  if (changed.size > 0) applyChanges(changed);
+  arrived = [];
+  changed = new Map();
+}
+
+/** Rows in view change in place; an open event or trace is asked for again. */
+function applyChanges(events: Map<string, EventSummary>): void {
   client.setQueriesData<EventPage>({ queryKey: ['events'] }, (page) =>
-    page?.events.some((each) => each.eventId === event.eventId)
-      ? { ...page, events: page.events.map((each) => (each.eventId === event.eventId ? { ...each, ...event } : each)) }
+    page?.events.some((each) => events.has(each.eventId))
+      ? { ...page, events: page.events.map((each) => ({ ...each, ...events.get(each.eventId) })) }
       : page,
   );
-  client.invalidateQueries({ queryKey: ['event', event.eventId] });
-  if (event.traceId) client.invalidateQueries({ queryKey: ['trace', event.traceId] });
+  const traces = new Set([...events.values()].map((each) => each.traceId));
+  client.invalidateQueries({
+    predicate: ({ queryKey: [kind, id] }) =>
+      (kind === 'event' && events.has(id as string)) || (kind === 'trace' && traces.has(id as string)),
+  });
 }
 
 function onConsumer(consumer: Consumer): void {
@@ -130,8 +151,14 @@ function open(): void {
   };
   stream.onerror = failed;
   on<Stats>('stats', onStats);
-  on<EventSummary>('status', onStatus);
-  on<EventSummary>('event', (event) => set({ fresh: [event, ...live.fresh].slice(0, FRESH_MAX) }));
+  on<EventSummary>('status', (event) => {
+    changed.set(event.eventId, event);
+    flushLater();
+  });
+  on<EventSummary>('event', (event) => {
+    if (arrived.length < FRESH_MAX) arrived.push(event);
+    flushLater();
+  });
   on<Consumer>('consumer', onConsumer);
   on<Operation>('operation', onOperation);
 }

@@ -98,6 +98,7 @@ export type EventDetail = Omit<Schemas['EventDetail'], 'consumptions' | 'deliver
   /** How it came into the store: in the publisher's own transaction, over HTTP, or by an INSERT. */
   written?: 'transaction' | 'http' | 'sql' | null;
   payloadBytes?: number;
+  /** With `?payload=preview`: `payload` is a string, the first 64 KiB of a longer one. */
   payloadTruncated?: boolean;
   /** Raw JSON text, so that integers are never rounded. */
   payloadText: string | null;

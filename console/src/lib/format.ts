@@ -186,6 +186,13 @@ export function bytes(size: number): string {
   return `${(size / 1024 ** 3).toFixed(1)} GiB`;
 }
 
+/** An error up to its code, or its first clause. */
+export function shortError(message: string, code: string | null | undefined): string {
+  const first = message.split(/[:.;]/)[0]!.trim();
+  const at = code ? first.indexOf(code) : -1;
+  return code && at > 0 ? first.slice(0, at + code.length) : first;
+}
+
 /** The first and last characters of a long id. */
 export function middle(id: string, head = 4, tail = 4): string {
   return id.length > head + tail + 3 ? `${id.slice(0, head)}…${id.slice(-tail)}` : id;

@@ -103,7 +103,7 @@ function commands(text: string): Item[] {
 /** What was asked for, marked in a text. */
 function Marked({ text, part }: { text: string; part: string }) {
   const at = part ? text.indexOf(part) : -1;
-  if (at < 0) return text;
+  if (at < 0) return <>{text}</>;
   return (
     <>
       {text.slice(0, at)}

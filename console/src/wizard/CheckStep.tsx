@@ -37,7 +37,9 @@ function ConsumerFinding({ id }: { id: string }) {
     <Finding
       good={well}
       title={well ? t('check.well', { c: id }) : t('check.unwell', { c: id, n: tried.length })}
-      text={about?.lastSuccessAt ? t('check.last', { at: clock(about.lastSuccessAt) }) : undefined}
+      text={
+        about?.lastSuccessAt ? t(well ? 'panel.last' : 'check.last', { at: clock(about.lastSuccessAt) }) : undefined
+      }
       act={
         <Link className="btn small" to="/consumers" search={{ sel: id } as never}>
           {t('check.see', { c: id })}

@@ -97,7 +97,11 @@ function Part({ part, first, via, refused, onRedrive, onDiscard }: PartProps) {
           <StatusWord look={DELIVERY[part.state]} />
         </span>
         <span className={`part-n ${part.state === 'done' ? 't2' : 'strong'}`}>
-          {max === undefined ? t('part.attempt.n', { n: made }) : t('part.attempt', { n: made, max })}
+          {made === 0
+            ? '–'
+            : max === undefined
+              ? t('part.attempt.n', { n: made })
+              : t('part.attempt', { n: made, max })}
         </span>
         {part.state === 'retrying' && delivery ? (
           <>

@@ -12,7 +12,7 @@ import { Countdown } from '../../components/Time';
 import { t, tx } from '../../i18n';
 import { storeNow, useNow } from '../../lib/clock';
 import { type Why, whyWaiting } from '../../lib/event';
-import { clock, duration, hourMinute, number } from '../../lib/format';
+import { clock, duration, hourMinute, number, shortError } from '../../lib/format';
 import { useLimits, useRefusal } from '../../shell/session';
 import { useConsumerActs } from '../consumers/acts';
 import type { Ask } from './AskAct';
@@ -90,7 +90,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           <h2>{card.title}</h2>
           {card.act}
         </div>
-        <div className="t2">{card.text}</div>
+        <div className="t2 quoting">{card.text}</div>
         {card.below}
       </div>
     </section>
@@ -190,7 +190,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
         const due = part.delivery?.dueAt ?? last?.createdAt ?? event.createdAt;
         const group = groups.find((each) => each.consumerId === part.consumerId && each.errorCode === last?.errorCode);
         const others = (group?.count ?? 1) - 1;
-        const reason = (last?.errorMessage ?? '').split(/[:.]/)[0] ?? '';
+        const reason = shortError(last?.errorMessage ?? '', last?.errorCode);
         return {
           icon: 'question',
           meaning: 'warn',

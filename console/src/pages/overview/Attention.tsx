@@ -11,7 +11,7 @@ import type { Meaning } from '../../components/Status';
 import { t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
 import { silentSeconds } from '../../lib/consumer';
-import { brief, duration, moment, number } from '../../lib/format';
+import { brief, duration, moment, number, shortError } from '../../lib/format';
 import { useLimits, useRefusal } from '../../shell/session';
 import { RedriveWizard } from '../../wizard';
 import { useConsumerActs } from '../consumers/acts';
@@ -130,7 +130,7 @@ function useItem(need: Need, onRedrive: (group: FailureGroup) => void): Item {
       return {
         icon: 'dead',
         meaning: 'bad',
-        title: [need.group.consumerId, shortError(need.group)].join(' · '),
+        title: [need.group.consumerId, shortError(need.group.sample, need.group.errorCode)].join(' · '),
         text: t('attention.group', {
           r: number(need.group.count - need.group.dead),
           d: number(need.group.dead),
@@ -217,12 +217,4 @@ function useItem(need: Need, onRedrive: (group: FailureGroup) => void): Item {
         act: <Show to="/events" search={{ preset: 'slow' }} />,
       };
   }
-}
-
-/** The error up to its code, or its first clause. */
-function shortError(group: FailureGroup): string {
-  const first = group.sample.split(/[:.;]/)[0]!.trim();
-  const code = group.errorCode ?? '';
-  const at = code ? first.indexOf(code) : -1;
-  return at > 0 ? first.slice(0, at + code.length) : first;
 }

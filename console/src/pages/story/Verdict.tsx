@@ -33,7 +33,7 @@ export function Verdict({
               })
             : t('verdict.done')}
         </h2>
-        <p className="t2">
+        <p className="t2 quoting">
           {first
             ? tx(
                 first.effect.dueAt

@@ -48,9 +48,9 @@ export function RowDetail({ row }: { row: WaterRow }) {
           </Button>
         )}
       </div>
-      {row.state === 'dead' && <p className="t2">{tx('row.safe', { id: <code>{id}</code> })}</p>}
+      {row.state === 'dead' && <p className="t2 quoting">{tx('row.safe', { id: <code>{id}</code> })}</p>}
       {row.event.key && row.state === 'dead' && detail?.key && (
-        <p className="t2">
+        <p className="t2 quoting">
           {t('row.order', { key: [row.event.aggregateType?.toLowerCase(), row.event.key].filter(Boolean).join(' ') })}{' '}
           {behind &&
             tx('row.waits', {
