@@ -4,7 +4,7 @@ import type { QueryClient } from '@tanstack/react-query';
 import { useSyncExternalStore } from 'react';
 import { storeNow, syncClock } from '../lib/clock';
 import { url } from './client';
-import type { Consumer, EventPage, EventSummary, Operation, Stats } from './pending';
+import type { Consumer, EventPage, EventSummary, Operation, Stats, Trace } from './pending';
 
 export type Live = {
   mode: 'live' | 'paused' | 'reconnecting' | 'polling';
@@ -20,7 +20,7 @@ const HIDDEN_MS = 5_000;
 const POLL_MS = 5_000;
 const FRESH_MAX = 200;
 /** A busy system sends hundreds of events a second. They are drawn together at this pace. */
-const FLUSH_MS = 500;
+const FLUSH_MS = 1_000;
 let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, fresh: [] };
 const listeners = new Set<() => void>();
 let source: EventSource | null = null;
@@ -31,7 +31,9 @@ let stopped = false;
 let hideTimer: ReturnType<typeof setTimeout> | undefined;
 let client: QueryClient;
 let arrived: EventSummary[] = [];
-let changed = new Map<string, EventSummary>();
+/** The newest state of each event that changed, as it came: most are in no list and need no parsing. */
+let changed = new Map<string, string>();
+const EVENT_ID = /"eventId":\s*("(?:[^"\\]|\\.)*")/;
 let flushTimer: ReturnType<typeof setTimeout> | undefined;
 
 function set(change: Partial<Live>): void {
@@ -39,13 +41,14 @@ function set(change: Partial<Live>): void {
   for (const listener of listeners) listener();
 }
 
-export function useLive(): Live {
+/** A part of what is live; the component is drawn again only when that part changes. */
+export function useLive<T>(select: (live: Live) => T): T {
   return useSyncExternalStore(
     (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    () => live,
+    () => select(live),
   );
 }
 
@@ -106,8 +109,23 @@ function flush(): void {
   changed = new Map();
 }
 
+/** The ids of events that a page shows. */
+function shownIds(): Set<string> {
+  const pages = client.getQueriesData<EventPage>({ queryKey: ['events'], type: 'active' });
+  const details = client.getQueriesData({ queryKey: ['event'], type: 'active' });
+  const traces = client.getQueriesData<Trace>({ queryKey: ['trace'], type: 'active' });
+  return new Set([
+    ...[...pages, ...traces].flatMap(([, data]) => data?.events.map((each) => each.eventId) ?? []),
+    ...details.map(([key]) => key[1] as string),
+  ]);
+}
+
 /** Rows in view change in place; an open event or trace is asked for again. */
-function applyChanges(events: Map<string, EventSummary>): void {
+function applyChanges(texts: Map<string, string>): void {
+  const known = shownIds();
+  const events = new Map<string, EventSummary>();
+  for (const [id, text] of texts) if (known.has(id)) events.set(id, JSON.parse(text) as EventSummary);
+  if (events.size === 0) return;
   client.setQueriesData<EventPage>({ queryKey: ['events'] }, (page) =>
     page?.events.some((each) => events.has(each.eventId))
       ? { ...page, events: page.events.map((each) => ({ ...each, ...events.get(each.eventId) })) }
@@ -140,8 +158,9 @@ function open(): void {
   close();
   const stream = new EventSource(url('/stream'));
   source = stream;
-  const on = <T>(kind: string, handle: (value: T) => void) =>
-    stream.addEventListener(kind, (message) => handle(JSON.parse((message as MessageEvent<string>).data) as T));
+  const onText = (kind: string, handle: (text: string) => void) =>
+    stream.addEventListener(kind, (message) => handle((message as MessageEvent<string>).data));
+  const on = <T>(kind: string, handle: (value: T) => void) => onText(kind, (text) => handle(JSON.parse(text) as T));
   stream.onopen = () => {
     // What happened while the stream was away is asked for once.
     if (failures > 0) client.invalidateQueries();
@@ -151,12 +170,16 @@ function open(): void {
   };
   stream.onerror = failed;
   on<Stats>('stats', onStats);
-  on<EventSummary>('status', (event) => {
-    changed.set(event.eventId, event);
+  onText('status', (text) => {
+    const id = EVENT_ID.exec(text)?.[1];
+    if (id === undefined) return;
+    changed.set(JSON.parse(id) as string, text);
     flushLater();
   });
-  on<EventSummary>('event', (event) => {
-    if (arrived.length < FRESH_MAX) arrived.push(event);
+  onText('event', (text) => {
+    // A full list says "200+" and needs no more of them.
+    if (arrived.length + live.fresh.length >= FRESH_MAX) return;
+    arrived.push(JSON.parse(text) as EventSummary);
     flushLater();
   });
   on<Consumer>('consumer', onConsumer);

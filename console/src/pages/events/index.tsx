@@ -44,7 +44,6 @@ export function Events() {
   const plain = withoutPreset(search);
   const base = useQuery({ ...counts(filterOf(plain, storeNow())), retry: false });
   const whole = useQuery({ ...counts({}), retry: false });
-  const live = useLive();
   const [selected, setSelected] = useState<string[]>([]);
   const [everything, setEverything] = useState(false);
   const [wizard, setWizard] = useState<What | null>(null);
@@ -54,7 +53,6 @@ export function Events() {
   const table = useRef<HTMLTableElement>(null);
   const rows = list.data?.events ?? [];
   const page = Number(search.page ?? 1);
-  const fresh = page === 1 && selected.length === 0 ? live.fresh.filter((each) => fits(each, search)) : [];
   const preset = presetOf(search);
 
   const go = (part: Record<string, string | undefined>) => {
@@ -123,14 +121,7 @@ export function Events() {
         <AddFilter counts={total.data} onAdd={(name, value) => go({ [name]: value })} />
         <div className="filter-end">
           <span className="new-slot" aria-live="polite">
-            {fresh.length > 0 && (
-              <button type="button" className="new-pill" onClick={() => void showNew()}>
-                <Icon name="chevronUp" size={12} />
-                {search.consumer
-                  ? t('events.new.some')
-                  : t('events.new', { n: fresh.length >= FRESH_MANY ? `${FRESH_MANY}+` : fresh.length })}
-              </button>
-            )}
+            {page === 1 && selected.length === 0 && <NewPill search={search} onShow={() => void showNew()} />}
           </span>
           <RangeMenu value={search.range} onChange={(range) => go({ range })} />
           <span className="only-wide">
@@ -234,6 +225,18 @@ export function Events() {
       {wizard && <RedriveWizard what={wizard} onClose={() => setWizard(null)} />}
       {publish && <PublishDialog onClose={() => setPublish(false)} />}
     </div>
+  );
+}
+
+/** How many events wait to be shown. It alone is drawn again when more come. */
+function NewPill({ search, onShow }: { search: Search; onShow: () => void }) {
+  const fresh = useLive((live) => live.fresh).filter((each) => fits(each, search)).length;
+  if (fresh === 0) return null;
+  return (
+    <button type="button" className="new-pill" onClick={onShow}>
+      <Icon name="chevronUp" size={12} />
+      {search.consumer ? t('events.new.some') : t('events.new', { n: fresh >= FRESH_MANY ? `${FRESH_MANY}+` : fresh })}
+    </button>
   );
 }
 

@@ -29,7 +29,7 @@ export function Attention() {
   const heard = useQuery(topics).data ?? [];
   const relays = useQuery({ ...health, retry: false }).data?.instances.length ?? null;
   const limits = useLimits();
-  const { stats } = useLive();
+  const oldest = useLive((live) => live.stats?.oldestPendingSeconds ?? 0);
   const [redrive, setRedrive] = useState<FailureGroup | null>(null);
   const [all, setAll] = useState(false);
   const needs = needsOf({
@@ -39,7 +39,7 @@ export function Attention() {
     topics: heard,
     limits,
     relays,
-    oldestSeconds: stats?.oldestPendingSeconds ?? 0,
+    oldestSeconds: oldest,
     now: storeNow(),
   });
   const hidden = all ? 0 : Math.max(0, needs.length - SHOWN);
