@@ -51,6 +51,27 @@ export async function open(
   return { page, base, errors, mock };
 }
 
+type Sample = { event: string; trace: string; key: string };
+let sample: Promise<Sample> | undefined;
+
+/** Things to look at: those of the mock, or the newest event that the real server has. */
+async function findSample(): Promise<Sample> {
+  if (!REAL) return { event: 'order:10531:paid', trace: '7d19c0aa4be2f09d44e18a60b1c991fe', key: '123' };
+  const headers = { authorization: `Bearer ${process.env.CONSOLE_TOKEN}` };
+  const answer = await fetch(`${REAL}/api/v1/events?limit=50`, { headers });
+  const { events } = (await answer.json()) as { events: { eventId: string; traceId?: string; key?: string }[] };
+  const found = events.find((each) => each.key && each.traceId) ?? events[0];
+  if (!found) throw new Error(`${REAL} has no event to look at`);
+  return { event: found.eventId, trace: found.traceId ?? '', key: found.key ?? '' };
+}
+
+/** A path with `{event}`, `{trace}` or `{key}` in it, for what there is. */
+export async function pathOf(template: string): Promise<string> {
+  sample ??= findSample();
+  const found = await sample;
+  return template.replace(/\{(event|trace|key)\}/g, (_, name: keyof Sample) => encodeURIComponent(found[name]));
+}
+
 export async function done({ page, mock }: Opened): Promise<void> {
   await page.context().close();
   mock?.close();
