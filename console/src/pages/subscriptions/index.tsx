@@ -25,7 +25,9 @@ export function Subscriptions() {
   const all = query.data ?? [];
   const topicNames = [...new Set([...heard.map((each) => each.topic), ...all.map((each) => each.topic)])];
   const consumerNames = [...new Set([...all.map((each) => each.consumerId), ...list.map((each) => each.consumerId)])];
-  const large = topicNames.length > MATRIX_MAX || consumerNames.length > MATRIX_MAX;
+  // A phone has no room for a matrix either.
+  const phone = matchMedia('(max-width: 767px)').matches;
+  const large = phone || topicNames.length > MATRIX_MAX || consumerNames.length > MATRIX_MAX;
   const view = large || search.view === 'list' ? 'list' : 'matrix';
   const disabled = all.filter((each) => !each.enabled).length;
   const edited = search.topic !== undefined || search.consumer !== undefined;

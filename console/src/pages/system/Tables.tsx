@@ -27,7 +27,7 @@ export function Instances({ list, health: state }: { list: Instance[]; health?: 
         {leaseSeconds !== undefined && <span className="meta">{t('system.leases', { n: leaseSeconds })}</span>}
       </header>
       <div className="scroll-x">
-        <table className="table wrapped">
+        <table className="table">
           <thead>
             <tr>
               <th>{t('system.owner')}</th>
@@ -75,7 +75,7 @@ export function Jobs({ list }: { list: Job[] }) {
         <span className="meta">{t('system.slots')}</span>
       </header>
       <div className="scroll-x">
-        <table className="table wrapped">
+        <table className="table">
           <thead>
             <tr>
               <th>{t('system.job')}</th>
