@@ -70,7 +70,10 @@ export type Counts = {
   byTenant: Record<string, Counted>;
 };
 
-/** GET /events: additions to the summary */
+/**
+ * GET /events: additions to the summary. Filters that take lists: `status`, `key`, `consumerId`; an operation's filter too.
+ * GET /export takes the same filters, and `eventIds` (a list) for chosen rows.
+ */
 export type EventSummary = Schemas['EventSummary'] & { attempts?: number; retryingConsumers?: number; held?: boolean };
 /** `scanned`: how many rows were looked at for this page; said where nothing was found. */
 export type EventPage = { events: EventSummary[]; nextCursor?: string | null; scanned?: number };

@@ -125,7 +125,7 @@ export function BigOperation({ operation, onAct }: Props) {
               {t('op.of', { m: number(total), p: Math.round((operation.done / Math.max(1, total)) * 100) })}
             </span>
           </p>
-          <div className="bar-line pieces">
+          <div className="bar-line">
             {rows.map(([name, meaning, value]) => (
               <i key={name} className={value > 0 ? `m-${meaning} some` : ''} style={{ width: width(value) }} />
             ))}
