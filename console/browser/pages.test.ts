@@ -115,7 +115,7 @@ describe('live', () => {
   mock('one consumer is redriven and the page turns green without a reload', async () => {
     const opened = await open('/events/order:10518:paid');
     await text(opened, 'points gave up after 10 tries').waitFor();
-    await opened.page.getByRole('button', { name: 'Redrive only points...' }).click();
+    await opened.page.getByRole('button', { name: 'Redrive only points…' }).click();
     const dialog = opened.page.getByRole('dialog');
     expect(await dialog.getByRole('button', { name: 'Redrive', exact: true }).getAttribute('aria-disabled')).toBe(
       'true',
@@ -141,7 +141,7 @@ describe('live', () => {
 describe('redrive', () => {
   mock('a ramp stops itself while the consumer fails, and goes on after the repair', async () => {
     const opened = await open('/failures');
-    await opened.page.getByRole('button', { name: 'Redrive 1,284...' }).click();
+    await opened.page.getByRole('button', { name: 'Redrive 1,284…' }).click();
     await opened.page.getByRole('button', { name: 'Check' }).last().click();
     await text(opened, /of 1,284 will be redriven/).waitFor();
     await opened.page.getByRole('button', { name: 'Reason' }).last().click();
@@ -193,7 +193,7 @@ describe('pages', () => {
   });
   mock('the story of an order counts its stopped repeats', async () => {
     const opened = await open('/stories/123');
-    await text(opened, 'order.refunded is open at points').waitFor();
+    await text(opened, 'order.refunded: undone but for points').waitFor();
     expect(await opened.page.locator('.verdict-figure').allTextContents()).toEqual(
       expect.arrayContaining([expect.stringMatching(/7\s*repeats stopped/), expect.stringMatching(/0\s*twice/)]),
     );
@@ -208,12 +208,12 @@ describe('pages', () => {
   });
   mock('a consumer is paused with a reason and resumed', async () => {
     const opened = await open('/consumers?sel=inventory');
-    await opened.page.getByRole('button', { name: 'Pause...' }).click();
+    await opened.page.getByRole('button', { name: 'Pause…' }).click();
     await opened.page.getByLabel('Reason').fill('stock take');
     await opened.page.getByRole('button', { name: 'Pause inventory' }).click();
     await text(opened, /stock take/).waitFor();
     await opened.page.getByRole('button', { name: 'Resume' }).click();
-    await opened.page.getByRole('button', { name: 'Pause...' }).waitFor();
+    await opened.page.getByRole('button', { name: 'Pause…' }).waitFor();
     await done(opened);
   });
   mock('a subscription is added with its preview, disabled and removed', async () => {
@@ -225,7 +225,7 @@ describe('pages', () => {
     await cell('enabled').click();
     await opened.page.getByRole('switch', { name: 'enabled' }).click();
     await cell('disabled').waitFor();
-    await opened.page.getByRole('button', { name: 'Remove...' }).click();
+    await opened.page.getByRole('button', { name: 'Remove…' }).click();
     await opened.page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
     await cell('none; click to add').waitFor();
     await done(opened);
@@ -248,7 +248,7 @@ describe('pages', () => {
   });
   mock('a viewer sees locked buttons with the reason, and no payload', async () => {
     const opened = await open('/events/order:10518:paid', { scenario: 'viewer' });
-    const button = opened.page.getByRole('button', { name: 'Redrive...', exact: true }).first();
+    const button = opened.page.getByRole('button', { name: 'Redrive…', exact: true }).first();
     await button.hover();
     await opened.page.locator('.tip:visible', { hasText: 'Needs the role operator; yours is viewer.' }).waitFor();
     await button.click({ force: true });

@@ -427,6 +427,7 @@ export const promises = (broken) => ({
       figures: { orders: 8112, accounts: 3480, coupons: 911, discrepancies: 0 },
       since: null,
       source: 'shop audit',
+      checkedAt: ago(127),
       sql: null,
       history: bars([]),
     },
@@ -581,14 +582,59 @@ export const makeAudit = () => [
   record(99_500, 'ci-deploy', 'admin', 'subscription.put', 'points.added/activity', 'created, via pull', 200),
 ];
 
-export function makeStats(minutes) {
+/** The last day instead of the last hour: other curves and another success. */
+export function over(consumer, minutes) {
+  if (minutes !== '1440' || consumer.minutes.length === 0) return consumer;
+  const successRate = consumer.successRate === null ? null : Math.min(1, consumer.successRate + 0.12);
+  const day = consumer.minutes.map((each, index) => ({
+    ...each,
+    at: at(start - (60 - index) * 24 * 60_000),
+    delivered: each.delivered * 24 || (index < 52 ? 400 : 0),
+    failed: index < 52 ? 0 : each.failed * 24,
+  }));
+  return { ...consumer, successRate, minutes: day };
+}
+
+export const limits = {
+  maxAttempts: 10,
+  backoffCapSeconds: 3600,
+  backoffJitter: 0.1,
+  leaseSeconds: 30,
+  redriveMaxCount: 10,
+  redriveHorizonDays: 7,
+  inboxDays: 14,
+  finishedDays: 30,
+  deadHead: 'hold',
+  oldestSeconds: 60,
+  silentSeconds: 300,
+};
+
+export function makeStats(minutes, step = 1) {
+  const sums = makeMinutes(minutes, step);
+  return {
+    at: at(Date.now()),
+    step,
+    nextRetryAt: at(Date.now() + 3_000),
+    backlog: 2417,
+    processing: 200,
+    retrying: 1309,
+    dead: 37,
+    held: 11,
+    oldestPendingSeconds: 42,
+    minutes: sums,
+  };
+}
+
+function makeMinutes(span, step) {
+  const minutes = Math.ceil(span / step);
   const rate = series(minutes, 7, (x, r) => 126 + r * 14 + 18 * Math.sin(x * 11));
-  const list = rate.map((value, index) => {
+  return rate.map((perSecond, index) => {
     const x = index / minutes;
+    const value = perSecond * step;
     const paused = x > 0.38 && x < 0.5;
-    const failed = x > 0.78 ? (x - 0.76) * 55 : 1.4;
+    const failed = (x > 0.78 ? (x - 0.76) * 55 : 1.4) * step;
     return {
-      at: minute(index, minutes),
+      at: at(start - (minutes - index) * step * 60_000),
       created: Math.round(value * 60),
       sent: Math.round(value * 60),
       consumed: Math.round((paused ? value * 0.63 : x > 0.5 && x < 0.62 ? value * 1.2 : value * 0.985) * 60),
@@ -600,17 +646,7 @@ export function makeStats(minutes) {
         dead: 25 + Math.round(x * 12),
         oldestSeconds: 42,
       },
-      deliveries: { delivered: Math.round(value * 60 * 0.985), failed: Math.round(failed * 60) },
+      deliveries: { delivered: Math.round(value * 60 * 3.2), failed: Math.round(failed * 60) },
     };
   });
-  return {
-    at: at(Date.now()),
-    backlog: 2417,
-    processing: 200,
-    retrying: 1309,
-    dead: 37,
-    held: 11,
-    oldestPendingSeconds: 42,
-    minutes: list,
-  };
 }

@@ -38,7 +38,9 @@ function matches(query) {
     (!one('topic') || event.topic === one('topic')) &&
     (!one('status') || one('status').split(',').includes(event.status)) &&
     (!one('service') || event.initiator.service === one('service')) &&
-    (!one('key') || event.key === one('key')) &&
+    (!one('key') || one('key').split(',').includes(event.key)) &&
+    (!one('eventIds') || one('eventIds').split(',').includes(event.eventId)) &&
+    (!one('deliveryStatus') || event._deliveries.some((each) => each.status === one('deliveryStatus'))) &&
     (!one('tenantId') || event.tenantId === one('tenantId')) &&
     (!one('traceId') || event.traceId === one('traceId')) &&
     (!one('aggregateId') || event.aggregateId === one('aggregateId')) &&
@@ -56,12 +58,19 @@ function events({ state, query }) {
   const offset = Number(query.get('cursor') ?? 0);
   const found = state.events.filter(matches(query));
   const next = offset + limit < found.length ? String(offset + limit) : null;
-  return ok({ events: found.slice(offset, offset + limit).map(summary), nextCursor: next });
+  return ok({ events: found.slice(offset, offset + limit).map(summary), nextCursor: next, scanned: found.length });
 }
+
+const none = { byStatus: {}, byTopic: {}, byConsumer: {}, byService: {}, byTenant: {} };
 
 function counts({ state, query }) {
   const found = state.events.filter(matches(query));
-  if (query.get('consumerId') === 'points' && !query.get('status')) {
+  const points = query.get('consumerId') === 'points' && !query.get('from');
+  if (points && query.get('deliveryStatus') === 'DEAD') return ok({ ...none, total: counted(33) });
+  if (points && query.get('olderThanSeconds')) return ok({ ...none, total: counted(212) });
+  if (points && query.get('status') === 'PENDING,SENT,RETRYING') return ok({ ...none, total: counted(2011) });
+  if (points && query.get('status') === 'RETRYING') return ok({ ...none, total: counted(1253) });
+  if (points && !query.get('status')) {
     return ok({
       total: counted(12480, false),
       byStatus: {
@@ -109,13 +118,18 @@ function counts({ state, query }) {
   });
 }
 
-function detail({ state, args, problem }) {
+/** Longer payloads come as a string of their beginning. */
+const PREVIEW = 65_536;
+
+function detail({ state, args, query, problem }) {
   const event = state.events.find((each) => each.eventId === args[0]);
   if (!event) return problem(404, 'notFound', `There is no event ${args[0]}.`);
   const masked = state.role === 'viewer';
   const parents = state.events.filter((each) => each.eventId === event.parentEventId).map(summary);
   const children = state.events.filter((each) => each.parentEventId === event.eventId).map(summary);
   const young = event.status === 'SENT' && !event.held;
+  const whole = event._payload ?? `{"orderId":"${event.key}","amountCents":9900}`;
+  const cut = query.get('payload') === 'preview' && whole.length > PREVIEW;
   const rest = {
     ...summary(event),
     payloadType: 'application/json',
@@ -125,7 +139,9 @@ function detail({ state, args, problem }) {
     exchange: null,
     routingKey: null,
     masked,
-    payloadBytes: (event._payload ?? '{"orderId":"1"}').length,
+    written: 'transaction',
+    payloadBytes: whole.length,
+    payloadTruncated: cut,
     consumptions: event._consumptions,
     deliveries: event._deliveries,
     parents,
@@ -144,7 +160,7 @@ function detail({ state, args, problem }) {
   return {
     text: masked
       ? `${text}}`
-      : `${text},"payload":${event._payload ?? `{"orderId":"${event.key}","amountCents":9900}`},"metadata":{"source":"shop","build":"2.4.1"}}`,
+      : `${text},"payload":${cut ? JSON.stringify(whole.slice(0, PREVIEW)) : whole},"metadata":{"source":"shop","build":"2.4.1"}}`,
   };
 }
 
@@ -189,14 +205,44 @@ function redrive(context) {
   return { status: 202, body: summary(event) };
 }
 
+/** The steps of a ramp, as the server would take them. */
+function stepsOf(ramp, size) {
+  const steps = [];
+  let left = size;
+  for (const step of [...(ramp ?? []), Number.POSITIVE_INFINITY]) {
+    const count = Math.min(step, left);
+    if (count > 0)
+      steps.push({
+        size: count,
+        ratePerSecond: [null, 5, 20, 50][steps.length] ?? 50,
+        state: 'todo',
+        done: 0,
+        delivered: 0,
+        failedAgain: 0,
+      });
+    left -= count;
+  }
+  return steps;
+}
+
 function operation(context) {
   if (!allowed(context, OPERATORS)) return undefined;
-  const { state, body } = context;
+  const { state, body, request } = context;
+  const key = request.headers['idempotency-key'];
+  const text = JSON.stringify(body);
+  const before = key && state.keys.get(key);
+  if (before && before.text !== text)
+    return context.problem(422, 'idempotencyKeyReused', 'This key belongs to another request.');
+  if (before) return { status: 202, body: { operationId: before.operationId } };
   const ids = body.eventIds?.length;
-  const group = figures.failureGroups().find((each) => each.groupId === body.failureGroup);
+  const wanted = body.failureGroups ?? [body.failureGroup];
+  const groups = figures.failureGroups().filter((each) => wanted.includes(each.groupId));
+  const [group] = groups;
   const found = state.events.filter(matches(new URLSearchParams(body.filter ?? {})));
   const total =
-    ids ?? group?.count ?? (body.filter?.consumerId === 'points' && !body.filter.status ? 12480 : found.length);
+    ids ??
+    (group ? groups.reduce((sum, each) => sum + each.count, 0) : undefined) ??
+    (body.filter?.consumerId === 'points' && !body.filter.status ? 12480 : found.length);
   const skipped = group ? 15 : 0;
   if (body.dryRun) {
     return ok({
@@ -221,31 +267,19 @@ function operation(context) {
           'order:10521:paid',
         ]
       ).slice(0, 5),
+      steps: body.ramp ? stepsOf(body.ramp, total - skipped) : undefined,
       alreadySucceeded: group
         ? [
             { consumerId: 'coupon', count: total },
             { consumerId: 'wallet', count: total },
+            { consumerId: 'inventory', count: total },
           ]
         : [],
     });
   }
   const number = Math.max(...state.operations.map((each) => each.number), 0) + 1;
   const size = total - skipped;
-  const steps = [];
-  let left = size;
-  for (const step of [...(body.ramp ?? []), Number.POSITIVE_INFINITY]) {
-    const count = Math.min(step, left);
-    if (count > 0)
-      steps.push({
-        size: count,
-        ratePerSecond: [1, 5, 20, 50][steps.length] ?? 50,
-        state: 'todo',
-        done: 0,
-        delivered: 0,
-        failedAgain: 0,
-      });
-    left -= count;
-  }
+  const steps = stepsOf(body.ramp, size);
   const now = at(Date.now());
   const one = {
     operationId: `op-${number}`,
@@ -255,6 +289,7 @@ function operation(context) {
     filter: body.filter ?? {},
     eventIds: body.eventIds ?? null,
     failureGroup: body.failureGroup ?? null,
+    failureGroups: body.failureGroups ?? null,
     consumerId: body.consumerId ?? null,
     reason: body.reason,
     requestedBy: 'wei.lin',
@@ -267,14 +302,15 @@ function operation(context) {
     open: 0,
     ramp: body.ramp ?? null,
     steps,
-    gateSeconds: body.gateSeconds ?? 30,
-    stopAbovePercent: body.stopAbovePercent ?? 20,
+    gateSeconds: body.gateSeconds ?? null,
+    stopAbovePercent: body.stopAbovePercent ?? null,
     createdAt: now,
     updatedAt: now,
     finishedAt: null,
     live: true,
   };
   state.operations.unshift(one);
+  if (key) state.keys.set(key, { text, operationId: one.operationId });
   audit(state, 'operation.create', `#${number}`, `redrive ${size}`, body.reason);
   emit(state, 'operation', one);
   return { status: 202, body: { operationId: one.operationId } };
@@ -363,7 +399,15 @@ function search({ state, query }) {
   if (q === '123') hits.push({ kind: 'key', id: '123', label: 'Order 123' });
   for (const event of state.events)
     if (event.eventId === q || event.key === q || (q.length >= 6 && event.eventId.startsWith(q)))
-      hits.push({ kind: 'event', id: event.eventId, label: event.topic, status: event.status });
+      hits.push({
+        kind: 'event',
+        id: event.eventId,
+        label: event.topic,
+        status: event.status,
+        consumed: event.consumedConsumers,
+        expected: event.expectedConsumers,
+        createdAt: event.createdAt,
+      });
   for (const event of state.events)
     if (q.length >= 6 && event.traceId.startsWith(q)) {
       hits.push({ kind: 'trace', id: event.traceId, label: event.topic });
@@ -404,7 +448,8 @@ function session({ state }) {
     version: '0.1.0',
     store: first ? 'SQLite' : 'PostgreSQL',
     broker: first ? null : 'RabbitMQ',
-    links: {},
+    links: { trace: 'https://tracing.example/trace/{traceId}' },
+    limits: figures.limits,
   });
 }
 
@@ -482,14 +527,22 @@ export const routes = [
   ['POST', /^\/operations$/, operation],
   ['GET', /^\/operations$/, ({ state }) => ok({ operations: state.operations })],
   ['POST', /^\/operations\/([^/]+)\/(pause|resume|cancel)$/, changeOperation],
-  ['GET', /^\/consumers$/, ({ state }) => ok({ consumers: state.consumers })],
+  [
+    'GET',
+    /^\/consumers$/,
+    ({ state, query }) => ok({ consumers: state.consumers.map((each) => figures.over(each, query.get('minutes'))) }),
+  ],
   [
     'GET',
     /^\/consumers\/([^/]+)$/,
-    ({ state, args, problem }) => {
+    ({ state, args, query, problem }) => {
       const one = state.consumers.find((each) => each.consumerId === args[0]);
       return one
-        ? ok({ ...one, retry: { maxAttempts: 10, capSeconds: 3600, jitter: 0.1 }, ...figures.consumerExtras[args[0]] })
+        ? ok({
+            ...figures.over(one, query.get('minutes')),
+            retry: { maxAttempts: 10, capSeconds: 3600, jitter: 0.1 },
+            ...figures.consumerExtras[args[0]],
+          })
         : problem(404, 'notFound', 'There is no such consumer.');
     },
   ],
@@ -518,11 +571,15 @@ export const routes = [
     ({ state }) =>
       ok(
         state.events.length
-          ? { groups: figures.failureGroups(), mended: figures.mended(), cut: false }
+          ? { groups: [...(state.groups ?? []), ...figures.failureGroups()], mended: figures.mended(), cut: false }
           : { groups: [], mended: [], cut: false },
       ),
   ],
-  ['GET', /^\/topics$/, ({ state }) => ok({ topics: state.events.length ? figures.topics() : [] })],
+  [
+    'GET',
+    /^\/topics$/,
+    ({ state }) => ok({ topics: state.events.length ? [...(state.topics ?? []), ...figures.topics()] : [] }),
+  ],
   ['GET', /^\/promises$/, ({ state }) => ok(figures.promises(state.broken))],
   [
     'GET',
@@ -552,7 +609,11 @@ export const routes = [
     /^\/audit$/,
     (context) => (allowed(context, OPERATORS) ? ok({ records: auditOf(context), nextCursor: null }) : undefined),
   ],
-  ['GET', /^\/stats$/, ({ state, query }) => ok(stats(state, Number(query.get('minutes') ?? 60)))],
+  [
+    'GET',
+    /^\/stats$/,
+    ({ state, query }) => ok(stats(state, Number(query.get('minutes') ?? 60), Number(query.get('step') ?? 1))),
+  ],
   ['GET', /^\/stream$/, stream],
 ];
 

@@ -1,6 +1,6 @@
 // A mock of the API for development and browser tests. It is not part of the build.
-// node dev/server.mjs [port] [scenario]; scenarios: shop, first-run, store-down, viewer, broken-promise
-import { createReadStream, existsSync, statSync } from 'node:fs';
+// node dev/server.mjs [port] [scenario]; scenarios: shop, first-run, store-down, viewer, admin, broken-promise, hostile
+import { createReadStream, existsSync, readFileSync, statSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -24,14 +24,29 @@ function problem(response, status, code, detail) {
   response.end(JSON.stringify({ title: code, status, detail, code }));
 }
 
-function serveFile(path, response) {
+/** A file of the build, or the page itself with its base set, as the server does it. */
+function serveFile(base, path, response) {
   const file = join(DIST, normalize(path));
-  const found = existsSync(file) && statSync(file).isFile() ? file : join(DIST, 'index.html');
+  const isFile = path !== '/' && existsSync(file) && statSync(file).isFile();
   response.writeHead(200, {
-    'content-type': TYPES[extname(found)] ?? 'application/octet-stream',
+    'content-type': isFile ? (TYPES[extname(file)] ?? 'application/octet-stream') : TYPES['.html'],
     'content-security-policy': CSP,
   });
-  createReadStream(found).pipe(response);
+  if (isFile) createReadStream(file).pipe(response);
+  else
+    response.end(
+      readFileSync(join(DIST, 'index.html'), 'utf8').replace('<base href="/" />', `<base href="${base}" />`),
+    );
+}
+
+function ready(state) {
+  const first = state.scenario === 'first-run';
+  return {
+    ready: true,
+    environment: { name: first ? 'local' : 'prod' },
+    version: '0.1.0',
+    session: { idleMinutes: 30, hours: 8 },
+  };
 }
 
 async function bodyOf(request) {
@@ -40,8 +55,10 @@ async function bodyOf(request) {
   return text ? JSON.parse(text) : {};
 }
 
-async function answer(state, request, response) {
+async function answer(state, base, request, response) {
   const url = new URL(request.url, 'http://mock');
+  if (!`${url.pathname}/`.startsWith(base)) return problem(response, 404, 'notFound', `This server is at ${base}.`);
+  url.pathname = `/${url.pathname.slice(base.length)}`;
   if (url.pathname === '/readyz') {
     if (state.storeDown)
       return problem(
@@ -50,19 +67,20 @@ async function answer(state, request, response) {
         'storeAway',
         'error communicating with database: Connection refused (os error 111)',
       );
-    response.writeHead(200, { 'content-type': 'text/plain' });
-    return response.end('ready\n');
+    response.writeHead(200, { 'content-type': 'application/json' });
+    return response.end(JSON.stringify(ready(state)));
   }
   if (url.pathname === '/__mock' && request.method === 'POST') {
     Object.assign(state, await bodyOf(request));
     return response.end('{}');
   }
-  if (!url.pathname.startsWith('/api/v1/')) return serveFile(url.pathname, response);
+  if (!url.pathname.startsWith('/api/v1/')) return serveFile(base, url.pathname, response);
   const path = url.pathname.slice('/api/v1'.length);
-  const loggedIn = /postrider_session=ok/.test(request.headers.cookie ?? '') && !state.loggedOut;
-  if (path !== '/login' && !loggedIn) return problem(response, 401, 'unauthorized', 'Log in first.');
+  // Sessions live in the store: while it is away, nobody is known.
   if (state.storeDown)
     return problem(response, 503, 'storeAway', 'error communicating with database: Connection refused (os error 111)');
+  const loggedIn = /postrider_session=ok/.test(request.headers.cookie ?? '') && !state.loggedOut;
+  if (path !== '/login' && !loggedIn) return problem(response, 401, 'unauthorized', 'Log in first.');
   for (const [method, pattern, handle] of routes) {
     const match = request.method === method && pattern.exec(path);
     if (!match) continue;
@@ -85,11 +103,11 @@ async function answer(state, request, response) {
   return problem(response, 404, 'notFound', `There is no ${request.method} ${path}.`);
 }
 
-/** Starts a mock on 127.0.0.1; port 0 takes a free one. */
-export async function startMock({ port = 0, scenario = 'shop' } = {}) {
+/** Starts a mock on 127.0.0.1; port 0 takes a free one. `base` is the path it is served under. */
+export async function startMock({ port = 0, scenario = 'shop', base = '/' } = {}) {
   const state = makeState(scenario);
   const server = createServer((request, response) => {
-    answer(state, request, response).catch((error) => {
+    answer(state, base, request, response).catch((error) => {
       console.error(error);
       if (!response.headersSent) problem(response, 500, 'internal', String(error));
     });
@@ -100,7 +118,7 @@ export async function startMock({ port = 0, scenario = 'shop' } = {}) {
     server.close();
     clearInterval(state.timer);
   };
-  return { url: `http://127.0.0.1:${server.address().port}`, state, close };
+  return { url: `http://127.0.0.1:${server.address().port}${base.replace(/\/$/, '')}`, state, close };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

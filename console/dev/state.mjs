@@ -2,6 +2,7 @@
 import { at } from './clock.mjs';
 import { allEvents, makeEvent } from './events.mjs';
 import * as figures from './figures.mjs';
+import { makeHostile } from './hostile.mjs';
 
 export function makeState(scenario) {
   const empty = scenario === 'first-run';
@@ -20,7 +21,10 @@ export function makeState(scenario) {
     quiet: false,
     streams: new Set(),
     serial: 10540,
+    /** Idempotency keys that were seen, with their request. */
+    keys: new Map(),
   };
+  if (scenario === 'hostile') makeHostile(state);
   state.timer = setInterval(() => tick(state), 1000);
   state.timer.unref();
   return state;
@@ -34,8 +38,8 @@ export function summary({ _consumptions, _deliveries, _payload, _deliverAt, ...r
   return rest;
 }
 
-export function stats(state, minutes) {
-  const all = figures.makeStats(minutes);
+export function stats(state, minutes, step = 1) {
+  const all = figures.makeStats(minutes, step);
   if (state.events.length > 0) return all;
   return { ...all, backlog: 0, processing: 0, retrying: 0, dead: 0, held: 0, oldestPendingSeconds: null, minutes: [] };
 }
@@ -43,12 +47,14 @@ export function stats(state, minutes) {
 function tick(state) {
   if (state.storeDown) return;
   emit(state, 'stats', stats(state, 60));
-  if (!state.quiet && state.scenario !== 'first-run') {
+  const writes = state.quiet || state.scenario === 'first-run' ? 0 : (state.perSecond ?? 1);
+  for (let index = 0; index < writes; index += 1) {
     const key = String(state.serial++);
     const event = makeEvent({ id: `order:${key}:paid`, topic: 'order.paid', key, status: 'CONSUMED', age: 0 });
     event.createdAt = at(Date.now());
     state.events.unshift(event);
     emit(state, 'event', summary(event));
+    if (writes > 1) emit(state, 'status', summary(event));
   }
   for (const operation of state.operations)
     if (operation.state === 'RUNNING' && operation.live) advance(state, operation);

@@ -5,6 +5,8 @@ import { makeEvent } from './events.mjs';
 const event = (id, topic, age, status, effects, rest = {}) => ({
   ...makeEvent({ id, topic, key: '123', status, age, ...rest }),
   effects,
+  ...(rest.names ? { consumers: rest.names } : {}),
+  ...(id === 'order:123:paid' ? { writes: 3 } : {}),
   ...(rest.compensation ? { compensation: true } : {}),
 });
 const effect = (consumerId, text, asset, delta, idempotencyKey, rest = {}) => ({
@@ -12,6 +14,7 @@ const effect = (consumerId, text, asset, delta, idempotencyKey, rest = {}) => ({
   state: 'done',
   effect: text,
   asset,
+  assetKind: asset.split(' ')[0].toLowerCase(),
   delta,
   idempotencyKey,
   keyState: 'SUCCESS',
@@ -64,8 +67,10 @@ export function story() {
         repeatsStopped: 2,
       }),
     ]),
-    event('payment:9921:success', 'payment.success', 1710, 'CONSUMED', []),
-    event('order:123:purchased', 'order.purchased', 1710, 'CONSUMED', []),
+    event('payment:9921:success', 'payment.success', 1710, 'CONSUMED', [], { names: ['payment'] }),
+    event('order:123:purchased', 'order.purchased', 1710, 'CONSUMED', [], {
+      names: ['member-service', 'message-service'],
+    }),
     event(
       'order:123:refunded',
       'order.refunded',
@@ -96,13 +101,17 @@ export function story() {
       ],
       { consumers: { points: { fails: 5, end: 'retry', dueIn: 15 } }, compensation: true },
     ),
-    event('refund:77:success', 'refund.success', 720, 'CONSUMED', []),
+    event('refund:77:success', 'refund.success', 720, 'CONSUMED', [], { names: ['refund'] }),
   ];
   return {
     key: '123',
     aggregateType: 'ORDER',
     aggregateId: '123',
     events,
+    nearby: [
+      { name: 'Payment', value: '9921 · SUCCESS' },
+      { name: 'Refund', value: '77 · SUCCESS' },
+    ],
     figures: { events: 6, effects: 15, attempts: 23, repeatsStopped: 7, twice: 0 },
   };
 }

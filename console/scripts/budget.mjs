@@ -30,4 +30,8 @@ if (/<(script|style)[^>]*>[^<]/.test(html)) {
   console.log('index.html has an inline script or style, which the content security policy refuses');
   over = true;
 }
+if (html.split('<base href="/" />').length !== 2) {
+  console.log('index.html has to have <base href="/" /> exactly once: the server replaces it');
+  over = true;
+}
 process.exit(over ? 1 : 0);

@@ -49,7 +49,8 @@ function App() {
 
 async function start(): Promise<void> {
   applySettings();
-  await Promise.all([exchangeToken(), loadMessages()]);
+  // The code of the first page is fetched together with its words.
+  await Promise.all([exchangeToken(), loadMessages(), router.load()]);
   createRoot(document.getElementById('root')!).render(
     <StrictMode>
       <QueryClientProvider client={client}>

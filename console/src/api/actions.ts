@@ -19,8 +19,11 @@ export const skipKey = (id: string, key: string, reason: string) =>
 export const holdKey = (id: string, key: string, reason: string) =>
   send<void>('POST', `/consumers/${part(id)}/keys/hold`, { key, reason });
 export const dryRun = (body: NewOperation) => send<DryRun>('POST', '/operations', { ...body, dryRun: true });
-export const startOperation = (body: NewOperation) =>
-  send<{ operationId: string }>('POST', '/operations', { ...body, dryRun: false });
+/** The same key with the same body starts one operation, however often it is sent. */
+export const startOperation = (body: NewOperation, idempotencyKey: string) =>
+  send<{ operationId: string }>('POST', '/operations', { ...body, dryRun: false }, undefined, {
+    'idempotency-key': idempotencyKey,
+  });
 export const changeOperation = (id: string, verb: 'pause' | 'resume' | 'cancel') =>
   send<void>('POST', `/operations/${part(id)}/${verb}`);
 export const putSubscription = (topic: string, consumerId: string, body: NewSubscription) =>

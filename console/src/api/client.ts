@@ -79,11 +79,11 @@ export async function send<T>(
   path: string,
   body?: unknown,
   query?: Query,
+  headers: Record<string, string> = {},
 ): Promise<T> {
-  const headers = body === undefined ? undefined : { 'content-type': 'application/json' };
   const response = await checkedFetch(url(path, query), {
     method,
-    headers,
+    headers: body === undefined ? headers : { 'content-type': 'application/json', ...headers },
     body: body === undefined ? undefined : JSON.stringify(body),
   });
   const text = await response.text();

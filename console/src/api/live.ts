@@ -4,7 +4,7 @@ import type { QueryClient } from '@tanstack/react-query';
 import { useSyncExternalStore } from 'react';
 import { storeNow, syncClock } from '../lib/clock';
 import { url } from './client';
-import type { Consumer, EventPage, EventSummary, Operation, Stats } from './pending';
+import type { Consumer, EventPage, EventSummary, Operation, Stats, Trace } from './pending';
 
 export type Live = {
   mode: 'live' | 'paused' | 'reconnecting' | 'polling';
@@ -19,6 +19,8 @@ export type Live = {
 const HIDDEN_MS = 5_000;
 const POLL_MS = 5_000;
 const FRESH_MAX = 200;
+/** A busy system sends hundreds of events a second. They are drawn together at this pace. */
+const FLUSH_MS = 1_000;
 let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, fresh: [] };
 const listeners = new Set<() => void>();
 let source: EventSource | null = null;
@@ -28,19 +30,25 @@ let pollTimer: ReturnType<typeof setTimeout> | undefined;
 let stopped = false;
 let hideTimer: ReturnType<typeof setTimeout> | undefined;
 let client: QueryClient;
+let arrived: EventSummary[] = [];
+/** The newest state of each event that changed, as it came: most are in no list and need no parsing. */
+let changed = new Map<string, string>();
+const EVENT_ID = /"eventId":\s*("(?:[^"\\]|\\.)*")/;
+let flushTimer: ReturnType<typeof setTimeout> | undefined;
 
 function set(change: Partial<Live>): void {
   live = { ...live, ...change };
   for (const listener of listeners) listener();
 }
 
-export function useLive(): Live {
+/** A part of what is live; the component is drawn again only when that part changes. */
+export function useLive<T>(select: (live: Live) => T): T {
   return useSyncExternalStore(
     (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    () => live,
+    () => select(live),
   );
 }
 
@@ -89,18 +97,49 @@ function onStats(stats: Stats): void {
   set({ stats, rate: whole ? Math.round(whole.created / 60) : live.rate });
 }
 
-function onStatus(event: EventSummary): void {
+function flushLater(): void {
+  if (flushTimer === undefined) flushTimer = setTimeout(flush, FLUSH_MS);
+}
+
+function flush(): void {
+  flushTimer = undefined;
+  if (arrived.length > 0) set({ fresh: [...arrived.reverse(), ...live.fresh].slice(0, FRESH_MAX) });
+  if (changed.size > 0) applyChanges(changed);
+  arrived = [];
+  changed = new Map();
+}
+
+/** The ids of events that a page shows. */
+function shownIds(): Set<string> {
+  const pages = client.getQueriesData<EventPage>({ queryKey: ['events'], type: 'active' });
+  const details = client.getQueriesData({ queryKey: ['event'], type: 'active' });
+  const traces = client.getQueriesData<Trace>({ queryKey: ['trace'], type: 'active' });
+  return new Set([
+    ...[...pages, ...traces].flatMap(([, data]) => data?.events.map((each) => each.eventId) ?? []),
+    ...details.map(([key]) => key[1] as string),
+  ]);
+}
+
+/** Rows in view change in place; an open event or trace is asked for again. */
+function applyChanges(texts: Map<string, string>): void {
+  const known = shownIds();
+  const events = new Map<string, EventSummary>();
+  for (const [id, text] of texts) if (known.has(id)) events.set(id, JSON.parse(text) as EventSummary);
+  if (events.size === 0) return;
   client.setQueriesData<EventPage>({ queryKey: ['events'] }, (page) =>
-    page?.events.some((each) => each.eventId === event.eventId)
-      ? { ...page, events: page.events.map((each) => (each.eventId === event.eventId ? { ...each, ...event } : each)) }
+    page?.events.some((each) => events.has(each.eventId))
+      ? { ...page, events: page.events.map((each) => ({ ...each, ...events.get(each.eventId) })) }
       : page,
   );
-  client.invalidateQueries({ queryKey: ['event', event.eventId] });
-  if (event.traceId) client.invalidateQueries({ queryKey: ['trace', event.traceId] });
+  const traces = new Set([...events.values()].map((each) => each.traceId));
+  client.invalidateQueries({
+    predicate: ({ queryKey: [kind, id] }) =>
+      (kind === 'event' && events.has(id as string)) || (kind === 'trace' && traces.has(id as string)),
+  });
 }
 
 function onConsumer(consumer: Consumer): void {
-  client.setQueryData<Consumer[]>(['consumers'], (all) =>
+  client.setQueriesData<Consumer[]>({ queryKey: ['consumers'] }, (all) =>
     all?.map((each) => (each.consumerId === consumer.consumerId ? { ...each, ...consumer } : each)),
   );
 }
@@ -119,8 +158,9 @@ function open(): void {
   close();
   const stream = new EventSource(url('/stream'));
   source = stream;
-  const on = <T>(kind: string, handle: (value: T) => void) =>
-    stream.addEventListener(kind, (message) => handle(JSON.parse((message as MessageEvent<string>).data) as T));
+  const onText = (kind: string, handle: (text: string) => void) =>
+    stream.addEventListener(kind, (message) => handle((message as MessageEvent<string>).data));
+  const on = <T>(kind: string, handle: (value: T) => void) => onText(kind, (text) => handle(JSON.parse(text) as T));
   stream.onopen = () => {
     // What happened while the stream was away is asked for once.
     if (failures > 0) client.invalidateQueries();
@@ -130,8 +170,18 @@ function open(): void {
   };
   stream.onerror = failed;
   on<Stats>('stats', onStats);
-  on<EventSummary>('status', onStatus);
-  on<EventSummary>('event', (event) => set({ fresh: [event, ...live.fresh].slice(0, FRESH_MAX) }));
+  onText('status', (text) => {
+    const id = EVENT_ID.exec(text)?.[1];
+    if (id === undefined) return;
+    changed.set(JSON.parse(id) as string, text);
+    flushLater();
+  });
+  onText('event', (text) => {
+    // A full list says "200+" and needs no more of them.
+    if (arrived.length + live.fresh.length >= FRESH_MAX) return;
+    arrived.push(JSON.parse(text) as EventSummary);
+    flushLater();
+  });
   on<Consumer>('consumer', onConsumer);
   on<Operation>('operation', onOperation);
 }

@@ -17,7 +17,34 @@ export type Session = {
   version: string;
   store: string;
   broker?: string | null;
+  /** URL templates by aggregate type, with `{id}`; `trace` is the tracing system's page, with `{traceId}`. */
   links?: Record<string, string>;
+  limits?: Limits;
+};
+/**
+ * GET /session, `limits`: the rules in force, from the configuration. Every role gets them, unlike GET /config,
+ * because the pages say them ("limit 10") and count with them. What is missing is left out.
+ */
+export type Limits = {
+  /** outbox.max-retry-count */
+  maxAttempts?: number;
+  /** outbox.backoff-cap-seconds, outbox.backoff-jitter */
+  backoffCapSeconds?: number;
+  backoffJitter?: number;
+  /** outbox.lease-seconds */
+  leaseSeconds?: number;
+  /** redrive.max-count, redrive.horizon-days */
+  redriveMaxCount?: number;
+  redriveHorizonDays?: number;
+  /** retention.inbox-days, retention.finished-days */
+  inboxDays?: number;
+  finishedDays?: number;
+  /** ordering.dead-head */
+  deadHead?: 'hold' | 'skip';
+  /** alert.oldest-seconds: an older waiting event needs attention. */
+  oldestSeconds?: number;
+  /** A consumer that was not seen for this long is silent. */
+  silentSeconds?: number;
 };
 
 /** GET /search?q= */
@@ -26,6 +53,10 @@ export type SearchHit = {
   id: string;
   label: string;
   status?: Schemas['Status'] | null;
+  /** Of an event: how far it is, and when it was written. */
+  consumed?: number;
+  expected?: number;
+  createdAt?: string | null;
 };
 export type SearchResult = { hits: SearchHit[] };
 
@@ -39,9 +70,13 @@ export type Counts = {
   byTenant: Record<string, Counted>;
 };
 
-/** GET /events: additions to the summary */
+/**
+ * GET /events: additions to the summary. Filters that take lists: `status`, `key`, `consumerId`; an operation's filter too.
+ * GET /export takes the same filters, and `eventIds` (a list) for chosen rows.
+ */
 export type EventSummary = Schemas['EventSummary'] & { attempts?: number; retryingConsumers?: number; held?: boolean };
-export type EventPage = { events: EventSummary[]; nextCursor?: string | null };
+/** `scanned`: how many rows were looked at for this page; said where nothing was found. */
+export type EventPage = { events: EventSummary[]; nextCursor?: string | null; scanned?: number };
 
 /** GET /events/{id}: additions to the detail */
 export type Allowed = { allowed: boolean; code?: string | null; from?: string | null };
@@ -63,14 +98,20 @@ export type EventDetail = Omit<Schemas['EventDetail'], 'consumptions' | 'deliver
   consumptions: Consumption[];
   deliveries: Delivery[];
   actions?: { redrive: Allowed; expire: Allowed };
+  /** How it came into the store: in the publisher's own transaction, over HTTP, or by an INSERT. */
+  written?: 'transaction' | 'http' | 'sql' | null;
   payloadBytes?: number;
+  /** With `?payload=preview`: `payload` is a string, the first 64 KiB of a longer one. */
   payloadTruncated?: boolean;
   /** Raw JSON text, so that integers are never rounded. */
   payloadText: string | null;
   metadataText: string | null;
 };
 
-/** GET /consumers, GET /consumers/{id} */
+/**
+ * GET /consumers?minutes=&step=, GET /consumers/{id}?minutes=&step=: success, p95 and `minutes` cover the last
+ * `minutes` (60 or 1440); a point of `minutes` sums `step` of them (1 or 24).
+ */
 export type ConsumerMinute = { at: string; delivered: number; failed: number; lag?: number | null };
 export type RetryPolicy = { maxAttempts: number; capSeconds: number; jitter: number };
 export type Consumer = Schemas['Consumer'] & {
@@ -124,6 +165,8 @@ export type StoryEffect = {
   state: 'done' | 'retrying' | 'dead' | 'waiting';
   effect?: string | null;
   asset?: string | null;
+  /** What kind of asset it is, for its icon: coupon, wallet, points, stock. */
+  assetKind?: string | null;
   delta?: string | null;
   /** The event whose effect this one undoes. */
   undoes?: string | null;
@@ -136,13 +179,22 @@ export type StoryEffect = {
   at?: string | null;
   dueAt?: string | null;
 };
-export type StoryEvent = EventSummary & { effects: StoryEffect[]; compensation?: boolean };
+export type StoryEvent = EventSummary & {
+  effects: StoryEffect[];
+  compensation?: boolean;
+  /** The expected consumers, also those without an effect. */
+  consumers?: string[];
+  /** How often it was written with the same id; more than once where a caller repeated itself. */
+  writes?: number;
+};
 export type Story = {
   key: string;
   aggregateType?: string | null;
   aggregateId?: string | null;
   events: StoryEvent[];
   figures: { events: number; effects: number; attempts: number; repeatsStopped: number; twice: number };
+  /** What else the business knows about it, in its own words. */
+  nearby?: { name: string; value: string }[];
 };
 
 /** GET /promises */
@@ -155,7 +207,9 @@ export type Promise_ = {
   sql?: string | null;
   events?: string[];
   keys?: string[];
+  /** Who checks it, and when it did, where that is not this server on its own schedule. */
   source?: string | null;
+  checkedAt?: string | null;
   history: { at: string; ok: boolean; strained?: boolean }[];
 };
 export type Promises = { checkedAt: string; promises: Promise_[] };
@@ -175,14 +229,29 @@ export type Health = {
   sizes?: { bytes: number };
   instances: { owner: string; role: string; version: string; since: string; address?: string }[];
 };
-export type Ready = { ready: boolean; code?: string; title?: string; detail?: string };
+/**
+ * GET /readyz with `accept: application/json`, which needs no session. 200 when ready; 503 is a problem with `code`.
+ * The login page says where one logs in, and for how long, as far as this answer tells.
+ */
+export type Ready = {
+  ready: boolean;
+  environment?: { name: string; color?: string | null };
+  version?: string;
+  session?: { idleMinutes: number; hours: number };
+};
 
-/** GET /stats: additions to a minute */
+/** GET /stats?minutes=&step=: a point covers `step` minutes; its counts are sums, its levels are those at its end. */
 export type Minute = Schemas['Minute'] & {
   levels?: { backlog: number; retrying: number; dead: number; oldestSeconds: number };
   deliveries?: { delivered: number; failed: number };
 };
-export type Stats = Omit<Schemas['Stats'], 'minutes'> & { minutes: Minute[] };
+export type Stats = Omit<Schemas['Stats'], 'minutes'> & {
+  minutes: Minute[];
+  /** Minutes a point covers; 1 where it is missing. */
+  step?: number;
+  /** When the next retry of any delivery is due. */
+  nextRetryAt?: string | null;
+};
 
 /** POST /operations: additions */
 export type OperationStep = {
@@ -207,14 +276,23 @@ export type Operation = Schemas['Operation'] & {
   oldestFirst?: boolean;
   eventIds?: string[] | null;
   failureGroup?: string | null;
+  failureGroups?: string[] | null;
   rates?: number[];
 };
+/**
+ * POST /operations takes the header `Idempotency-Key`: the same key with the same body again answers with the
+ * operation that the first one made; with another body it is refused (422).
+ */
 export type NewOperation = {
   kind: 'redrive';
   filter?: Record<string, string>;
   eventIds?: string[];
   failureGroup?: string;
+  /** Several groups in one operation. An event that belongs to two of them counts once. */
+  failureGroups?: string[];
   consumerId?: string;
+  /** `failed`: consumers whose delivery failed (of a group: its consumer). `open`: every consumer that is not done. */
+  consumers?: 'failed' | 'open';
   ratePerSecond?: number;
   ramp?: number[];
   gateSeconds?: number;
@@ -229,6 +307,9 @@ export type DryRun = {
   /** How the matching events split; the rule `redrive` is what will be redriven. */
   split?: { rule: string; count: number }[];
   samples?: string[];
+  /** The steps that the ramp would have, with their rates. */
+  steps?: OperationStep[];
+  /** Consumers that had these events already and are left out. */
   alreadySucceeded?: { consumerId: string; count: number }[];
 };
 

@@ -1,5 +1,5 @@
 // Every read of the console, by name. A key starts with what it reads, so that the live stream can refresh it.
-import { keepPreviousData, queryOptions } from '@tanstack/react-query';
+import { keepPreviousData, type QueryClient, queryOptions } from '@tanstack/react-query';
 import { ApiError, api, getJson, getText, type Query } from './client';
 import { parseKeeping } from './json';
 import type * as P from './pending';
@@ -38,24 +38,38 @@ export const session = queryOptions({
 
 export const stats = (minutes: number, step?: number) =>
   queryOptions({
-    queryKey: ['stats', minutes],
+    queryKey: ['stats', minutes, step],
     queryFn: () => getJson<P.Stats>('/stats', { minutes, step }),
     refetchInterval: SLOW_MS,
     placeholderData: keepPreviousData,
   });
 
-export const consumers = queryOptions({
-  queryKey: ['consumers'],
-  queryFn: () => data<{ consumers: P.Consumer[] }>(api.GET('/api/v1/consumers')).then((all) => all.consumers),
-  refetchInterval: SLOW_MS,
-});
+/** The points of a consumer's curves are this many, whatever the span. */
+const POINTS = 60;
 
-export const consumer = (id: string) =>
+/** Success, p95 and curves cover the last `minutes`. */
+export const consumers = (minutes = 60) =>
   queryOptions({
-    queryKey: ['consumers', id],
-    queryFn: () => getJson<P.ConsumerDetail>(`/consumers/${encodeURIComponent(id)}`),
+    queryKey: ['consumers', minutes],
+    queryFn: () =>
+      getJson<{ consumers: P.Consumer[] }>('/consumers', { minutes, step: minutes / POINTS }).then(
+        (all) => all.consumers,
+      ),
+    refetchInterval: SLOW_MS,
+    placeholderData: keepPreviousData,
+  });
+
+export const consumer = (id: string, minutes = 60) =>
+  queryOptions({
+    queryKey: ['consumer', id, minutes],
+    queryFn: () =>
+      getJson<P.ConsumerDetail>(`/consumers/${encodeURIComponent(id)}`, { minutes, step: minutes / POINTS }),
     refetchInterval: SLOW_MS,
   });
+
+export async function refreshConsumers(client: QueryClient): Promise<void> {
+  await Promise.all(['consumers', 'consumer'].map((name) => client.invalidateQueries({ queryKey: [name] })));
+}
 
 export const failures = queryOptions({
   queryKey: ['failures'],
@@ -83,10 +97,12 @@ export const events = (filter: Query) =>
     queryKey: ['events', filter],
     queryFn: async ({ signal }) => {
       let page = await getJson<P.EventPage>('/events', filter, signal);
+      let scanned = page.scanned;
       for (let look = 1; look < LOOKS && page.events.length === 0 && page.nextCursor; look += 1) {
         page = await getJson<P.EventPage>('/events', { ...filter, cursor: page.nextCursor }, signal);
+        scanned = scanned !== undefined && page.scanned !== undefined ? scanned + page.scanned : undefined;
       }
-      return page;
+      return { ...page, scanned };
     },
     placeholderData: keepPreviousData,
   });

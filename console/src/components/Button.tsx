@@ -1,4 +1,4 @@
-import type { ButtonHTMLAttributes, ReactNode } from 'react';
+import type { ButtonHTMLAttributes, ReactNode, Ref } from 'react';
 import { useId } from 'react';
 import { Icon, type IconName } from './Icon';
 
@@ -10,6 +10,7 @@ type Props = ButtonHTMLAttributes<HTMLButtonElement> & {
   /** Why it cannot be pressed now. It is shown, locked, and says so. */
   refused?: string | null;
   children?: ReactNode;
+  ref?: Ref<HTMLButtonElement>;
 };
 
 export function Button({

@@ -4,20 +4,22 @@ import { storeNow } from '../lib/clock';
 import { clock } from '../lib/format';
 
 type Props = { attempts: number; max: number; dueAt: string; capSeconds?: number };
+/** Where the longest wait is not known, no wait is cut. */
+const NO_CAP = Number.POSITIVE_INFINITY;
 
 /** The wait after failure n. */
-export function waitAfter(n: number, capSeconds = 3600): number {
+export function waitAfter(n: number, capSeconds = NO_CAP): number {
   return Math.min(2 ** n, capSeconds);
 }
 
 /** When the delivery is given up, if every remaining try fails. */
-export function givenUpAt(dueAt: string, attempts: number, max: number, capSeconds = 3600): number {
+export function givenUpAt(dueAt: string, attempts: number, max: number, capSeconds = NO_CAP): number {
   let at = Date.parse(dueAt);
   for (let n = attempts + 1; n < max; n += 1) at += waitAfter(n, capSeconds) * 1000;
   return at;
 }
 
-export function Ladder({ attempts, max, dueAt, capSeconds = 3600 }: Props) {
+export function Ladder({ attempts, max, dueAt, capSeconds = NO_CAP }: Props) {
   const width = 800;
   const step = 700 / Math.max(1, max - 1);
   const x = (n: number) => 28 + (n - 1) * step;

@@ -5,10 +5,11 @@ type Props = {
   children: (close: () => void) => ReactNode;
   left?: boolean;
   className?: string;
+  role?: 'menu';
 };
 
 /** A box that opens under its button. Escape and a click elsewhere close it. */
-export function Menu({ button, children, left, className = '' }: Props) {
+export function Menu({ button, children, left, className = '', role }: Props) {
   const [open, setOpen] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -38,7 +39,11 @@ export function Menu({ button, children, left, className = '' }: Props) {
   return (
     <div className="menu-box" ref={box}>
       {button(open, () => setOpen(!open))}
-      {open && <div className={`menu ${left ? 'left' : ''} ${className}`}>{children(() => setOpen(false))}</div>}
+      {open && (
+        <div role={role} className={`menu ${left ? 'left' : ''} ${className}`}>
+          {children(() => setOpen(false))}
+        </div>
+      )}
     </div>
   );
 }

@@ -3,21 +3,18 @@ import type { OperationStep } from '../api/pending';
 import { t } from '../i18n';
 import { number } from '../lib/format';
 
-type Props = { steps: OperationStep[]; limit: number; below: (step: OperationStep, index: number) => string };
+type Props = { steps: OperationStep[]; limit?: number; below: (step: OperationStep, index: number) => string };
 
-/** What a step of the ramp may do a second at most. */
-export const STEP_RATES = [null, 5, 20, 50];
-
-/** The steps of a ramp over `total` events. */
+/** The steps of a ramp over `total` events. How fast each goes is for the server to say. */
 export function planSteps(ramp: number[], total: number): OperationStep[] {
   const steps: OperationStep[] = [];
   let left = total;
-  for (const [index, size] of [...ramp, Number.POSITIVE_INFINITY].entries()) {
+  for (const size of [...ramp, Number.POSITIVE_INFINITY]) {
     const count = Math.min(size, left);
     if (count <= 0) break;
     steps.push({
       size: count,
-      ratePerSecond: index < STEP_RATES.length ? STEP_RATES[index] : 50,
+      ratePerSecond: null,
       state: 'todo',
       done: 0,
       delivered: 0,
@@ -108,7 +105,7 @@ export function Ramp({ steps, limit, below }: Props) {
   );
 }
 
-function Gate({ x, state, limit }: { x: number; state: OperationStep['state']; limit: number }) {
+function Gate({ x, state, limit }: { x: number; state: OperationStep['state']; limit?: number }) {
   const passed = state === 'passed';
   const stopped = state === 'stopped';
   const color = passed ? 'var(--ok-mark)' : stopped ? 'var(--bad-mark)' : 'var(--idle-mark)';
@@ -118,12 +115,12 @@ function Gate({ x, state, limit }: { x: number; state: OperationStep['state']; l
       <path d="M0-10L10 0L0 10L-10 0Z" fill={fill} stroke={color} strokeWidth={1.3} />
       {passed && <path d="M-3.5 0l2.5 2.5l4.5-4.5" fill="none" stroke={color} strokeWidth={1.5} />}
       {stopped && <path d="M-3-3l6 6m0-6l-6 6" stroke={color} strokeWidth={1.5} />}
-      {!passed && !stopped && (
+      {!passed && !stopped && limit !== undefined && (
         <text y={3.5} textAnchor="middle" className="ramp-gate">
           {limit}%
         </text>
       )}
-      <title>{passed ? t('gate.open') : stopped ? t('gate.closed') : t('gate.limit', { n: limit })}</title>
+      <title>{passed ? t('gate.open') : stopped ? t('gate.closed') : t('gate.limit', { n: limit ?? '–' })}</title>
     </g>
   );
 }

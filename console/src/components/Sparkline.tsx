@@ -1,9 +1,9 @@
 import type { Meaning } from './Status';
 
-type Props = { values: number[]; meaning: Meaning; width?: number; height?: number; plain?: boolean };
+type Props = { values: number[]; meaning: Meaning; width?: number; height?: number; plain?: boolean; dot?: boolean };
 
 /** A line with a pale area and a dot at its end. The figure beside it says the same in words. */
-export function Sparkline({ values, meaning, width = 84, height = 30, plain }: Props) {
+export function Sparkline({ values, meaning, width = 84, height = 30, plain, dot = !plain }: Props) {
   if (values.length < 2) return <svg width={width} height={height} aria-hidden />;
   const low = Math.min(...values);
   const span = Math.max(...values) - low || 1;
@@ -17,7 +17,7 @@ export function Sparkline({ values, meaning, width = 84, height = 30, plain }: P
     <svg width={width} height={height} className={`m-${meaning}`} aria-hidden>
       {!plain && <path d={`${line}L${x(last)} ${height}L1 ${height}Z`} fill="var(--tint)" />}
       <path d={line} fill="none" stroke="var(--mark)" strokeWidth={1.3} strokeLinejoin="round" />
-      <circle cx={x(last)} cy={y(values[last]!)} r={2} fill="var(--mark)" />
+      {dot && <circle cx={x(last)} cy={y(values[last]!)} r={2} fill="var(--mark)" />}
     </svg>
   );
 }

@@ -1,7 +1,11 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { en } from './messages-en';
 import { zh } from './messages-zh';
 import { fill, holes } from './translate';
+
+const SRC = new URL('..', import.meta.url).pathname;
 
 /** Words fixed once for the product. */
 const FIXED: [keyof typeof en, string, string][] = [
@@ -32,6 +36,18 @@ describe('the two languages', () => {
       expect(zh[key].length, key).toBeGreaterThan(0);
       expect(holes(zh[key]), key).toEqual(holes(en[key]));
     }
+  });
+  test('every text is used', () => {
+    const code = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+      .filter((name) => /\.tsx?$/.test(name) && !/messages-|\.test\./.test(name))
+      .map((name) => readFileSync(join(SRC, name), 'utf8'))
+      .join('');
+    // Names that are put together, such as `status.${status}`.
+    const stems = [...code.matchAll(/`([a-z][\w.]*\.)\$\{/g)].map((match) => match[1]!);
+    const unused = Object.keys(en).filter(
+      (key) => !code.includes(`'${key}'`) && !stems.some((stem) => key.startsWith(stem)),
+    );
+    expect(unused).toEqual([]);
   });
   test.each(FIXED)('%s is %s and %s', (key, english, chinese) => {
     expect(en[key]).toBe(english);

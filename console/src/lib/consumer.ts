@@ -1,17 +1,17 @@
 import type { Consumer } from '../api/pending';
 import type { ConsumerState } from '../components/Status';
 
-/** A consumer that was seen before and not for this long is silent. */
+/** A consumer that was seen before and not for this long is silent, unless the server has another limit. */
 const SILENT_SECONDS = 300;
 /** Below this share of success a consumer stands out. */
 export const POOR_SUCCESS = 0.95;
-/** An event that waits longer than this needs attention. */
+/** An event that waits longer than this needs attention, unless the server has another limit. */
 export const OLDEST_SECONDS = 60;
 
-export function consumerState(consumer: Consumer, now: number): ConsumerState {
+export function consumerState(consumer: Consumer, now: number, silentAfter = SILENT_SECONDS): ConsumerState {
   if (consumer.paused) return 'paused';
   if (!consumer.enabled) return 'disabled';
-  if (silentSeconds(consumer, now) > SILENT_SECONDS) return 'silent';
+  if (silentSeconds(consumer, now) > silentAfter) return 'silent';
   return 'active';
 }
 

@@ -8,11 +8,10 @@ export type ConsumerPart = {
   state: DeliveryState;
   attempts: Consumption[];
   delivery?: Delivery;
-  max: number;
+  /** Attempts in all; null where neither the delivery nor the event tells. */
+  max: number | null;
 };
 
-/** Ten attempts in all, unless the event or the consumer says otherwise. */
-export const MAX_ATTEMPTS = 10;
 const ORDER: DeliveryState[] = ['dead', 'retrying', 'delivering', 'held', 'waiting', 'done'];
 
 function stateOf(attempts: Consumption[], delivery?: Delivery): DeliveryState {
@@ -39,7 +38,7 @@ export function partsOf(event: EventDetail): ConsumerPart[] {
       attempts,
       delivery,
       state: stateOf(attempts, delivery),
-      max: delivery?.maxAttempts ?? event.maxAttempts ?? MAX_ATTEMPTS,
+      max: delivery?.maxAttempts ?? event.maxAttempts ?? null,
     };
   });
   return parts.sort((a, b) => ORDER.indexOf(a.state) - ORDER.indexOf(b.state) || b.attempts.length - a.attempts.length);

@@ -7,11 +7,17 @@ export function number(value: number): string {
   return Math.round(value).toLocaleString('en-US');
 }
 
-/** 12,480 → "12 k", for places with little room. */
+/** 12,480 → "12 k" or "1.2 万", for places with little room. */
 export function short(value: number): string {
   if (value < 10_000) return number(value);
+  if (zh()) return value < 1e8 ? `${trimmed(value / 1e4)} 万` : `${trimmed(value / 1e8)} 亿`;
   if (value < 1_000_000) return `${Math.round(value / 1000)} k`;
   return `${(value / 1_000_000).toFixed(1)} M`;
+}
+
+/** 1,204,118 → "1.2 million" or "120.4 万", in a sentence. */
+export function words(value: number): string {
+  return value < 1_000_000 || zh() ? short(value) : `${(value / 1_000_000).toFixed(1)} million`;
 }
 
 export function counted(count: { value: number; exact: boolean }, form: (value: number) => string = number): string {
@@ -46,6 +52,11 @@ export function brief(seconds: number, lang: 'en' | 'zh' = settings().language):
   if (seconds < 3600) return `${Math.floor(seconds / 60)} ${unit.m}`;
   if (seconds < 86_400) return `${Math.floor(seconds / 3600)} ${unit.h}`;
   return `${Math.floor(seconds / 86_400)} ${unit.d}`;
+}
+
+/** One decimal below 100, none above; no zero after the point. */
+function trimmed(value: number): string {
+  return value < 100 ? String(Number(value.toFixed(1))) : number(value);
 }
 
 /** Milliseconds of work: 24 ms · 1.02 s · 17 m 03 s. */
@@ -138,6 +149,21 @@ export function isoDay(at: string | number): string {
   return `${p.year}-${p.month}-${p.day}`;
 }
 
+/** Order 123, the thing of the business that a key stands for. */
+export function subject(type: string | null | undefined, id: string | null | undefined): string {
+  const name = type ? type.charAt(0).toUpperCase() + type.slice(1).toLowerCase() : '';
+  return [name, id].filter(Boolean).join(' ');
+}
+
+const DAY_MS = 86_400_000;
+const YESTERDAY = { en: 'yesterday', zh: '昨天' };
+
+/** For columns with little room: 14:18 · yesterday · 16 Nov. */
+export function day(at: string | number, now: number): string {
+  if (isoDay(at) === isoDay(now)) return hourMinute(at);
+  return isoDay(at) === isoDay(now - DAY_MS) ? YESTERDAY[settings().language] : dayMonth(at);
+}
+
 /** The time for today, the day and the time for earlier. */
 export function moment(at: string | number, now: number): string {
   return isoDay(at) === isoDay(now) ? hourMinute(at) : `${dayMonth(at)}${zh() ? ' ' : ', '}${hourMinute(at)}`;
@@ -158,6 +184,13 @@ export function bytes(size: number): string {
   if (size < 1024 ** 2) return `${(size / 1024).toFixed(1)} KiB`;
   if (size < 1024 ** 3) return `${(size / 1024 ** 2).toFixed(1)} MiB`;
   return `${(size / 1024 ** 3).toFixed(1)} GiB`;
+}
+
+/** An error up to its code, or its first clause. */
+export function shortError(message: string, code: string | null | undefined): string {
+  const first = message.split(/[:.;]/)[0]!.trim();
+  const at = code ? first.indexOf(code) : -1;
+  return code && at > 0 ? first.slice(0, at + code.length) : first;
 }
 
 /** The first and last characters of a long id. */

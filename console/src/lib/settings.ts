@@ -1,4 +1,4 @@
-// What belongs to the person at this browser: theme, language, time zone, density, keys. Nothing else is stored here.
+// What belongs to the person at this browser: theme, language, time zone, density, columns, keys. Nothing else is stored here.
 import { useSyncExternalStore } from 'react';
 
 export type Settings = {
@@ -6,6 +6,7 @@ export type Settings = {
   language: 'en' | 'zh';
   zone: 'local' | 'utc';
   compact: boolean;
+  hiddenColumns: string[];
   letterKeys: boolean;
 };
 
@@ -14,7 +15,14 @@ const listeners = new Set<() => void>();
 
 function initial(): Settings {
   const language = globalThis.navigator?.language.startsWith('zh') ? 'zh' : 'en';
-  const defaults: Settings = { theme: 'auto', language, zone: 'local', compact: false, letterKeys: true };
+  const defaults: Settings = {
+    theme: 'auto',
+    language,
+    zone: 'local',
+    compact: false,
+    hiddenColumns: [],
+    letterKeys: true,
+  };
   try {
     return { ...defaults, ...(JSON.parse(localStorage.getItem(KEY) ?? '{}') as Partial<Settings>) };
   } catch {

@@ -9,6 +9,8 @@ import { Modal } from '../components/Dialog';
 import { Icon, type IconName } from '../components/Icon';
 import { EVENT, StatusIcon } from '../components/Status';
 import { changeLanguage, t } from '../i18n';
+import { storeNow } from '../lib/clock';
+import { brief } from '../lib/format';
 import { changeSettings, darkNow, settings } from '../lib/settings';
 import { PAGES } from './pages';
 import './palette.css';
@@ -20,6 +22,7 @@ type Item = {
   title: string;
   note?: string;
   mono?: boolean;
+  more?: string;
   href?: string;
   run?: () => void;
 };
@@ -49,6 +52,12 @@ function hrefOf(hit: SearchHit): string {
   }
 }
 
+/** How far an event is, and how old: 3/4 · 24 m. */
+function moreOf(hit: SearchHit): string | undefined {
+  if (hit.expected === undefined || !hit.createdAt) return undefined;
+  return ` · ${hit.consumed ?? 0}/${hit.expected} · ${brief((storeNow() - Date.parse(hit.createdAt)) / 1000)}`;
+}
+
 function hitItem(hit: SearchHit): Item {
   const story = hit.kind === 'key' || hit.kind === 'aggregate';
   return {
@@ -57,6 +66,7 @@ function hitItem(hit: SearchHit): Item {
     status: hit.status,
     title: hit.label,
     note: story ? t('palette.story') : hit.kind === 'event' || hit.kind === 'trace' ? hit.id : t(`kind.${hit.kind}`),
+    more: moreOf(hit),
     mono: !story && hit.kind !== 'consumer' && hit.kind !== 'topic',
     href: hrefOf(hit),
   };
@@ -93,7 +103,7 @@ function commands(text: string): Item[] {
 /** What was asked for, marked in a text. */
 function Marked({ text, part }: { text: string; part: string }) {
   const at = part ? text.indexOf(part) : -1;
-  if (at < 0) return text;
+  if (at < 0) return <>{text}</>;
   return (
     <>
       {text.slice(0, at)}
@@ -133,15 +143,15 @@ export function Palette({ onClose }: { onClose: () => void }) {
   if (key) {
     items.push({
       group: 'do',
-      icon: 'filter',
-      title: t('palette.filter', { q: key.id }),
-      href: `/events?key=${encodeURIComponent(key.id)}`,
-    });
-    items.push({
-      group: 'do',
       icon: 'repeat',
       title: t('palette.redrive', { q: key.label }),
       href: `/events?key=${encodeURIComponent(key.id)}&delivery=DEAD`,
+    });
+    items.push({
+      group: 'do',
+      icon: 'filter',
+      title: t('palette.filter', { q: key.id }),
+      href: `/events?key=${encodeURIComponent(key.id)}`,
     });
     items.push({
       group: 'copy',
@@ -222,6 +232,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
                   <Marked text={item.note} part={words} />
                 </span>
               )}
+              {item.more && <span className="t2 nowrap">{item.more}</span>}
               <span className="grow" />
               {index === current && (
                 <kbd>

@@ -17,8 +17,9 @@ function useBadges() {
   return { groups, share };
 }
 
-function Item({ page, current }: { page: PageLink; current: boolean }) {
-  const { groups, share } = useBadges();
+type ItemProps = { page: PageLink; current: boolean; groups: number; share: number | null };
+
+function Item({ page, current, groups, share }: ItemProps) {
   return (
     <li>
       <Link to={page.to} aria-current={current ? 'page' : undefined} aria-label={t(page.word)}>
@@ -35,6 +36,7 @@ export function Rail() {
   const path = useLocation({ select: (location) => location.pathname });
   const session = useSession();
   const { down } = useStore();
+  const badges = useBadges();
   const instances = useQuery({ ...health, retry: false }).data?.instances.length;
   const current = pageOf(path);
   return (
@@ -50,7 +52,7 @@ export function Rail() {
         {PAGES.map((group, index) => (
           <ul key={index}>
             {group.map((page) => (
-              <Item key={page.to} page={page} current={page === current} />
+              <Item key={page.to} page={page} current={page === current} {...badges} />
             ))}
           </ul>
         ))}

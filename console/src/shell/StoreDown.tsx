@@ -13,7 +13,7 @@ import './store-down.css';
 export function StoreDown() {
   const store = useStore();
   const session = useSession();
-  const { stats } = useLive();
+  const stats = useLive((live) => live.stats);
   useNow();
   const left = Math.max(0, Math.ceil((store.nextAt - Date.now()) / 1000));
   const code = store.error?.code ?? 'storeAway';

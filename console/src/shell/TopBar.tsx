@@ -15,11 +15,13 @@ import { useSession } from './session';
 import { useStore } from './store';
 
 function LiveWord() {
-  const live = useLive();
+  const mode = useLive((live) => live.mode);
+  const retryAt = useLive((live) => live.retryAt);
+  const rate = useLive((live) => live.rate);
   const { down, nextAt } = useStore();
   const now = useNow();
-  if (down || live.mode === 'reconnecting') {
-    const left = Math.max(0, Math.ceil(((down ? nextAt : live.retryAt) - now) / 1000));
+  if (down || mode === 'reconnecting') {
+    const left = Math.max(0, Math.ceil(((down ? nextAt : retryAt) - now) / 1000));
     return (
       <span className="status m-warn">
         <Icon name="retry" size={14} />
@@ -27,7 +29,7 @@ function LiveWord() {
       </span>
     );
   }
-  if (live.mode === 'paused') {
+  if (mode === 'paused') {
     return (
       <span className="status m-human">
         <Icon name="pause" size={14} />
@@ -35,7 +37,7 @@ function LiveWord() {
       </span>
     );
   }
-  if (live.mode === 'polling') {
+  if (mode === 'polling') {
     return (
       <span className="status calm">
         <Icon name="clock" size={14} />
@@ -47,7 +49,7 @@ function LiveWord() {
     <>
       <i className="live-dot" />
       <span className="only-wide">{t('live.live')}</span>
-      {live.rate !== null && <span className="t3 only-wide">{live.rate}/s</span>}
+      {rate !== null && <span className="t3 only-wide">{rate}/s</span>}
     </>
   );
 }
@@ -58,12 +60,8 @@ function Who() {
   const navigate = useNavigate();
   const settings = useSettings();
   if (!session) return null;
-  const initials = session.name
-    .split(/[.\-_ ]/)
-    .map((part) => part[0] ?? '')
-    .join('')
-    .slice(0, 2)
-    .toUpperCase();
+  const parts = session.name.split(/[.\-_ ]/).filter(Boolean);
+  const initials = (parts.length > 1 ? parts.map((part) => part[0]).join('') : session.name).slice(0, 2).toUpperCase();
   async function leave() {
     await logout().catch(() => undefined);
     client.clear();

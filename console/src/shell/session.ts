@@ -1,5 +1,6 @@
 // Who is logged in, and what the role allows. The server decides; this only says why before it is asked.
 import { useQuery } from '@tanstack/react-query';
+import type { Limits } from '../api/pending';
 import { session } from '../api/queries';
 import { t } from '../i18n';
 
@@ -8,6 +9,12 @@ const RANK: Record<Role, number> = { viewer: 0, publisher: 0, consumer: 0, opera
 
 export function useSession() {
   return useQuery(session).data;
+}
+
+const UNKNOWN: Limits = {};
+/** The rules in force. What a server does not tell is left out of the pages. */
+export function useLimits(): Limits {
+  return useSession()?.limits ?? UNKNOWN;
 }
 
 /** Why the role does not allow it, or null where it does. */

@@ -2,13 +2,14 @@ import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import type { DryRun, FailureGroup } from '../api/pending';
-import { config, consumer } from '../api/queries';
+import { consumer } from '../api/queries';
 import { Failed, Skeleton } from '../components/Empty';
 import { Icon } from '../components/Icon';
 import type { Meaning } from '../components/Status';
 import { has, type MessageKey, t } from '../i18n';
 import { storeNow } from '../lib/clock';
-import { clock, duration, number } from '../lib/format';
+import { brief, clock, number } from '../lib/format';
+import { useLimits } from '../shell/session';
 
 const TONES: Record<string, Meaning> = { redrive: 'human', succeeded: 'ok' };
 
@@ -27,23 +28,61 @@ function Finding(props: { good: boolean; title: string; text?: string; act?: Rea
   );
 }
 
+/** Whether the consumer has taken anything lately. */
+function ConsumerFinding({ id }: { id: string }) {
+  const about = useQuery(consumer(id)).data;
+  const tried = (about?.minutes?.slice(-12) ?? []).filter((each) => each.delivered + each.failed > 0);
+  const well = tried.length === 0 || tried.some((each) => each.delivered > each.failed);
+  return (
+    <Finding
+      good={well}
+      title={well ? t('check.well', { c: id }) : t('check.unwell', { c: id, n: tried.length })}
+      text={
+        about?.lastSuccessAt ? t(well ? 'panel.last' : 'check.last', { at: clock(about.lastSuccessAt) }) : undefined
+      }
+      act={
+        <Link className="btn small" to="/consumers" search={{ sel: id } as never}>
+          {t('check.see', { c: id })}
+        </Link>
+      }
+    />
+  );
+}
+
+function HeldFinding({ n, consumers }: { n: number; consumers: string[] }) {
+  const keys = useQuery({ ...consumer(consumers[0] ?? ''), enabled: consumers.length === 1 }).data?.heldKeys ?? [];
+  return (
+    <Finding
+      good
+      title={t('check.held', { n: number(n) })}
+      text={keys.length > 0 ? t('check.held.keys', { keys: keys.slice(0, 5).join(', ') }) : t('check.held.text')}
+    />
+  );
+}
+
 function ruleName(rule: string): string {
   return has(`rule.${rule}`) ? t(`rule.${rule}` as MessageKey) : rule;
 }
 
-type Props = { result?: DryRun; error: unknown; consumerId?: string; group?: FailureGroup };
+type Props = { result?: DryRun; error: unknown; consumers: string[]; groups: FailureGroup[] };
 
-export function CheckStep({ result, error, consumerId, group }: Props) {
-  const about = useQuery({ ...consumer(consumerId ?? ''), enabled: !!consumerId }).data;
-  const days =
-    useQuery({ ...config, retry: false }).data?.find((each) => each.key === 'retention.inbox-days')?.value ?? '14';
+/** How many consumers are looked at one by one. */
+const SHOWN = 4;
+
+export function CheckStep({ result, error, consumers, groups }: Props) {
+  const days = useLimits().inboxDays;
   if (error && !result) return <Failed error={error} what={t('check.failed')} />;
   if (!result) return <Skeleton />;
   const split = result.split ?? [{ rule: 'redrive', count: result.matching }];
   const going = split.find((each) => each.rule === 'redrive')?.count ?? 0;
-  const recent = about?.minutes?.slice(-12) ?? [];
-  const tried = recent.filter((each) => each.delivered + each.failed > 0);
-  const well = tried.length === 0 || tried.some((each) => each.delivered > each.failed);
+  const held = groups.reduce((sum, each) => sum + (each.held ?? 0), 0);
+  const first = groups.map((each) => each.first).sort()[0];
+  const harmless =
+    days === undefined
+      ? t('check.harmless.some')
+      : consumers.length === 1 && first
+        ? t('check.harmless.text', { c: consumers[0]!, d: days, age: brief((storeNow() - Date.parse(first)) / 1000) })
+        : t('check.harmless.all', { d: days });
   return (
     <>
       <p className="wizard-total">
@@ -66,35 +105,12 @@ export function CheckStep({ result, error, consumerId, group }: Props) {
         ))}
       </p>
       <ul className="findings">
-        {consumerId && (
-          <Finding
-            good={well}
-            title={well ? t('check.well', { c: consumerId }) : t('check.unwell', { c: consumerId, n: tried.length })}
-            text={about?.lastSuccessAt ? t('check.last', { at: clock(about.lastSuccessAt) }) : undefined}
-            act={
-              <Link className="btn small" to="/consumers" search={{ sel: consumerId } as never}>
-                {t('check.see', { c: consumerId })}
-              </Link>
-            }
-          />
-        )}
-        <Finding
-          good
-          title={t('check.harmless')}
-          text={
-            consumerId
-              ? t('check.harmless.text', {
-                  c: consumerId,
-                  d: days,
-                  age: group ? duration((storeNow() - Date.parse(group.first)) / 1000) : '–',
-                })
-              : t('check.harmless.all', { d: days })
-          }
-        />
+        {consumers.slice(0, SHOWN).map((id) => (
+          <ConsumerFinding key={id} id={id} />
+        ))}
+        <Finding good title={t('check.harmless')} text={harmless} />
         <Finding good title={t('check.fixed')} text={t('check.fixed.text')} />
-        {(group?.held ?? 0) > 0 && (
-          <Finding good title={t('check.held', { n: number(group?.held ?? 0) })} text={t('check.held.text')} />
-        )}
+        {held > 0 && <HeldFinding n={held} consumers={consumers} />}
         {(result.alreadySucceeded?.length ?? 0) > 0 && (
           <Finding
             good

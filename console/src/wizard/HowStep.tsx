@@ -1,10 +1,21 @@
+import type { OperationStep } from '../api/pending';
 import { Segments } from '../components/Controls';
 import { planSteps, Ramp } from '../components/Ramp';
 import { t, tx } from '../i18n';
 import { duration, number } from '../lib/format';
 import type { Plan } from './plan';
 
-type Props = { plan: Plan; total: number; consumerId?: string; onChange: (plan: Plan) => void };
+type Props = {
+  plan: Plan;
+  total: number;
+  /** The consumers that failed, as far as they are known. */
+  consumers: string[];
+  /** How many other consumers have had these events. */
+  had: number;
+  /** The steps as the dry run tells them. */
+  planned?: OperationStep[];
+  onChange: (plan: Plan) => void;
+};
 
 function Choice(props: { checked: boolean; title: string; text: string; onPick: () => void }) {
   return (
@@ -18,15 +29,17 @@ function Choice(props: { checked: boolean; title: string; text: string; onPick: 
   );
 }
 
-export function HowStep({ plan, total, consumerId, onChange }: Props) {
-  const steps = planSteps(plan.ramp, total);
+export function HowStep({ plan, total, consumers, had, planned, onChange }: Props) {
+  const steps = planned ?? planSteps(plan.ramp, total);
   const rest = steps.at(-1);
-  const seconds = rest ? Math.ceil(rest.size / (rest.ratePerSecond ?? 50)) : 0;
+  const seconds = rest?.ratePerSecond ? Math.ceil(rest.size / rest.ratePerSecond) : null;
   const below = (index: number) =>
     index === 0
       ? t('ramp.first')
       : index === steps.length - 1
-        ? t('ramp.rest', { t: duration(seconds) })
+        ? seconds === null
+          ? t('ramp.rest.plain')
+          : t('ramp.rest', { t: duration(seconds) })
         : t('ramp.then');
   const tiny = (value: number, label: string, set: (value: number) => void) => (
     <input
@@ -45,8 +58,10 @@ export function HowStep({ plan, total, consumerId, onChange }: Props) {
       <div className="choices">
         <Choice
           checked={plan.onlyFailed}
-          title={consumerId ? t('how.only', { c: consumerId }) : t('how.only.failed')}
-          text={t('how.only.text')}
+          title={consumers.length === 1 ? t('how.only', { c: consumers[0]! }) : t('how.only.failed')}
+          text={
+            consumers.length > 1 ? consumers.join(', ') : had > 0 ? t('how.only.had', { n: had }) : t('how.only.text')
+          }
           onPick={() => onChange({ ...plan, onlyFailed: true })}
         />
         <Choice
@@ -73,6 +88,7 @@ export function HowStep({ plan, total, consumerId, onChange }: Props) {
         <div className="ramp-box">
           <Ramp steps={steps} limit={plan.stopAbove} below={(_, index) => below(index)} />
           <p className="ramp-gates">
+            <i className="gate-mark" aria-hidden />
             {tx('how.gate', {
               p: tiny(plan.stopAbove, t('how.gate.percent'), (stopAbove) => onChange({ ...plan, stopAbove })),
               s: tiny(plan.gateSeconds, t('how.gate.seconds'), (gateSeconds) => onChange({ ...plan, gateSeconds })),

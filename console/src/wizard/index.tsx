@@ -1,10 +1,10 @@
 // Redrive, the same everywhere: What → How → Check → Reason, ending in an operation.
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { useMemo, useState } from 'react';
 import { dryRun, startOperation } from '../api/actions';
 import { ApiError, type Query } from '../api/client';
-import type { FailureGroup, NewOperation } from '../api/pending';
+import type { NewOperation } from '../api/pending';
 import { Button } from '../components/Button';
 import { Cli } from '../components/Copy';
 import { Modal } from '../components/Dialog';
@@ -12,10 +12,11 @@ import { Icon } from '../components/Icon';
 import { toast } from '../components/Toasts';
 import { t } from '../i18n';
 import { number } from '../lib/format';
+import { newIdempotencyKey } from '../lib/key';
 import { isProduction, useSession } from '../shell/session';
 import { CheckStep } from './CheckStep';
 import { HowStep } from './HowStep';
-import { bodyOf, cliOf, type Plan, type What } from './plan';
+import { bodyOf, cliOf, failedConsumers, type Plan, type What } from './plan';
 import './wizard.css';
 
 export type { What };
@@ -26,10 +27,11 @@ type Step = (typeof STEPS)[number];
 const MANY = 1_000;
 
 function titleOf(what: What): string {
-  if (what.group)
-    return [what.group.consumerId, what.group.errorCode, what.group.fingerprint.split(':')[0]]
-      .filter(Boolean)
-      .join(' · ');
+  const [group] = what.groups ?? [];
+  if (group && what.groups!.length === 1)
+    return [group.consumerId, group.errorCode, group.fingerprint.split(':')[0]].filter(Boolean).join(' · ');
+  if (what.groups)
+    return what.groups.map((each) => [each.consumerId, each.errorCode].filter(Boolean).join(' ')).join(' · ');
   if (what.eventIds) return what.eventIds.slice(0, 3).join(', ') + (what.eventIds.length > 3 ? ' …' : '');
   return (
     Object.entries(what.filter ?? {})
@@ -63,17 +65,23 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
     staleTime: 10_000,
     placeholderData: (old) => old,
   });
-  const total = counted.data?.matching ?? what.group?.count ?? what.eventIds?.length ?? null;
+  const open = what.groups?.reduce((sum, each) => sum + each.count, 0);
+  const total = counted.data?.matching ?? open ?? what.eventIds?.length ?? null;
   const typed = isProduction(environment) && (total ?? 0) > MANY ? environment : undefined;
   const index = STEPS.indexOf(step);
   const ready = reason.trim() !== '' && (!typed || word === typed);
 
+  const full: NewOperation = { ...body, reason: reason.trim() };
+  const text = JSON.stringify(full);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a changed plan is another operation and needs another key
+  const key = useMemo(newIdempotencyKey, [text]);
+
   async function start() {
     if (!ready || busy) return;
     setBusy(true);
+    setProblem(null);
     try {
-      const full: NewOperation = { ...body, reason: reason.trim() };
-      const { operationId } = await startOperation(full);
+      const { operationId } = await startOperation(full, key);
       await client.invalidateQueries({ queryKey: ['operations'] });
       onClose();
       toast({ icon: 'repeat', title: t('wizard.begun'), text: t('wizard.begun.text', { n: number(total ?? 0) }) });
@@ -110,17 +118,24 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         </ol>
       </header>
       <div className="wizard-body">
-        {step === 'what' && <WhatStep what={what} total={total} group={what.group} />}
+        {step === 'what' && <WhatStep what={what} total={total} />}
         {step === 'how' && (
           <HowStep
             plan={plan}
             total={total ?? 0}
-            consumerId={body.consumerId ?? what.group?.consumerId ?? (what.filter?.consumerId as string | undefined)}
+            consumers={failedConsumers(what)}
+            had={counted.data?.alreadySucceeded?.length ?? 0}
+            planned={counted.data?.steps}
             onChange={setPlan}
           />
         )}
         {step === 'check' && (
-          <CheckStep result={counted.data} error={counted.error} consumerId={body.consumerId} group={what.group} />
+          <CheckStep
+            result={counted.data}
+            error={counted.error}
+            consumers={plan.onlyFailed ? failedConsumers(what) : []}
+            groups={what.groups ?? []}
+          />
         )}
         {step === 'reason' && (
           <div className="wizard-reason">
@@ -176,17 +191,25 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
   );
 }
 
-function WhatStep({ what, total, group }: { what: What; total: number | null; group?: FailureGroup }) {
+function WhatStep({ what, total }: { what: What; total: number | null }) {
   return (
     <div className="wizard-reason">
       <p className="wizard-total">
         <b>{total === null ? '…' : number(total)}</b> {t('wizard.events')}
       </p>
-      <p>{titleOf(what)}</p>
-      {group && (
-        <p className="meta">
-          {t('wizard.group.split', { r: number(group.count - group.dead), d: number(group.dead) })}
-        </p>
+      {what.groups ? (
+        <ul className="wizard-groups">
+          {what.groups.map((each) => (
+            <li key={`${each.consumerId} ${each.fingerprint}`}>
+              <b>{[each.consumerId, each.errorCode].filter(Boolean).join(' · ')}</b>
+              <span className="meta">
+                {t('wizard.group.split', { r: number(each.count - each.dead), d: number(each.dead) })}
+              </span>
+            </li>
+          ))}
+        </ul>
+      ) : (
+        <p className="wrap">{titleOf(what)}</p>
       )}
       <p className="meta">{t('check.fixed.text')}</p>
     </div>

@@ -16,14 +16,34 @@ const group = { groupId: 'g1', consumerId: 'points', fingerprint: 'x', count: 12
 
 describe('a redrive plan', () => {
   test('of a group names the group, its consumer and the ramp', () => {
-    expect(bodyOf({ group }, plan)).toMatchObject({
+    expect(bodyOf({ groups: [group] }, plan)).toMatchObject({
       failureGroup: 'g1',
       consumerId: 'points',
+      consumers: 'failed',
       ramp: [1, 10, 100],
       stopAbovePercent: 5,
       gateSeconds: 60,
       dryRun: true,
     });
+  });
+  test('of several groups names all of them, and each group keeps its own consumer', () => {
+    const other = { ...group, groupId: 'g2', consumerId: 'wallet' };
+    const body = bodyOf({ groups: [group, other] }, plan);
+    expect(body).toMatchObject({ failureGroups: ['g1', 'g2'], consumers: 'failed', filter: {} });
+    expect(body.consumerId).toBeUndefined();
+    expect(body.failureGroup).toBeUndefined();
+  });
+  test('of groups without ids says the nearest: their consumers and what is dead', () => {
+    const bare = { ...group, groupId: undefined };
+    expect(bodyOf({ groups: [bare, { ...bare, consumerId: 'wallet' }] }, plan).filter).toEqual({
+      consumerId: 'points,wallet',
+      deliveryStatus: 'DEAD',
+    });
+  });
+  test('to every consumer that is not done names no consumer', () => {
+    const body = bodyOf({ groups: [group] }, { ...plan, onlyFailed: false });
+    expect(body).toMatchObject({ failureGroup: 'g1', consumers: 'open' });
+    expect(body.consumerId).toBeUndefined();
   });
   test('of chosen events carries their ids and no filter of its own', () => {
     expect(bodyOf({ eventIds: ['a', 'b'] }, { ...plan, speed: 'all' })).toMatchObject({
@@ -32,8 +52,8 @@ describe('a redrive plan', () => {
     });
   });
   test('is a command too, with the reason quoted', () => {
-    expect(cliOf({ group }, plan, "it's back")).toBe(
-      "postrider dead redrive --consumer points --ramp 1,10,100 --stop-above 5% --reason 'it'\\''s back'",
+    expect(cliOf({ groups: [group] }, plan, "it's back")).toBe(
+      "postrider dead redrive --consumer points --group g1 --ramp 1,10,100 --stop-above 5% --reason 'it'\\''s back'",
     );
   });
   test('the steps add up to the whole', () => {

@@ -1,8 +1,8 @@
 import type { Query } from '../api/client';
 import type { FailureGroup, NewOperation } from '../api/pending';
 
-/** What is redriven: one of a failure group, chosen events, or a filter. */
-export type What = { group?: FailureGroup; eventIds?: string[]; filter?: Query; consumerId?: string };
+/** What is redriven: failure groups, chosen events, or a filter. */
+export type What = { groups?: FailureGroup[]; eventIds?: string[]; filter?: Query; consumerId?: string };
 
 export type Plan = {
   onlyFailed: boolean;
@@ -14,9 +14,25 @@ export type Plan = {
   keepOrder: boolean;
 };
 
+/** The consumers that failed, as far as the choice names them. */
+export function failedConsumers(what: What): string[] {
+  const named = what.consumerId ?? (what.filter?.consumerId as string | undefined);
+  return named ? [named] : [...new Set(what.groups?.map((each) => each.consumerId))];
+}
+
 function consumerOf(what: What, plan: Plan): string | undefined {
-  if (!plan.onlyFailed) return undefined;
-  return what.consumerId ?? what.group?.consumerId ?? (what.filter?.consumerId as string | undefined);
+  const names = failedConsumers(what);
+  return plan.onlyFailed && names.length === 1 ? names[0] : undefined;
+}
+
+/** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest that can be said. */
+function groupsOf(groups: FailureGroup[]): Partial<NewOperation> {
+  const ids = groups.map((each) => each.groupId).filter((id): id is string => !!id);
+  if (ids.length < groups.length) {
+    const consumerId = [...new Set(groups.map((each) => each.consumerId))].join(',');
+    return { filter: { consumerId, deliveryStatus: 'DEAD' } };
+  }
+  return ids.length === 1 ? { failureGroup: ids[0], filter: {} } : { failureGroups: ids, filter: {} };
 }
 
 export function bodyOf(what: What, plan: Plan): NewOperation {
@@ -27,15 +43,13 @@ export function bodyOf(what: What, plan: Plan): NewOperation {
         .filter(([, value]) => value)
         .map(([name, value]) => [name, String(value)]),
     );
-  const group = what.group;
   return {
     kind: 'redrive',
     ...(what.eventIds ? { eventIds: what.eventIds, filter: {} } : {}),
-    ...(group?.groupId ? { failureGroup: group.groupId, filter: {} } : {}),
-    // Without a stable group id, consumer and dead deliveries are the nearest that can be said.
-    ...(group && !group.groupId ? { filter: { consumerId: group.consumerId, deliveryStatus: 'DEAD' } } : {}),
+    ...(what.groups ? groupsOf(what.groups) : {}),
     ...(filter ? { filter } : {}),
     consumerId: consumerOf(what, plan),
+    consumers: plan.onlyFailed ? 'failed' : 'open',
     ...(plan.speed === 'rate' ? { ratePerSecond: plan.rate } : {}),
     ...(plan.speed === 'ramp'
       ? { ramp: plan.ramp, stopAbovePercent: plan.stopAbove, gateSeconds: plan.gateSeconds }
@@ -68,6 +82,7 @@ export function cliOf(what: What, plan: Plan, reason: string): string {
   const consumer = consumerOf(what, plan);
   const parts = ['postrider dead redrive'];
   if (consumer) parts.push(`--consumer ${quote(consumer)}`);
+  if (what.groups) parts.push(...what.groups.map((each) => (each.groupId ? `--group ${quote(each.groupId)}` : '')));
   if (what.eventIds)
     parts.push(what.eventIds.slice(0, 3).map(quote).join(' ') + (what.eventIds.length > 3 ? ' …' : ''));
   if (what.filter)

@@ -34,12 +34,15 @@ const ICONS: [RegExp, IconName][] = [
   [/token/, 'key'],
   [/log/, 'user'],
 ];
+/** What is shown until somebody chooses. */
+const WEEK = '7d';
 const FILTERS = ['actor', 'action', 'target'] as const;
 
 export function Audit() {
   const [search, change] = useUrl();
   const refused = useRefusal('operator');
-  const seconds = RANGES[search.range ?? ''];
+  const range = search.range ?? WEEK;
+  const seconds = RANGES[range];
   const query = useQuery({
     ...audit({
       actor: search.actor,
@@ -120,7 +123,10 @@ export function Audit() {
               </button>
             )}
             <span className="grow" />
-            <RangeMenu value={search.range} onChange={(range) => set({ range })} />
+            <RangeMenu
+              value={seconds ? range : undefined}
+              onChange={(next) => set({ range: next === WEEK ? undefined : (next ?? 'any') })}
+            />
           </div>
           <Loaded query={query}>
             {(page) => (
@@ -254,7 +260,7 @@ function changeOf(record: AuditRecord): string | null {
 function Row({ record }: { record: AuditRecord }) {
   const action = actionOf(record.action);
   const refused = record.outcome.startsWith('4');
-  const icon = ICONS.find(([pattern]) => pattern.test(action))?.[1] ?? 'info';
+  const icon = refused ? 'cross' : (ICONS.find(([pattern]) => pattern.test(action))?.[1] ?? 'info');
   const what = changeOf(record) ?? record.detail ?? '';
   return (
     <tr>
@@ -270,11 +276,9 @@ function Row({ record }: { record: AuditRecord }) {
         )}
       </td>
       <td>
-        <span
-          className={`status mono ${refused ? 'm-bad' : action === 'operation.stopped' ? 'm-part' : 'm-idle'} calm`}
-        >
+        <span className={`status mono ${refused ? 'm-bad' : action === 'operation.stopped' ? 'm-part' : 'm-idle'}`}>
           <Icon name={icon} size={14} />
-          {action}
+          <span className="verb">{action}</span>
         </span>
       </td>
       <td className={refused ? 'm-bad c' : ''}>{refused ? t('audit.was.refused', { why: what }) : what}</td>

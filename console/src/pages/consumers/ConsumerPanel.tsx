@@ -1,15 +1,14 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { Consumer } from '../../api/pending';
-import { config, consumer as consumerQuery, failures } from '../../api/queries';
+import { consumer as consumerQuery, failures } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Icon } from '../../components/Icon';
 import { waitAfter } from '../../components/Ladder';
 import { t, tx } from '../../i18n';
 import { storeNow } from '../../lib/clock';
-import { MAX_ATTEMPTS } from '../../lib/event';
 import { brief, clock, duration, hourMinute, number } from '../../lib/format';
-import { useRefusal } from '../../shell/session';
+import { useLimits, useRefusal } from '../../shell/session';
 import type { What } from '../../wizard';
 import { Wellness } from '../failures/GroupPanel';
 import { useConsumerActs } from './acts';
@@ -17,19 +16,24 @@ import { HeldKeys } from './HeldKeys';
 
 export function ConsumerPanel({
   consumer,
+  range,
+  minutes: span,
   onClose,
   onRedrive,
 }: {
   consumer: Consumer;
+  range: '1h' | '24h';
+  minutes: number;
   onClose: () => void;
   onRedrive: (what: What) => void;
 }) {
   const id = consumer.consumerId;
   const operator = useRefusal('operator');
-  const about = useQuery({ ...consumerQuery(id), retry: false }).data;
+  const about = useQuery({ ...consumerQuery(id, span), retry: false }).data;
   const groups = useQuery(failures).data?.groups.filter((each) => each.consumerId === id) ?? [];
-  const deadHead =
-    useQuery({ ...config, retry: false }).data?.find((each) => each.key === 'ordering.dead-head')?.value ?? 'hold';
+  const limits = useLimits();
+  const tries = about?.retry?.maxAttempts ?? limits.maxAttempts;
+  const jitter = about?.retry?.jitter ?? limits.backoffJitter;
   const { askPause, resume, dialog } = useConsumerActs();
   const remote = consumer.via === 'rabbitmq' || consumer.via === 'external';
   const figure = (value: number | null | undefined) => (value == null ? '–' : number(value));
@@ -93,7 +97,7 @@ export function ConsumerPanel({
       {minutes.length > 1 && (
         <section className="attempts-hour">
           <div className="between label">
-            <span>{t('panel.attempts')}</span>
+            <span>{range === '1h' ? t('panel.attempts') : t('panel.attempts.24h')}</span>
             <span>
               {hourMinute(minutes[0]!.at)} – {hourMinute(minutes.at(-1)!.at)}
             </span>
@@ -109,27 +113,30 @@ export function ConsumerPanel({
           </div>
         </section>
       )}
-      <section>
-        <div className="between label">
-          <span>{t('panel.schedule')}</span>
-          <span>
-            {t('panel.policy', {
-              n: about?.retry?.maxAttempts ?? MAX_ATTEMPTS,
-              j: Math.round((about?.retry?.jitter ?? 0.1) * 100),
-            })}
-          </span>
-        </div>
-        <Schedule
-          max={about?.retry?.maxAttempts ?? MAX_ATTEMPTS}
-          cap={about?.retry?.capSeconds ?? 3600}
-          waiting={about?.waitingByAttempt ?? []}
-        />
-      </section>
+      {tries !== undefined && (
+        <section>
+          <div className="between label">
+            <span>{t('panel.schedule')}</span>
+            <span>
+              {t('panel.policy', { n: tries })}
+              {jitter ? ` ± ${Math.round(jitter * 100)} %` : ''}
+            </span>
+          </div>
+          <Schedule
+            max={tries}
+            cap={about?.retry?.capSeconds ?? limits.backoffCapSeconds}
+            waiting={about?.waitingByAttempt ?? []}
+          />
+        </section>
+      )}
       {(consumer.held ?? 0) > 0 && (
         <section>
           <p className="label">{t('panel.order')}</p>
           <p className="t2 small-text">
-            {tx(deadHead === 'hold' ? 'panel.order.hold' : 'panel.order.skip', { n: number(consumer.held ?? 0) })}
+            {tx(limits.deadHead !== 'skip' ? 'panel.order.hold' : 'panel.order.skip', {
+              n: number(consumer.held ?? 0),
+              holds: <b>{t('panel.order.holds')}</b>,
+            })}
           </p>
           <HeldKeys consumerId={id} keys={about?.heldKeys ?? []} />
         </section>
@@ -153,7 +160,7 @@ export function ConsumerPanel({
 }
 
 /** When each try comes after the first, with how many events wait for it. */
-function Schedule({ max, cap, waiting }: { max: number; cap: number; waiting: number[] }) {
+function Schedule({ max, cap, waiting }: { max: number; cap?: number; waiting: number[] }) {
   const width = 330;
   const x = (index: number) => 8 + (index / Math.max(1, max - 1)) * (width - 22);
   const top = Math.max(1, ...waiting);

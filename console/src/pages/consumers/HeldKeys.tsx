@@ -2,6 +2,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { holdKey, skipKey } from '../../api/actions';
+import { refreshConsumers } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { AskDialog } from '../../components/Dialog';
 import { toast } from '../../components/Toasts';
@@ -15,7 +16,7 @@ export function HeldKeys({ consumerId, keys }: { consumerId: string; keys: strin
   const [asked, setAsked] = useState<string | null>(null);
   async function skip(key: string, reason: string) {
     await skipKey(consumerId, key, reason);
-    await client.invalidateQueries({ queryKey: ['consumers'] });
+    await refreshConsumers(client);
     toast({
       icon: 'play',
       title: t('key.skipped', { key }),

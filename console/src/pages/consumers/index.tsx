@@ -4,16 +4,18 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Consumer } from '../../api/pending';
 import { consumers } from '../../api/queries';
+import { Segments } from '../../components/Controls';
 import { Cli } from '../../components/Copy';
 import { Empty, Loaded } from '../../components/Empty';
 import { Icon, type IconName } from '../../components/Icon';
 import { Sparkline } from '../../components/Sparkline';
 import { CONSUMER, StatusWord } from '../../components/Status';
-import { t } from '../../i18n';
+import { t, tx } from '../../i18n';
 import { useNow } from '../../lib/clock';
 import { byLag, consumerState, isCounted, POOR_SUCCESS, silentSeconds } from '../../lib/consumer';
 import { brief, number, percent, took } from '../../lib/format';
 import { useUrl } from '../../lib/url';
+import { useLimits } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
 import { ConsumerPanel } from './ConsumerPanel';
 import './consumers.css';
@@ -26,20 +28,33 @@ const VIA: Record<string, IconName> = {
   external: 'external',
 };
 
+const SPANS = { '1h': 60, '24h': 1440 };
+type Range = keyof typeof SPANS;
+
 export function Consumers() {
   const [search, change] = useUrl();
-  const query = useQuery(consumers);
+  const range: Range = search.range === '24h' ? '24h' : '1h';
+  const query = useQuery(consumers(SPANS[range]));
+  const silentAfter = useLimits().silentSeconds;
   const now = useNow();
   const [wizard, setWizard] = useState<What | null>(null);
   const list = [...(query.data ?? [])].sort(byLag);
   const paused = list.filter((each) => each.paused).length;
-  const silent = list.filter((each) => consumerState(each, now) === 'silent').length;
+  const silent = list.filter((each) => consumerState(each, now, silentAfter) === 'silent').length;
   const chosen = list.find((each) => each.consumerId === search.sel) ?? (search.sel ? undefined : list[0]);
   return (
     <div className="page">
       <div className="page-head">
         <h1>{t('nav.consumers')}</h1>
         {query.data && <span className="meta">{t('consumers.sum', { n: list.length, p: paused, s: silent })}</span>}
+        <div className="tools">
+          <Segments
+            label={t('range.label')}
+            value={range}
+            onChange={(value) => change({ range: value === '1h' ? undefined : value })}
+            options={(Object.keys(SPANS) as Range[]).map((value) => ({ value, label: t(`range.${value}`) }))}
+          />
+        </div>
       </div>
       <Loaded query={query}>
         {() =>
@@ -82,6 +97,7 @@ export function Consumers() {
                           key={each.consumerId}
                           consumer={each}
                           now={now}
+                          silentAfter={silentAfter}
                           chosen={each === chosen}
                           onOpen={() => change({ sel: each.consumerId })}
                         />
@@ -89,13 +105,19 @@ export function Consumers() {
                     </tbody>
                   </table>
                 </div>
-                <p className="under">{t('consumers.note')}</p>
+                <p className="under">{tx('consumers.note', { a: <b>rabbitmq</b>, b: <b>external</b> })}</p>
                 <div className="under">
                   <Cli line={chosen ? `postrider consumers show ${chosen.consumerId}` : 'postrider consumers list'} />
                 </div>
               </div>
               {chosen && (
-                <ConsumerPanel consumer={chosen} onClose={() => change({ sel: 'none' })} onRedrive={setWizard} />
+                <ConsumerPanel
+                  consumer={chosen}
+                  range={range}
+                  minutes={SPANS[range]}
+                  onClose={() => change({ sel: 'none' })}
+                  onRedrive={setWizard}
+                />
               )}
             </div>
           )
@@ -109,15 +131,17 @@ export function Consumers() {
 function Row({
   consumer,
   now,
+  silentAfter,
   chosen,
   onOpen,
 }: {
   consumer: Consumer;
   now: number;
+  silentAfter?: number;
   chosen: boolean;
   onOpen: () => void;
 }) {
-  const state = consumerState(consumer, now);
+  const state = consumerState(consumer, now, silentAfter);
   const poor = (consumer.successRate ?? 1) < POOR_SUCCESS;
   const dash = <span className="t3">–</span>;
   const ours = isCounted(consumer);
@@ -150,7 +174,9 @@ function Row({
       </td>
       <td className={`num nowrap ${poor ? 'm-warn c' : ''}`}>{consumer.p95Ms == null ? dash : took(consumer.p95Ms)}</td>
       <td>
-        {lags.length > 1 && <Sparkline values={lags} meaning={behind ? 'warn' : 'info'} width={44} height={20} />}
+        {lags.length > 1 && (
+          <Sparkline values={lags} meaning={behind ? 'warn' : 'info'} width={44} height={20} dot={false} />
+        )}
       </td>
       <td className="num">{ours ? number(consumer.lag ?? 0) : <span className="t2">{t('broker')}</span>}</td>
       <td className={`num nowrap ${behind ? 'm-warn c strong' : 't2'}`}>

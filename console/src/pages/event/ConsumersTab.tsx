@@ -12,8 +12,8 @@ import { Countdown } from '../../components/Time';
 import { t } from '../../i18n';
 import { type ConsumerPart, partsOf } from '../../lib/event';
 import { clock, took } from '../../lib/format';
-import { useRefusal } from '../../shell/session';
-import type { Ask } from '.';
+import { useLimits, useRefusal } from '../../shell/session';
+import type { Ask } from './AskAct';
 import { refusalOf } from './Header';
 import { WhyCard } from './WhyCard';
 
@@ -21,7 +21,7 @@ type Props = { event: EventDetail; onAsk: (ask: Ask) => void };
 
 export function ConsumersTab({ event, onAsk }: Props) {
   const parts = partsOf(event);
-  const list = useQuery(consumers).data ?? [];
+  const list = useQuery(consumers()).data ?? [];
   const refused = useRefusal('operator') ?? refusalOf(event.actions?.redrive);
   return (
     <>
@@ -75,6 +75,8 @@ function Part({ part, first, via, refused, onRedrive, onDiscard }: PartProps) {
   const last = attempts.at(-1);
   const failedBefore = part.state === 'done' ? attempts.filter((each) => each.success === false) : [];
   const made = attempts.length;
+  const limits = useLimits();
+  const max = part.max ?? limits.maxAttempts;
   const note =
     failedBefore.length > 0
       ? t('part.failed.before', {
@@ -95,7 +97,11 @@ function Part({ part, first, via, refused, onRedrive, onDiscard }: PartProps) {
           <StatusWord look={DELIVERY[part.state]} />
         </span>
         <span className={`part-n ${part.state === 'done' ? 't2' : 'strong'}`}>
-          {t('part.attempt', { n: made, max: part.max })}
+          {made === 0
+            ? '–'
+            : max === undefined
+              ? t('part.attempt.n', { n: made })
+              : t('part.attempt', { n: made, max })}
         </span>
         {part.state === 'retrying' && delivery ? (
           <>
@@ -131,7 +137,12 @@ function Part({ part, first, via, refused, onRedrive, onDiscard }: PartProps) {
   );
 }
 
+/** Older attempts stand behind a button. */
+const NEWEST = 5;
+
 function Attempts({ attempts }: { attempts: Consumption[] }) {
+  const [all, setAll] = useState(false);
+  const hidden = all ? 0 : Math.max(0, attempts.length - NEWEST);
   if (attempts.length === 0) return <p className="part-none t2">{t('part.none')}</p>;
   return (
     <table className="table attempts">
@@ -147,9 +158,18 @@ function Attempts({ attempts }: { attempts: Consumption[] }) {
         </tr>
       </thead>
       <tbody>
-        {attempts.map((attempt, index) => (
+        {attempts.slice(0, attempts.length - hidden).map((attempt, index) => (
           <AttemptRow key={attempt.attemptNo} attempt={attempt} first={index === 0} />
         ))}
+        {hidden > 0 && (
+          <tr>
+            <td colSpan={7}>
+              <button type="button" className="link" onClick={() => setAll(true)}>
+                {t('part.earlier', { n: hidden })}
+              </button>
+            </td>
+          </tr>
+        )}
       </tbody>
     </table>
   );

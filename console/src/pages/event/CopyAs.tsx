@@ -1,5 +1,5 @@
 // The event as something to paste elsewhere. It shows what will be copied; a token is never part of it.
-import { useState } from 'react';
+import { useRef, useState } from 'react';
 import { apiBase } from '../../api/client';
 import type { EventDetail } from '../../api/pending';
 import { Button } from '../../components/Button';
@@ -8,6 +8,7 @@ import { Icon, type IconName } from '../../components/Icon';
 import { Menu } from '../../components/Menu';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
+import { usePageKeys } from '../../shell/keys';
 
 type Form = { name: string; icon: IconName; text: string };
 
@@ -37,15 +38,40 @@ export function formsOf(event: EventDetail, server: string, page: string): Form[
   ];
 }
 
-export function CopyAs({ event }: { event: EventDetail }) {
-  const forms = formsOf(event, apiBase, location.href.split('#')[0] ?? '');
+/** `c` opens it, `⇧C` copies the link. */
+export function CopyAs({ event, small }: { event: EventDetail; small?: boolean }) {
+  const page = `${apiBase}/events/${encodeURIComponent(event.eventId)}`;
+  const forms = formsOf(event, apiBase, small ? page : (location.href.split('#')[0] ?? ''));
   const [shown, setShown] = useState(1);
+  const button = useRef<HTMLButtonElement>(null);
+  const copy = (form: Form) => {
+    void copyText(form.text);
+    toast({ icon: 'copy', title: t('copied'), text: form.name });
+  };
+  usePageKeys({
+    c: () => {
+      button.current?.click();
+      // The menu is drawn after this key has been handled.
+      requestAnimationFrame(() => document.querySelector<HTMLElement>('.copy-as button')?.focus());
+    },
+    C: () => copy(forms[0]!),
+  });
   return (
     <Menu
-      className="copy-as"
+      className={`copy-as ${small ? 'up' : ''}`}
       button={(open, toggle) => (
-        <Button icon="copy" aria-expanded={open} onClick={toggle}>
-          {t('copy.as')} <Icon name="chevronDown" size={12} />
+        <Button
+          ref={button}
+          icon="copy"
+          aria-expanded={open}
+          aria-label={small ? t('copy.as') : undefined}
+          onClick={toggle}
+        >
+          {!small && (
+            <>
+              {t('copy.as')} <Icon name="chevronDown" size={12} />
+            </>
+          )}
         </Button>
       )}
     >
@@ -60,13 +86,13 @@ export function CopyAs({ event }: { event: EventDetail }) {
                 onMouseEnter={() => setShown(index)}
                 onFocus={() => setShown(index)}
                 onClick={() => {
-                  void copyText(form.text);
-                  toast({ icon: 'copy', title: t('copied'), text: form.name });
+                  copy(form);
                   close();
                 }}
               >
                 <Icon name={form.icon} size={14} />
-                {form.name}
+                <span className="grow">{form.name}</span>
+                {index === 0 && <kbd>⇧C</kbd>}
               </button>
             ))}
           </div>

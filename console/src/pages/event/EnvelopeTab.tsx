@@ -39,7 +39,7 @@ export function EnvelopeTab({ event }: { event: EventDetail }) {
   ];
   return (
     <div className="card">
-      <table className="table envelope">
+      <table className="table wrapped envelope">
         <tbody>
           {fields.map(([name, value]) => (
             <tr key={name}>
@@ -47,8 +47,14 @@ export function EnvelopeTab({ event }: { event: EventDetail }) {
                 {name}
               </th>
               <td className="mono">
-                {value == null || value === '' ? <span className="t3">–</span> : value}
-                {value != null && value !== '' && <Copy text={String(value)} className="hover-only" />}
+                {value == null || value === '' ? (
+                  <span className="t3">–</span>
+                ) : (
+                  <div className="quoting">
+                    {value}
+                    <Copy text={String(value)} className="hover-only" />
+                  </div>
+                )}
               </td>
             </tr>
           ))}
@@ -65,7 +71,9 @@ export function EnvelopeTab({ event }: { event: EventDetail }) {
               <th scope="row" className="mono">
                 metadata
               </th>
-              <td className="mono wrap">{event.metadataText}</td>
+              <td className="mono">
+                <div className="quoting">{event.metadataText}</div>
+              </td>
             </tr>
           )}
         </tbody>

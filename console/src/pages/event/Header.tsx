@@ -9,8 +9,8 @@ import { Age } from '../../components/Time';
 import { has, type MessageKey, t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
 import { clock, duration, isoDay, middle, moment, offset } from '../../lib/format';
-import { useRefusal } from '../../shell/session';
-import type { Ask } from '.';
+import { useLimits, useRefusal } from '../../shell/session';
+import type { Ask } from './AskAct';
 import { CopyAs } from './CopyAs';
 
 /** Why the rules refuse an act, and from when it is possible. */
@@ -23,6 +23,7 @@ export function refusalOf(allowed: Allowed | undefined): string | null {
 
 export function Header({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask) => void }) {
   const operator = useRefusal('operator');
+  const limits = useLimits();
   const attempts = event.consumptions.filter((each) => each.attemptNo > 0);
   const failed = attempts.filter((each) => each.success === false).length;
   const { initiator } = event;
@@ -99,7 +100,7 @@ export function Header({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask)
           {failed > 0 && t('fact.failed', { n: failed })}
         </Fact>
         <Fact label={t('fact.redriven')} value={event.retryCount === 0 ? t('never') : `${event.retryCount} ×`}>
-          {t('fact.limit', { n: 10 })}
+          {limits.redriveMaxCount !== undefined && t('fact.limit', { n: limits.redriveMaxCount })}
         </Fact>
         <Fact label={t('fact.since')} value={event.statusAt ? at(event.statusAt) : '–'}>
           {event.status}

@@ -7,10 +7,12 @@ import { actionOf } from '../../lib/audit';
 import { dateTime } from '../../lib/format';
 import { useRefusal } from '../../shell/session';
 
+export const history = (eventId: string) => audit({ target: eventId, limit: 100 });
+
 /** Who did what to this event. */
 export function HistoryTab({ event }: { event: EventDetail }) {
   const refused = useRefusal('operator');
-  const query = useQuery({ ...audit({ target: event.eventId, limit: 100 }), enabled: !refused });
+  const query = useQuery({ ...history(event.eventId), enabled: !refused });
   if (refused) {
     return (
       <div className="card">

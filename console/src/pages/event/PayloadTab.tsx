@@ -22,10 +22,16 @@ function parsed(text: string): JsonNode | null {
   }
 }
 
+/** The payload as text. A cut one comes as a string, because a piece of JSON is no JSON. */
+function rawOf(event: EventDetail): string | null {
+  const text = event.payloadText;
+  return event.payloadTruncated && text?.startsWith('"') ? (JSON.parse(text) as string) : text;
+}
+
 export function PayloadTab({ event }: { event: EventDetail }) {
   const [mode, setMode] = useState<'tree' | 'raw'>('tree');
   const refused = useRefusal('operator');
-  const text = event.payloadText;
+  const text = rawOf(event);
   const size = event.payloadBytes ?? text?.length ?? 0;
   const node = useMemo(() => (text ? parsed(text) : null), [text]);
   if (event.masked || text === null) {

@@ -1,10 +1,11 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { EventDetail, EventSummary, TraceNode } from '../../api/pending';
-import { config, events, trace } from '../../api/queries';
+import { events, trace } from '../../api/queries';
 import { EVENT, StatusIcon } from '../../components/Status';
 import { t } from '../../i18n';
-import { dayMonth, hourMinute, isoDay, offset } from '../../lib/format';
+import { hourMinute, isoDay, offset, subject } from '../../lib/format';
+import { useLimits } from '../../shell/session';
 
 /** Its key's neighbours, what it caused, and its facts. */
 export function Side({ event }: { event: EventDetail }) {
@@ -20,7 +21,8 @@ export function Side({ event }: { event: EventDetail }) {
 function Row({ event, from, depth, here }: { event: EventSummary; from: number; depth: number; here?: boolean }) {
   const waits = event.status === 'PENDING' && depth > 0;
   return (
-    <li style={{ paddingLeft: depth * 22 }} className={depth > 0 ? 'deep' : ''}>
+    <li style={{ paddingLeft: depth * 20 }}>
+      {depth > 0 && <i className="elbow" aria-hidden />}
       <StatusIcon look={EVENT[event.status]!} size={14} />
       <Link
         to="/events/$id"
@@ -30,7 +32,7 @@ function Row({ event, from, depth, here }: { event: EventSummary; from: number; 
         {event.topic}
         {waits && ` · ${t('side.waits')}`}
       </Link>
-      <span className="meta">{here ? '0' : offset(Date.parse(event.occurredAt) - from)}</span>
+      <span className={here ? 'meta strong' : 'meta'}>{here ? '0' : offset(Date.parse(event.occurredAt) - from)}</span>
     </li>
   );
 }
@@ -45,7 +47,7 @@ function SameKey({ event }: { event: EventDetail }) {
   return (
     <section className="card">
       <header>
-        <h2>{[event.aggregateType, event.key].filter(Boolean).join(' ')}</h2>
+        <h2 className="cut">{subject(event.aggregateType, event.key)}</h2>
         <Link to="/stories/$key" params={{ key: event.key } as never}>
           {t('side.story')}
         </Link>
@@ -104,17 +106,21 @@ function Caused({ event }: { event: EventDetail }) {
 const DAY = 86_400_000;
 
 function Facts({ event }: { event: EventDetail }) {
-  const settings = useQuery({ ...config, retry: false }).data;
-  const days = (key: string, fallback: number) => Number(settings?.find((each) => each.key === key)?.value ?? fallback);
-  const created = Date.parse(event.createdAt);
-  const redrivable = created + days('redrive.horizon-days', 7) * DAY;
+  const { finishedDays, redriveHorizonDays } = useLimits();
+  const after = (days: number) => Date.parse(event.createdAt) + days * DAY;
   const { initiator } = event;
   const rows: [string, string | null][] = [
     [t('facts.aggregate'), [event.aggregateType, event.aggregateId].filter(Boolean).join(' ')],
     [t('facts.initiator'), [initiator.service, initiator.userId].filter(Boolean).join(' · ')],
     [t('facts.request'), initiator.clientRequestId ?? null],
-    [t('facts.kept'), isoDay(created + days('retention.finished-days', 30) * DAY)],
-    [t('facts.redrivable'), `${dayMonth(redrivable)} ${hourMinute(redrivable)}`],
+    [t('facts.written'), event.written ? t(`facts.written.${event.written}`) : null],
+    [t('facts.kept'), finishedDays === undefined ? null : isoDay(after(finishedDays))],
+    [
+      t('facts.redrivable'),
+      redriveHorizonDays === undefined
+        ? null
+        : `${isoDay(after(redriveHorizonDays))} ${hourMinute(after(redriveHorizonDays))}`,
+    ],
   ];
   return (
     <section className="card">

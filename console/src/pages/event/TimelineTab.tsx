@@ -1,5 +1,5 @@
 // Time travel: drag to any instant, and everything stands as it stood then.
-import { type KeyboardEvent, type PointerEvent, useRef } from 'react';
+import { type KeyboardEvent, type PointerEvent, useEffect, useRef, useState } from 'react';
 import type { EventDetail } from '../../api/pending';
 import { Button } from '../../components/Button';
 import { Icon } from '../../components/Icon';
@@ -28,6 +28,8 @@ const STANDS: Record<ConsumerStand, DeliveryState> = {
   failed: 'dead',
   waiting: 'waiting',
 };
+/** How long each change stands while the history is played. */
+const PLAY_MS = 700;
 const percent = (share: number) => `${(share * 100).toFixed(3)}%`;
 
 export function TimelineTab({ event }: { event: EventDetail }) {
@@ -42,6 +44,21 @@ export function TimelineTab({ event }: { event: EventDetail }) {
     const next =
       by > 0 ? line.steps.find((each) => each.at > at) : [...line.steps].reverse().find((each) => each.at < at);
     if (next) set(next.at);
+  };
+  const [playing, setPlaying] = useState(false);
+  const after = line.steps.find((each) => each.at > at)?.at;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each instant sets the clock for the next one
+  useEffect(() => {
+    if (!playing) return;
+    const timer = setTimeout(() => {
+      if (after === undefined) setPlaying(false);
+      set(after ?? null);
+    }, PLAY_MS);
+    return () => clearTimeout(timer);
+  }, [playing, at]);
+  const play = () => {
+    setPlaying(!playing);
+    if (!playing && after === undefined) set(line.start);
   };
   usePageKeys({ '[': () => step(-1), ']': () => step(1) });
   const past = line.steps.filter((each) => each.at <= at);
@@ -63,7 +80,7 @@ export function TimelineTab({ event }: { event: EventDetail }) {
             </Button>
           )}
         </header>
-        <Scrubber line={line} at={at} onStep={step} onChange={set} />
+        <Scrubber line={line} at={at} playing={playing} onPlay={play} onStep={step} onChange={set} />
         <div className="lanes">
           <div className="lane">
             <b>{t('timeline.outbox')}</b>
@@ -104,9 +121,16 @@ function describe(step: Step): string {
   return t('step.failed', { c: step.consumerId ?? '', why: (step.error ?? '').split(':')[0] ?? '' });
 }
 
-type ScrubberProps = { line: Timeline; at: number; onStep: (by: 1 | -1) => void; onChange: (at: number) => void };
+type ScrubberProps = {
+  line: Timeline;
+  at: number;
+  playing: boolean;
+  onPlay: () => void;
+  onStep: (by: 1 | -1) => void;
+  onChange: (at: number) => void;
+};
 
-function Scrubber({ line, at, onStep, onChange }: ScrubberProps) {
+function Scrubber({ line, at, playing, onPlay, onStep, onChange }: ScrubberProps) {
   const track = useRef<HTMLDivElement>(null);
   const move = (event: PointerEvent) => {
     const box = track.current?.getBoundingClientRect();
@@ -124,6 +148,12 @@ function Scrubber({ line, at, onStep, onChange }: ScrubberProps) {
     <div className="scrubber">
       <div className="row">
         <Button small icon="chevronLeft" aria-label={t('step.before')} onClick={() => onStep(-1)} />
+        <Button
+          small
+          icon={playing ? 'pause' : 'play'}
+          aria-label={playing ? t('step.pause') : t('step.play')}
+          onClick={onPlay}
+        />
         <Button small icon="chevronRight" aria-label={t('step.after')} onClick={() => onStep(1)} />
         <kbd>[</kbd>
         <kbd>]</kbd>
@@ -261,7 +291,11 @@ function Story({
               </tr>
             ),
             <tr key={index} className={`open ${step.at > at ? 'later' : ''}`} onClick={() => onPick(step.at)}>
-              <td className="num t2">{clock(step.at, 3)}</td>
+              <td className="num t2">
+                {index > 0 && sameSecond(step.at, line.steps[index - 1]!.at)
+                  ? clock(step.at, 3).slice(8)
+                  : clock(step.at, 3)}
+              </td>
               <td className="num t2">{index === 0 ? '0' : offset(step.at - line.steps[index - 1]!.at)}</td>
               <td>{describe(step)}</td>
               <td>
@@ -276,6 +310,11 @@ function Story({
       </table>
     </div>
   );
+}
+
+/** Whether the clock shows the same second, so that only the fraction has to be written. */
+function sameSecond(a: number, b: number): boolean {
+  return Math.floor(a / 1000) === Math.floor(b / 1000);
 }
 
 function Spent({ line }: { line: Timeline }) {

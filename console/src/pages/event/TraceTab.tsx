@@ -52,7 +52,7 @@ function Node({ node, depth, here, start }: { node: TraceNode; depth: number; he
         <Link
           to="/events/$id"
           params={{ id: node.eventId } as never}
-          className={`plain ${node.failedConsumers > 0 ? 'm-bad c strong' : ''}`}
+          className={`plain cut ${node.failedConsumers > 0 ? 'm-bad c strong' : ''}`}
         >
           {node.topic}
         </Link>

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import type { EventDetail } from '../../api/pending';
-import { config, consumers, failures, health } from '../../api/queries';
+import { consumers, events, failures, health, topics } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Icon, type IconName } from '../../components/Icon';
 import { givenUpAt, Ladder } from '../../components/Ladder';
@@ -12,10 +12,10 @@ import { Countdown } from '../../components/Time';
 import { t, tx } from '../../i18n';
 import { storeNow, useNow } from '../../lib/clock';
 import { type Why, whyWaiting } from '../../lib/event';
-import { clock, duration, hourMinute, number } from '../../lib/format';
-import { useRefusal } from '../../shell/session';
+import { clock, duration, hourMinute, number, shortError } from '../../lib/format';
+import { useLimits, useRefusal } from '../../shell/session';
 import { useConsumerActs } from '../consumers/acts';
-import type { Ask } from '.';
+import type { Ask } from './AskAct';
 
 type Card = { icon: IconName; meaning: Meaning; title: ReactNode; text: ReactNode; act?: ReactNode; below?: ReactNode };
 
@@ -36,8 +36,29 @@ function Passed({ from, to, left, right }: { from: string; to: string; left: str
   );
 }
 
+const OPEN = ['PENDING', 'SENT', 'RETRYING'];
+
+/** What stands before this event, and what behind it. */
+function Chain(props: { icon: IconName; first?: string; between?: number; more: number }) {
+  const { icon, first, between = 0, more } = props;
+  const links: [IconName, string][] = [[icon, first ?? '–']];
+  if (between > 0) links.push(['clock', t('more', { n: between })]);
+  links.push(['lock', t('why.this')]);
+  if (more > 0) links.push(['clock', t('more', { n: more })]);
+  return (
+    <ol className="chain">
+      {links.map(([name, text]) => (
+        <li key={text} className={name === 'lock' ? 'strong' : ''}>
+          <Icon name={name} size={14} />
+          <span className="cut">{text}</span>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
 export function WhyCard({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask) => void }) {
-  const list = useQuery(consumers).data ?? [];
+  const list = useQuery(consumers()).data ?? [];
   const instances = useQuery({ ...health, retry: false }).data?.instances.length ?? null;
   const why = whyWaiting(event, list, storeNow(), instances);
   if (!why) return null;
@@ -50,11 +71,14 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
   const navigate = useNavigate();
   const { resume } = useConsumerActs();
   const groups = useQuery(failures).data?.groups ?? [];
-  const cap = Number(
-    useQuery({ ...config, retry: false }).data?.find((each) => each.key === 'outbox.backoff-cap-seconds')?.value ??
-      3600,
-  );
+  const limits = useLimits();
+  const cap = limits.backoffCapSeconds;
   const key = [event.aggregateType?.toLowerCase(), event.key].filter(Boolean).join(' ');
+  const same = useQuery({ ...events({ key: event.key, limit: 20 }), enabled: !!event.key }).data?.events ?? [];
+  const later = same.filter((each) => each.occurredAt > event.occurredAt && OPEN.includes(each.status)).length;
+  const unheard = useQuery({ ...topics, enabled: why.answer === 'unheard', retry: false }).data?.find(
+    (each) => each.topic === event.topic,
+  )?.unheard;
   const card = cardOf();
   return (
     <section className={`card edge why m-${card.meaning}`}>
@@ -66,7 +90,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           <h2>{card.title}</h2>
           {card.act}
         </div>
-        <div className="t2">{card.text}</div>
+        <div className="t2 quoting">{card.text}</div>
         {card.below}
       </div>
     </section>
@@ -99,6 +123,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
             c: why.part.consumerId,
           }),
           act: open(why.part.delivery?.heldBy?.eventId, t('why.open.dead')),
+          below: <Chain icon="dead" first={why.part.delivery?.heldBy?.topic} more={later} />,
         };
       case 'working': {
         const { delivery } = why.part;
@@ -160,10 +185,12 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
       case 'retrying': {
         const { part } = why;
         const last = part.attempts.at(-1);
+        const made = part.attempts.length;
+        const max = part.max ?? limits.maxAttempts ?? made + 1;
         const due = part.delivery?.dueAt ?? last?.createdAt ?? event.createdAt;
         const group = groups.find((each) => each.consumerId === part.consumerId && each.errorCode === last?.errorCode);
         const others = (group?.count ?? 1) - 1;
-        const reason = (last?.errorMessage ?? '').split(/[:.]/)[0] ?? '';
+        const reason = shortError(last?.errorMessage ?? '', last?.errorCode);
         return {
           icon: 'question',
           meaning: 'warn',
@@ -173,14 +200,15 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
               {tx(Date.parse(due) > storeNow() ? 'why.retrying.text' : 'why.retrying.due', {
                 c: <b>{part.consumerId}</b>,
                 error: <b>{reason}</b>,
-                n: part.attempts.length,
+                n: made,
                 t: (
                   <span className="m-warn c">
                     <Countdown to={due} />
                   </span>
                 ),
-                left: part.max - part.attempts.length,
-                at: clock(givenUpAt(due, part.attempts.length, part.max, cap)),
+                left: max - made,
+                at: clock(givenUpAt(due, made, max, cap)),
+                holds: later > 0 && limits.deadHead !== 'skip' ? t('why.holds', { n: later, key }) : '',
               })}{' '}
               {others > 0 && group && (
                 <Link to="/failures" search={{ sel: group.groupId } as never}>
@@ -193,9 +221,9 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           below: (
             <>
               <div className="only-wide">
-                <Ladder attempts={part.attempts.length} max={part.max} dueAt={due} capSeconds={cap} />
+                <Ladder attempts={made} max={max} dueAt={due} capSeconds={cap} />
               </div>
-              <MobileTries attempts={part.attempts.length} max={part.max} due={due} cap={cap} />
+              <MobileTries attempts={made} max={max} due={due} cap={cap} />
             </>
           ),
         };
@@ -210,6 +238,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
             ? tx('why.turn.text', { n: by.ahead, key, topic: <b>{by.topic ?? by.eventId}</b> })
             : t('why.turn.plain', { c: why.part.consumerId }),
           act: by && open(by.eventId, t('why.open.first')),
+          below: by && <Chain icon="retry" first={by.topic ?? by.eventId} between={by.ahead - 1} more={later} />,
         };
       }
       case 'sent': {
@@ -238,7 +267,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           icon: 'info',
           meaning: 'part',
           title: t('why.unheard', { topic: event.topic }),
-          text: t('why.unheard.text'),
+          text: [t('why.unheard.text'), unheard ? t('why.unheard.many', { n: number(unheard) }) : ''].join(' '),
           act: (
             <Button
               small
@@ -283,7 +312,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
   }
 }
 
-function MobileTries({ attempts, max, due, cap }: { attempts: number; max: number; due: string; cap: number }) {
+function MobileTries({ attempts, max, due, cap }: { attempts: number; max: number; due: string; cap?: number }) {
   return (
     <div className="only-mobile tries">
       <div className="between">

@@ -2,21 +2,22 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
-import { discardDelivery, expireEvent, redriveEvent } from '../../api/actions';
-import type { EventDetail } from '../../api/pending';
-import { event as eventQuery } from '../../api/queries';
-import { AskDialog } from '../../components/Dialog';
+import type { Query } from '../../api/client';
+import type { Counts, EventDetail, EventPage } from '../../api/pending';
+import { event as eventQuery, trace } from '../../api/queries';
 import { Loaded } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
-import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
-import { bytes } from '../../lib/format';
+import { bytes, counted } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { usePageKeys } from '../../shell/keys';
+import { useRefusal } from '../../shell/session';
+import { PAGE } from '../events/filters';
+import { type Ask, AskAct } from './AskAct';
 import { ConsumersTab } from './ConsumersTab';
 import { EnvelopeTab } from './EnvelopeTab';
 import { Header } from './Header';
-import { HistoryTab } from './HistoryTab';
+import { HistoryTab, history } from './HistoryTab';
 import { PayloadTab } from './PayloadTab';
 import { Side } from './Side';
 import { TimelineTab } from './TimelineTab';
@@ -25,7 +26,6 @@ import './event.css';
 
 const TABS = ['consumers', 'timeline', 'payload', 'envelope', 'trace', 'history'] as const;
 type Tab = (typeof TABS)[number];
-export type Ask = { verb: 'redrive' | 'expire' | 'discard'; consumerId?: string };
 
 export function Event() {
   const { id } = useParams({ strict: false }) as { id: string };
@@ -48,6 +48,10 @@ function Shown({ event }: { event: EventDetail }) {
     ...Object.fromEntries(TABS.map((name, index) => [String(index + 1), () => go(name)])),
     r: () => event.actions?.redrive.allowed !== false && setAsk({ verb: 'redrive' }),
   });
+  const refused = useRefusal('operator');
+  const records = useQuery({ ...history(event.eventId), enabled: !refused }).data?.records.length;
+  const traced = useQuery({ ...trace(event.traceId ?? ''), enabled: !!event.traceId, retry: false }).data?.events
+    .length;
   const extra: Partial<Record<Tab, string>> = {
     consumers: String(event.expectedConsumers),
     payload:
@@ -56,7 +60,8 @@ function Shown({ event }: { event: EventDetail }) {
         : event.payloadText
           ? bytes(event.payloadText.length)
           : undefined,
-    trace: String(event.parents.length + event.children.length + 1),
+    trace: String(traced ?? event.parents.length + event.children.length + 1),
+    history: records === undefined ? undefined : String(records),
   };
   return (
     <>
@@ -113,13 +118,18 @@ function moveTab(key: React.KeyboardEvent, name: Tab, go: (tab: Tab) => void) {
   document.getElementById(`tab-${next}`)?.focus();
 }
 
+/** The list page asks for whole pages; the neighbours of a key are no list to step through. */
+const isList = (key: readonly unknown[]) => (key[1] as Query | undefined)?.limit === PAGE;
+
 /** The event before and after this one in the list it was opened from. */
 function Neighbours({ id }: { id: string }) {
   const client = useQueryClient();
-  const pages = client.getQueriesData<{ events: { eventId: string }[] }>({ queryKey: ['events'] });
-  const page = pages
-    .map(([, data]) => data?.events ?? [])
-    .find((list) => list.length > 1 && list.some((each) => each.eventId === id));
+  const found = client
+    .getQueriesData<EventPage>({ queryKey: ['events'] })
+    .find(([key, data]) => isList(key) && (data?.events ?? []).some((each) => each.eventId === id));
+  const page = found?.[1]?.events;
+  const { limit: _limit, cursor, ...filter } = (found?.[0][1] ?? {}) as Query;
+  const total = client.getQueryData<Counts>(['counts', filter])?.total;
   const at = page?.findIndex((each) => each.eventId === id) ?? -1;
   const before = page?.[at - 1]?.eventId;
   const after = page?.[at + 1]?.eventId;
@@ -130,7 +140,7 @@ function Neighbours({ id }: { id: string }) {
   if (!page) return null;
   return (
     <span className="neighbours">
-      {t('event.place', { n: at + 1, m: page.length })}
+      {t('event.place', { n: at + 1, m: total && !cursor ? counted(total) : page.length })}
       {before && (
         <Link
           id="event-before"
@@ -154,53 +164,5 @@ function Neighbours({ id }: { id: string }) {
         </Link>
       )}
     </span>
-  );
-}
-
-function AskAct({ event, ask, onClose }: { event: EventDetail; ask: Ask; onClose: () => void }) {
-  const client = useQueryClient();
-  const to = ask.consumerId;
-  async function act(reason: string) {
-    if (ask.verb === 'expire') await expireEvent(event.eventId, reason);
-    else if (ask.verb === 'discard') await discardDelivery(event.eventId, to ?? '', reason);
-    else await redriveEvent(event.eventId, { consumerId: to, reason });
-    toast({
-      icon: ask.verb === 'expire' ? 'hourglass' : 'repeat',
-      title: t(`toast.${ask.verb}`),
-      text: event.eventId,
-    });
-    await client.invalidateQueries({ queryKey: ['event', event.eventId] });
-  }
-  if (ask.verb === 'expire')
-    return (
-      <AskDialog
-        danger
-        title={t('expire.title')}
-        text={t('expire.text')}
-        verb={t('expire.verb')}
-        act={act}
-        onClose={onClose}
-      />
-    );
-  if (ask.verb === 'discard') {
-    return (
-      <AskDialog
-        danger
-        title={t('discard.title', { c: to ?? '' })}
-        text={t('discard.text')}
-        verb={t('discard.verb')}
-        act={act}
-        onClose={onClose}
-      />
-    );
-  }
-  return (
-    <AskDialog
-      title={to ? t('redrive.one.title', { c: to }) : t('redrive.title')}
-      text={to ? t('redrive.one.text', { c: to }) : t('redrive.text')}
-      verb={t('redrive.verb')}
-      act={act}
-      onClose={onClose}
-    />
   );
 }

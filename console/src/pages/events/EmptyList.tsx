@@ -5,25 +5,34 @@ import { counts } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Empty } from '../../components/Empty';
 import { type MessageKey, t } from '../../i18n';
-import { counted } from '../../lib/format';
+import { storeNow } from '../../lib/clock';
+import { counted, number } from '../../lib/format';
 import type { Search } from '../../lib/url';
-import { chipsOf, NAMES } from './filters';
+import { chipsOf, filterOf, NAMES } from './filters';
 
 type Props = {
   search: Search;
   more: string | null;
+  scanned?: number;
   onClear: (part: Record<string, string | undefined>) => void;
   onMore: (cursor: string) => void;
 };
 
-export function EmptyList({ search, more, onClear, onMore }: Props) {
+export function EmptyList({ search, more, scanned, onClear, onMore }: Props) {
   const whole = useQuery({ ...counts({}), retry: false }).data;
   const active = Object.keys(NAMES).filter((name) => search[name]);
   if (search.range) active.push('range');
   const [first] = chipsOf(search);
+  const rest = filterOf({ ...search, [first?.[0] ?? '']: '' }, storeNow());
+  const without = useQuery({ ...counts(rest), enabled: !!first && !more, retry: false }).data;
+  const name = first && `${t(`filter.${first[0]}` as MessageKey)} ${first[1]}`;
   if (more) {
     return (
-      <Empty icon="search" title={t('empty.looked')} text={t('empty.looked.text')}>
+      <Empty
+        icon="search"
+        title={scanned === undefined ? t('empty.looked.some') : t('empty.looked', { n: number(scanned) })}
+        text={t('empty.looked.text')}
+      >
         <Button small onClick={() => onMore(more)}>
           {t('empty.looked.more')}
         </Button>
@@ -40,10 +49,14 @@ export function EmptyList({ search, more, onClear, onMore }: Props) {
     );
   }
   return (
-    <Empty icon="filter" title={whole ? t('empty.hidden', { n: counted(whole.total) }) : t('empty.hidden.some')}>
-      {first && (
+    <Empty
+      icon="filter"
+      title={whole ? t('empty.hidden', { n: counted(whole.total) }) : t('empty.hidden.some')}
+      text={name && without && t('empty.without', { f: name, n: counted(without.total) })}
+    >
+      {first && name && (
         <Button small onClick={() => onClear({ [first[0]]: undefined })}>
-          {t('empty.remove', { f: `${t(`filter.${first[0]}` as MessageKey)} ${first[1]}` })}
+          {t('empty.remove', { f: name })}
         </Button>
       )}
       <Button small kind="quiet" onClick={() => onClear(Object.fromEntries(active.map((name) => [name, undefined])))}>

@@ -1,24 +1,25 @@
-import { Link } from '@tanstack/react-router';
 import { type Ref, useEffect, useRef, useState } from 'react';
 import type { EventSummary } from '../../api/pending';
 import { Box } from '../../components/Controls';
-import { Copy } from '../../components/Copy';
 import { Icon } from '../../components/Icon';
-import { Meter } from '../../components/Meter';
-import { EVENT, StatusWord } from '../../components/Status';
-import { Age } from '../../components/Time';
+import { EVENT } from '../../components/Status';
 import { t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
 import { duration } from '../../lib/format';
 import { usePageKeys } from '../../shell/keys';
+import { useColumns } from './columns';
 
 type Props = {
   ref: Ref<HTMLTableElement>;
   events: EventSummary[];
   selected: string[];
   everything: boolean;
+  /** The event in the side panel; it follows `j` and `k`. */
+  peeked?: string;
   onSelect: (ids: string[]) => void;
+  onPeek: (id: string) => void;
   onOpen: (id: string) => void;
+  onCopy: (ids: string[]) => void;
 };
 
 /** What a screen reader says for a row. */
@@ -47,10 +48,12 @@ function useChanged(events: EventSummary[]): Set<string> {
   return changed;
 }
 
-export function EventTable({ ref, events, selected, everything, onSelect, onOpen }: Props) {
+export function EventTable(props: Props) {
+  const { ref, events, selected, everything, peeked, onSelect, onPeek, onOpen, onCopy } = props;
   const [active, setActive] = useState(-1);
   const [anchor, setAnchor] = useState(-1);
   const changed = useChanged(events);
+  const columns = useColumns();
   const body = useRef<HTMLTableSectionElement>(null);
   const ids = events.map((each) => each.eventId);
   const all = everything || ids.every((id) => selected.includes(id));
@@ -67,89 +70,70 @@ export function EventTable({ ref, events, selected, everything, onSelect, onOpen
     const next = Math.min(ids.length - 1, Math.max(0, active + step));
     setActive(next);
     (body.current?.children[next] as HTMLElement | undefined)?.focus();
+    if (peeked) onPeek(ids[next]!);
   }
   usePageKeys({
     j: () => move(1),
     k: () => move(-1),
     x: () => active >= 0 && toggle(active, false),
     X: () => active >= 0 && toggle(active, true),
+    c: () => {
+      if (peeked) return;
+      if (selected.length > 0) onCopy(selected);
+      else if (active >= 0) onCopy([ids[active]!]);
+    },
+    ' ': (event) => {
+      if ((event.target as HTMLElement).tagName !== 'TR' || active < 0) return;
+      event.preventDefault();
+      onPeek(ids[active]!);
+    },
     Enter: (event) => (event.target as HTMLElement).tagName === 'TR' && active >= 0 && onOpen(ids[active]!),
   });
 
   return (
-    <table className="table event-table" ref={ref}>
+    <table className={`table event-table ${peeked ? 'narrowed' : ''}`} ref={ref}>
       <thead>
         <tr>
           <th className="box">
             <Box checked={all} label={t('select.page')} onChange={() => onSelect(all ? [] : ids)} />
           </th>
-          <th>{t('col.status')}</th>
-          <th>{t('col.topic')}</th>
-          <th>{t('col.key')}</th>
-          <th>{t('col.deliveries')}</th>
-          <th className="num">{t('col.attempts')}</th>
-          <th>{t('col.service')}</th>
-          <th className="num" aria-sort="descending">
-            {t('col.age')} <Icon name="arrowDown" size={12} className="inline" />
-          </th>
-          <th>{t('col.id')}</th>
+          {columns.map(({ name, head, num }) => (
+            <th
+              key={name}
+              className={`col-${name} ${num ? 'num' : ''}`}
+              aria-sort={name === 'age' ? 'descending' : undefined}
+            >
+              {t(head)} {name === 'age' && <Icon name="arrowDown" size={12} className="inline" />}
+            </th>
+          ))}
         </tr>
       </thead>
       <tbody ref={body}>
         {events.map((event, index) => {
-          const chosen = everything || selected.includes(event.eventId);
-          const attempts = event.attempts;
+          const id = event.eventId;
+          const chosen = everything || selected.includes(id) || peeked === id;
           return (
             <tr
-              key={event.eventId}
+              key={id}
               tabIndex={index === Math.max(0, active) ? 0 : -1}
               aria-label={rowName(event)}
-              className={`open ${chosen ? 'chosen' : ''} ${changed.has(event.eventId) ? 'changed' : ''}`}
-              onClick={() => onOpen(event.eventId)}
+              className={`open ${chosen ? 'chosen' : ''} ${changed.has(id) ? 'changed' : ''}`}
+              onClick={() => onPeek(id)}
+              onDoubleClick={() => onOpen(id)}
               onFocus={() => setActive(index)}
             >
               <td className="box" onClick={(click) => click.stopPropagation()}>
                 <Box
-                  checked={chosen}
-                  label={t('select.row', { id: event.eventId })}
+                  checked={everything || selected.includes(id)}
+                  label={t('select.row', { id })}
                   onChange={(range) => toggle(index, range)}
                 />
               </td>
-              <td>
-                <StatusWord look={EVENT[event.status]!} />
-              </td>
-              <td className="topic">{event.topic}</td>
-              <td>
-                {event.key && (
-                  <Link
-                    to="/stories/$key"
-                    params={{ key: event.key } as never}
-                    onClick={(click) => click.stopPropagation()}
-                  >
-                    {event.key}
-                  </Link>
-                )}
-              </td>
-              <td className="nowrap">
-                <Meter event={event} />
-                {event.held && (
-                  <span className="held">
-                    <Icon name="lock" size={12} />
-                    {t('delivery.held').toLowerCase()}
-                  </span>
-                )}
-              </td>
-              <td className={`num ${(attempts ?? 0) > event.expectedConsumers ? 'strong' : 't2'}`}>
-                {attempts ?? '–'}
-              </td>
-              <td className="t2 nowrap">{event.initiator.service ?? '–'}</td>
-              <td className="num nowrap">
-                <Age at={event.createdAt} />
-              </td>
-              <td className="mono nowrap">
-                <span className="id">{event.eventId}</span>
-                <Copy text={event.eventId} className="hover-only" />
-              </td>
+              {columns.map(({ name, num, cell }) => (
+                <td key={name} className={`col-${name} nowrap ${num ? 'num' : ''}`}>
+                  {cell(event)}
+                </td>
+              ))}
             </tr>
           );
         })}

@@ -8,10 +8,16 @@ import type { Search } from '../../lib/url';
 
 /** More values stand behind "more". */
 const SHOWN = 5;
-type Props = { counts?: Counts; search: Search; onPick: (name: string, value: string) => void };
+type Props = {
+  counts?: Counts;
+  /** Counts by status without the filter by status. */
+  statuses?: Record<string, Counted>;
+  search: Search;
+  onPick: (name: string, value: string) => void;
+};
 
-export function Facets({ counts, search, onPick }: Props) {
-  const status: [string, Counted | undefined][] = EVENT_ORDER.map((name) => [name, counts?.byStatus[name]]);
+export function Facets({ counts, statuses, search, onPick }: Props) {
+  const status: [string, Counted | undefined][] = EVENT_ORDER.map((name) => [name, statuses?.[name]]);
   return (
     <nav className="facets only-wide" aria-label={t('facets')}>
       <Facet name="status" title={t('col.status')} values={status} search={search} onPick={onPick} all />
@@ -53,7 +59,7 @@ function sorted(map: Record<string, Counted>): [string, Counted][] {
 
 type FacetProps = Props & { name: string; title: string; values: [string, Counted | undefined][]; all?: boolean };
 
-function Facet({ name, title, values, search, onPick, all }: Omit<FacetProps, 'counts'>) {
+function Facet({ name, title, values, search, onPick, all }: Omit<FacetProps, 'counts' | 'statuses'>) {
   const [open, setOpen] = useState(true);
   const [more, setMore] = useState(false);
   const shown = all || more ? values : values.slice(0, SHOWN);

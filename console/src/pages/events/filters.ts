@@ -53,6 +53,12 @@ export function filterOf(search: Search, now: number): Query {
   return filter;
 }
 
+/** The same search without what the presets set. */
+export function withoutPreset(search: Search): Search {
+  const { status: _status, delivery: _delivery, older: _older, ...rest } = search;
+  return rest;
+}
+
 export function presetOf(search: Search): Preset | null {
   const mine = (name: string) => search[name] ?? '';
   const found = (Object.keys(PRESETS) as Preset[]).filter((preset) =>

@@ -10,19 +10,22 @@ import { FilterChip, Segments } from '../../components/Controls';
 import { Cli, copyText } from '../../components/Copy';
 import { Failed, Skeleton } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
+import { toast } from '../../components/Toasts';
 import { type MessageKey, t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
-import { counted, number, short } from '../../lib/format';
-import { useUrl } from '../../lib/url';
+import { counted, number, short, words } from '../../lib/format';
+import { type Search, useUrl } from '../../lib/url';
 import { usePageKeys } from '../../shell/keys';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
 import { flagsOf } from '../../wizard/plan';
 import { AddFilter, RangeMenu } from './AddFilter';
+import { ColumnMenu } from './columns';
 import { EmptyList } from './EmptyList';
+import { EventPanel } from './EventPanel';
 import { EventTable } from './EventTable';
 import { Facets } from './Facets';
-import { chipsOf, filterOf, fits, normal, PAGE, PRESETS, type Preset, presetOf } from './filters';
+import { chipsOf, filterOf, fits, normal, PAGE, PRESETS, type Preset, presetOf, withoutPreset } from './filters';
 import { PublishDialog } from './PublishDialog';
 import './events.css';
 
@@ -37,8 +40,10 @@ export function Events() {
   const filter = filterOf(search, storeNow());
   const list = useQuery(events({ ...filter, limit: PAGE, cursor: search.cursor }));
   const total = useQuery({ ...counts(filter), retry: false });
+  // A facet counts what it would show, so the status facet and the presets leave their own filter out.
+  const plain = withoutPreset(search);
+  const base = useQuery({ ...counts(filterOf(plain, storeNow())), retry: false });
   const whole = useQuery({ ...counts({}), retry: false });
-  const live = useLive();
   const [selected, setSelected] = useState<string[]>([]);
   const [everything, setEverything] = useState(false);
   const [wizard, setWizard] = useState<What | null>(null);
@@ -48,13 +53,19 @@ export function Events() {
   const table = useRef<HTMLTableElement>(null);
   const rows = list.data?.events ?? [];
   const page = Number(search.page ?? 1);
-  const fresh = page === 1 && selected.length === 0 ? live.fresh.filter((each) => fits(each, search)) : [];
   const preset = presetOf(search);
 
   const go = (part: Record<string, string | undefined>) => {
     setSelected([]);
     setEverything(false);
     change({ ...part, cursor: undefined, page: undefined, preset: undefined });
+  };
+  const peek = (id: string) =>
+    matchMedia('(max-width: 767px)').matches ? open(id) : change({ sel: id === search.sel ? undefined : id }, true);
+  const open = (id: string) => void navigate({ to: '/events/$id', params: { id } as never });
+  const copyIds = (ids: string[]) => {
+    void copyText(ids.join('\n'));
+    toast({ icon: 'copy', title: t('copied'), text: t('copied.ids', { n: ids.length }) });
   };
   const showNew = async () => {
     clearFresh();
@@ -65,12 +76,12 @@ export function Events() {
   usePageKeys({
     n: () => void showNew(),
     r: () => selected.length > 0 && !operator && redrive(),
-    Escape: () => setSelected([]),
+    Escape: () => (search.sel ? change({ sel: undefined }, true) : setSelected([])),
   });
 
   const presets = (Object.keys(PRESETS) as Preset[]).map((value) => ({
     value,
-    label: <PresetLabel preset={value} counts={total.data} whole={value === 'all'} />,
+    label: <PresetLabel preset={value} search={plain} />,
   }));
   return (
     <div className="page">
@@ -79,7 +90,7 @@ export function Events() {
         {total.data && (
           <span className="meta">
             {t('events.match', { n: counted(total.data.total) })}
-            {whole.data && chipsOf(search).length > 0 && t('events.of', { n: short(whole.data.total.value) })}
+            {whole.data && chipsOf(search).length > 0 && t('events.of', { n: words(whole.data.total.value) })}
           </span>
         )}
         <div className="tools only-wide">
@@ -110,21 +121,18 @@ export function Events() {
         <AddFilter counts={total.data} onAdd={(name, value) => go({ [name]: value })} />
         <div className="filter-end">
           <span className="new-slot" aria-live="polite">
-            {fresh.length > 0 && (
-              <button type="button" className="new-pill" onClick={() => void showNew()}>
-                <Icon name="chevronUp" size={12} />
-                {search.consumer
-                  ? t('events.new.some')
-                  : t('events.new', { n: fresh.length >= FRESH_MANY ? `${FRESH_MANY}+` : fresh.length })}
-              </button>
-            )}
+            {page === 1 && selected.length === 0 && <NewPill search={search} onShow={() => void showNew()} />}
           </span>
           <RangeMenu value={search.range} onChange={(range) => go({ range })} />
+          <span className="only-wide">
+            <ColumnMenu />
+          </span>
         </div>
       </div>
-      <div className="events">
+      <div className={`events ${search.sel ? 'with-panel' : ''}`}>
         <Facets
           counts={total.data}
+          statuses={base.data?.byStatus}
           search={search}
           onPick={(name, value) => go({ [name]: search[name] === value ? undefined : value })}
         />
@@ -138,6 +146,7 @@ export function Events() {
               <EmptyList
                 search={search}
                 more={list.data.nextCursor ?? null}
+                scanned={list.data.scanned}
                 onClear={go}
                 onMore={(cursor) => change({ cursor, page: String(page + 1) })}
               />
@@ -151,13 +160,18 @@ export function Events() {
                   setSelected(ids);
                   setEverything(false);
                 }}
-                onOpen={(id) => void navigate({ to: '/events/$id', params: { id } as never })}
+                peeked={search.sel}
+                onPeek={peek}
+                onOpen={open}
+                onCopy={copyIds}
               />
             )}
           </div>
           {selected.length > 0 && (
             <div className="selection" role="toolbar" aria-label={t('selection')}>
-              <Icon name="tick" size={14} />
+              <span className="selection-box">
+                <Icon name="tick" size={12} />
+              </span>
               <span>
                 {everything
                   ? t('selected.all', { m: total.data ? counted(total.data.total) : '…' })
@@ -172,7 +186,15 @@ export function Events() {
               <Button icon="repeat" refused={operator} onClick={redrive}>
                 {t('act.redrive')} <kbd>r</kbd>
               </Button>
-              <Button icon="copy" className="ghost" onClick={() => void copyText(selected.join('\n'))}>
+              <a
+                className="btn ghost"
+                href={url('/export', { format: 'jsonl', ...(everything ? filter : { eventIds: selected.join(',') }) })}
+                download="events.jsonl"
+              >
+                <Icon name="download" size={15} />
+                {t('export')}
+              </a>
+              <Button icon="copy" className="ghost" onClick={() => copyIds(selected)}>
                 {t('copy.ids')}
               </Button>
               <button type="button" className="hit" aria-label={t('selection.clear')} onClick={() => setSelected([])}>
@@ -198,6 +220,7 @@ export function Events() {
             </Button>
           </div>
         </div>
+        {search.sel && <EventPanel id={search.sel} onClose={() => change({ sel: undefined }, true)} />}
       </div>
       {wizard && <RedriveWizard what={wizard} onClose={() => setWizard(null)} />}
       {publish && <PublishDialog onClose={() => setPublish(false)} />}
@@ -205,31 +228,26 @@ export function Events() {
   );
 }
 
-function PresetLabel({
-  preset,
-  counts: all,
-  whole,
-}: {
-  preset: Preset;
-  counts?: import('../../api/pending').Counts;
-  whole: boolean;
-}) {
-  const by = all?.byStatus ?? {};
-  const sum = (names: string[]) => names.reduce((value, name) => value + (by[name]?.value ?? 0), 0);
-  const count: Record<Preset, number | null> = {
-    all: null,
-    inflight: sum(['PENDING', 'SENT', 'RETRYING']),
-    retrying: sum(['RETRYING']),
-    // Counts are by status; none of them is exactly the events with a dead delivery.
-    dead: null,
-    slow: null,
-  };
-  const value = count[preset];
+/** How many events wait to be shown. It alone is drawn again when more come. */
+function NewPill({ search, onShow }: { search: Search; onShow: () => void }) {
+  const fresh = useLive((live) => live.fresh).filter((each) => fits(each, search)).length;
+  if (fresh === 0) return null;
+  return (
+    <button type="button" className="new-pill" onClick={onShow}>
+      <Icon name="chevronUp" size={12} />
+      {search.consumer ? t('events.new.some') : t('events.new', { n: fresh >= FRESH_MANY ? `${FRESH_MANY}+` : fresh })}
+    </button>
+  );
+}
+
+/** A preset with how many events it would show; without a figure where the server does not tell. */
+function PresetLabel({ preset, search }: { preset: Preset; search: Search }) {
+  const count = useQuery({ ...counts(filterOf({ ...search, ...PRESETS[preset] }, storeNow())), retry: false }).data
+    ?.total;
   return (
     <>
       {t(`preset.${preset}`)}
-      {whole && all && <small>{counted(all.total, short)}</small>}
-      {value !== null && value > 0 && <small>{number(value)}</small>}
+      {count && count.value > 0 && <small>{counted(count, preset === 'all' ? short : number)}</small>}
     </>
   );
 }

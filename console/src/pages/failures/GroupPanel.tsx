@@ -23,7 +23,7 @@ export function GroupPanel({
 }) {
   const operator = useRefusal('operator');
   const about = useQuery({ ...consumer(group.consumerId), retry: false }).data;
-  const row = useQuery(consumers).data?.find((each) => each.consumerId === group.consumerId);
+  const row = useQuery(consumers()).data?.find((each) => each.consumerId === group.consumerId);
   const { askPause, dialog } = useConsumerActs();
   const colon = group.sample.indexOf(':');
   const top = Math.max(1, ...(group.topics ?? []).map((each) => each.count));

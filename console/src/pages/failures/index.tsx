@@ -13,7 +13,7 @@ import { HourBars } from '../../components/Sparkline';
 import { Age } from '../../components/Time';
 import { t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
-import { brief, moment, number } from '../../lib/format';
+import { brief, day, number } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
@@ -42,6 +42,7 @@ export function Failures() {
   const chosen = groups.find((each) => idOf(each) === search.sel) ?? (search.sel ? undefined : groups[0]);
   const open = groups.reduce((sum, each) => sum + each.count, 0);
   const dead = groups.reduce((sum, each) => sum + each.dead, 0);
+  const picked = groups.filter((each) => selected.includes(idOf(each)));
   const toggle = (id: string) =>
     setSelected(selected.includes(id) ? selected.filter((each) => each !== id) : [...selected, id]);
   const sections = by === 'error' ? [''] : [...new Set(groups.map((each) => sectionOf(each, by)))];
@@ -142,17 +143,10 @@ export function Failures() {
               <p className="under">{t('failures.note')}</p>
               {selected.length > 0 && (
                 <div className="row under">
-                  <Button
-                    icon="repeat"
-                    kind="primary"
-                    refused={operator}
-                    onClick={() => setWizard({ group: groups.find((each) => idOf(each) === selected[0]) })}
-                  >
-                    {t('failures.redrive', {
-                      n: number(groups.find((each) => idOf(each) === selected[0])?.count ?? 0),
-                    })}
+                  <Button icon="repeat" kind="primary" refused={operator} onClick={() => setWizard({ groups: picked })}>
+                    {t('failures.redrive', { n: number(picked.reduce((sum, each) => sum + each.count, 0)) })}
                   </Button>
-                  <span className="meta">{t('failures.one')}</span>
+                  <span className="meta">{t('failures.picked', { n: picked.length })}</span>
                 </div>
               )}
               {(data.mended?.length ?? 0) > 0 && <Mended list={data.mended ?? []} />}
@@ -164,7 +158,7 @@ export function Failures() {
               <GroupPanel
                 group={chosen}
                 onClose={() => change({ sel: 'none' })}
-                onRedrive={() => setWizard({ group: chosen })}
+                onRedrive={() => setWizard({ groups: [chosen] })}
               />
             )}
           </div>
@@ -205,7 +199,7 @@ function Row({ group, chosen, selected, onSelect, onOpen }: RowProps) {
       <td className="only-wide">{group.hours && <HourBars values={group.hours} label={t('failures.24h')} />}</td>
       <td className="num strong">{number(group.count)}</td>
       <td className={`num ${group.dead > 0 ? 'm-bad c' : 't2'}`}>{number(group.dead)}</td>
-      <td className="t2 nowrap only-wide">{moment(group.first, storeNow())}</td>
+      <td className="t2 nowrap only-wide">{day(group.first, storeNow())}</td>
       <td className="t2 nowrap only-wide">
         <Age at={group.last} form={brief} />
       </td>
@@ -224,7 +218,7 @@ function Mended({ list }: { list: MendedGroup[] }) {
               <tr key={each.consumerId + each.mendedAt}>
                 <td>{each.consumerId}</td>
                 <td className="mono cut">{each.fingerprint}</td>
-                <td className="t2 nowrap">{moment(each.mendedAt, storeNow())}</td>
+                <td className="t2 nowrap">{day(each.mendedAt, storeNow())}</td>
                 <td className="t2 nowrap">
                   {each.operation
                     ? t('failures.redriven', { n: each.operation, who: each.by ?? '' })

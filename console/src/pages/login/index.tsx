@@ -1,8 +1,9 @@
-import { useQueryClient } from '@tanstack/react-query';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { type FormEvent, useEffect, useState } from 'react';
 import { login } from '../../api/actions';
 import { ApiError, apiBase } from '../../api/client';
+import type { Ready } from '../../api/pending';
 import { Button } from '../../components/Button';
 import { Code } from '../../components/Copy';
 import { Icon } from '../../components/Icon';
@@ -10,12 +11,28 @@ import { changeLanguage, t, tx } from '../../i18n';
 import { settings } from '../../lib/settings';
 import { useUrl } from '../../lib/url';
 import { Logo } from '../../shell/Logo';
+import { environmentClass } from '../../shell/session';
 import { FanOut } from './FanOut';
 import './login.css';
+
+const LOOK_MS = 3_000;
 
 /** Only an address of the console itself is gone back to. */
 function safeBack(back: string | undefined): string {
   return back?.startsWith('/') && !back.startsWith('//') ? back : '/';
+}
+
+/** Whether the server can work, asked without a session and again until it can. */
+function useReady(): Ready | undefined {
+  return useQuery({
+    queryKey: ['ready'],
+    queryFn: async (): Promise<Ready> => {
+      const answer = await fetch(`${apiBase}/readyz`, { headers: { accept: 'application/json' } }).catch(() => null);
+      const body = (await answer?.json().catch(() => null)) as Partial<Ready> | null;
+      return { ...body, ready: answer?.ok ?? false };
+    },
+    refetchInterval: (query) => (query.state.data?.ready ? false : LOOK_MS),
+  }).data;
 }
 
 export function Login() {
@@ -26,11 +43,9 @@ export function Login() {
   const [shown, setShown] = useState(false);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
-  const [ready, setReady] = useState<boolean | null>(null);
+  const ready = useReady();
+  const environment = ready?.environment?.name;
   useEffect(() => {
-    void fetch(`${apiBase}/readyz`)
-      .then((answer) => setReady(answer.ok))
-      .catch(() => setReady(false));
     document.title = 'Postrider';
   }, []);
 
@@ -48,15 +63,16 @@ export function Login() {
   }
 
   return (
-    <div className="login env-local">
+    <div className={`login ${environmentClass(environment)}`}>
       <div className="login-form">
         <header className="row login-brand">
           <Logo size={26} />
           <b>Postrider</b>
+          {environment && <span className="env">{environment.toUpperCase()}</span>}
         </header>
         <main>
           <form onSubmit={submit}>
-            <h1>{t('login.title', { env: location.hostname })}</h1>
+            <h1>{t('login.title', { env: environment ?? location.hostname })}</h1>
             <p className="t2">{location.host}</p>
             <label className="field" htmlFor="token">
               <span>{t('login.token')}</span>
@@ -90,20 +106,24 @@ export function Login() {
             <Button type="submit" kind="primary" busy={busy} disabled={!token.trim()}>
               {t('login.go')}
             </Button>
-            <p className="login-note">{t('login.note')}</p>
+            <p className="login-note">
+              {t('login.note')}{' '}
+              {ready?.session && t('login.ends', { idle: ready.session.idleMinutes, hours: ready.session.hours })}
+            </p>
           </form>
           <section>
             <h2>{t('login.none')}</h2>
             <p className="login-note">{tx('login.first', { line: <code>admin token: prt_…</code> })}</p>
-            <Code text="postrider tokens create wei.lin --role operator" />
+            <Code text="postrider tokens create NAME --role operator" />
           </section>
         </main>
         <footer className="between t2">
           <span className="row">
-            {ready !== null && (
+            {ready?.version && <span>postrider {ready.version}</span>}
+            {ready && (
               <>
-                <span className={`dot ${ready ? 'm-ok' : 'm-bad'}`} />
-                {ready ? t('login.ready') : t('login.notready')}
+                <span className={`dot ${ready.ready ? 'm-ok' : 'm-bad'}`} />
+                {ready.ready ? t('login.ready') : t('login.notready')}
               </>
             )}
           </span>
@@ -114,7 +134,10 @@ export function Login() {
             onClick={() => void changeLanguage(settings().language === 'zh' ? 'en' : 'zh')}
           >
             <span>
-              <span lang="zh">中</span> / EN
+              <span lang="zh" className={settings().language === 'zh' ? 'strong' : ''}>
+                中
+              </span>{' '}
+              / <span className={settings().language === 'en' ? 'strong' : ''}>EN</span>
             </span>
           </button>
         </footer>

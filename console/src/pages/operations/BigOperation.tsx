@@ -1,5 +1,7 @@
 // One operation large, with its stairs. The picture is the one of the wizard, filled as it goes.
+import { useQuery } from '@tanstack/react-query';
 import type { Operation, OperationStep } from '../../api/pending';
+import { failures } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Cli } from '../../components/Copy';
 import { Icon } from '../../components/Icon';
@@ -31,11 +33,12 @@ function below(step: OperationStep): string {
 
 export function BigOperation({ operation, onAct }: Props) {
   const operator = useRefusal('operator');
+  const groups = useQuery(failures).data?.groups ?? [];
   const now = useNow();
   const state = stateOf(operation);
   const total = operation.total ?? operation.done;
   const live = operation.state === 'RUNNING' || operation.state === 'PAUSED';
-  const limit = operation.stopAbovePercent ?? 20;
+  const limit = operation.stopAbovePercent;
   const steps = operation.steps ?? [];
   const gates = steps.filter((step) => step.state === 'passed' || step.state === 'stopped');
   const gate = gates.at(-1);
@@ -57,7 +60,7 @@ export function BigOperation({ operation, onAct }: Props) {
           {t(state.word)}
         </span>
         <h2>
-          {nameOf(operation)} {t('keys.redrive')} {whatOf(operation)}
+          {nameOf(operation)} {t('keys.redrive')} {whatOf(operation, groups)}
         </h2>
         {operation.reason && <span className="t2 cut">“{operation.reason}”</span>}
         <span className="meta nowrap">
@@ -83,7 +86,7 @@ export function BigOperation({ operation, onAct }: Props) {
       <div className="big-body">
         <div className="big-ramp">
           {steps.length > 0 ? (
-            <Ramp steps={steps} limit={limit} below={below} />
+            <Ramp steps={steps} limit={limit ?? undefined} below={below} />
           ) : (
             <div className="bar-line thick">
               <i className="m-human" style={{ width: width(operation.done) }} />
@@ -93,7 +96,7 @@ export function BigOperation({ operation, onAct }: Props) {
             {operation.stoppedBecause ? (
               <span className="status m-part">
                 <Icon name="cross" size={14} />
-                {t('op.stopped.text', { why: operation.stoppedBecause, limit })}
+                {t('op.stopped.text', { why: operation.stoppedBecause, limit: limit ?? '–' })}
               </span>
             ) : gate ? (
               <span className="row">
@@ -105,7 +108,7 @@ export function BigOperation({ operation, onAct }: Props) {
                     n: gates.length,
                     at: gate.endedAt ? clock(gate.endedAt) : '–',
                     p: <b>{share.toFixed(1)} %</b>,
-                    limit,
+                    limit: limit ?? '–',
                   })}
                 </span>
               </span>
@@ -124,7 +127,7 @@ export function BigOperation({ operation, onAct }: Props) {
           </p>
           <div className="bar-line">
             {rows.map(([name, meaning, value]) => (
-              <i key={name} className={`m-${meaning}`} style={{ width: width(value) }} />
+              <i key={name} className={value > 0 ? `m-${meaning} some` : ''} style={{ width: width(value) }} />
             ))}
           </div>
           {rows.map(([name, meaning, value]) => (

@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { changeOperation } from '../../api/actions';
 import type { Operation } from '../../api/pending';
-import { operations } from '../../api/queries';
+import { failures, operations } from '../../api/queries';
 import { Segments } from '../../components/Controls';
 import { AskDialog } from '../../components/Dialog';
 import { Empty, Loaded } from '../../components/Empty';
@@ -11,7 +11,7 @@ import { Icon } from '../../components/Icon';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
-import { moment, number } from '../../lib/format';
+import { day, number } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { useSession } from '../../shell/session';
 import { BigOperation } from './BigOperation';
@@ -125,6 +125,7 @@ export function Operations() {
 }
 
 function Row({ operation, onOpen }: { operation: Operation; onOpen: () => void }) {
+  const groups = useQuery(failures).data?.groups ?? [];
   const state = stateOf(operation);
   const result = resultOf(operation);
   const total = operation.total ?? operation.done;
@@ -142,15 +143,15 @@ function Row({ operation, onOpen }: { operation: Operation; onOpen: () => void }
           {t(state.word)}
         </span>
       </td>
-      <td className="strong cut what">{whatOf(operation)}</td>
+      <td className="cut what">{whatOf(operation, groups)}</td>
       <td className="t2 cut why-cell">{operation.reason ? `“${operation.reason}”` : '–'}</td>
       <td className="t2">{operation.requestedBy ?? '–'}</td>
       <td>
         <span className="progress">
           <span className="bar-line">
             <i className="m-ok" style={{ width: share(operation.delivered ?? operation.done) }} />
-            <i className="m-bad" style={{ width: share(operation.failedAgain) }} />
-            <i className="m-idle" style={{ width: share(operation.skipped) }} />
+            <i className={operation.failedAgain ? 'm-bad some' : ''} style={{ width: share(operation.failedAgain) }} />
+            <i className={operation.skipped ? 'm-idle some' : ''} style={{ width: share(operation.skipped) }} />
           </span>
           <span className="t2 nowrap">
             {number(operation.done)} / {number(total)}
@@ -158,7 +159,7 @@ function Row({ operation, onOpen }: { operation: Operation; onOpen: () => void }
         </span>
       </td>
       <td className={operation.stoppedBecause ? 'm-part c strong' : 't2'}>{result}</td>
-      <td className="num t2 nowrap">{moment(operation.createdAt, storeNow())}</td>
+      <td className="num t2 nowrap">{day(operation.createdAt, storeNow())}</td>
     </tr>
   );
 }

@@ -1,4 +1,4 @@
-import type { Operation } from '../../api/pending';
+import type { FailureGroup, Operation } from '../../api/pending';
 import type { Look } from '../../components/Status';
 import { t } from '../../i18n';
 import { number } from '../../lib/format';
@@ -23,8 +23,16 @@ export function stateOf(operation: Operation): Look {
   }
 }
 
+/** A failure group by its error, as long as the group is open; else by its id. */
+function groupName(id: string, groups: FailureGroup[], alone: boolean): string {
+  const group = groups.find((each) => each.groupId === id);
+  if (!group) return id;
+  const error = group.errorCode ?? group.fingerprint.slice(0, 40);
+  return alone ? error : `${group.consumerId} ${error}`;
+}
+
 /** What it is about, in a few words. */
-export function whatOf(operation: Operation): string {
+export function whatOf(operation: Operation, groups: FailureGroup[] = []): string {
   if (operation.eventIds)
     return operation.eventIds.length === 1
       ? t('op.event', { id: operation.eventIds[0] ?? '' })
@@ -35,7 +43,8 @@ export function whatOf(operation: Operation): string {
   const text = filter.map(([name, value]) =>
     name === 'deliveryStatus' || name === 'status' ? String(value).toLowerCase() : `${name} ${value}`,
   );
-  if (operation.failureGroup) text.push(operation.failureGroup.replace(/^g-/, ''));
+  const ids = operation.failureGroups ?? (operation.failureGroup ? [operation.failureGroup] : []);
+  text.push(...ids.map((id) => groupName(id, groups, operation.consumerId != null)));
   return [operation.consumerId, ...text].filter(Boolean).join(' · ') || t('wizard.everything');
 }
 
@@ -59,9 +68,12 @@ export function cliOf(operation: Operation): string {
     Object.entries(operation.filter ?? {}).filter(([name]) => name !== 'consumerId' && name !== 'deliveryStatus'),
   );
   parts.push(flagsOf(rest as never).trim());
-  if (operation.ramp)
-    parts.push(`--ramp ${operation.ramp.join(',')} --stop-above ${operation.stopAbovePercent ?? 20}%`);
-  if (operation.ratePerSecond) parts.push(`--rate ${operation.ratePerSecond}`);
+  for (const id of operation.failureGroups ?? (operation.failureGroup ? [operation.failureGroup] : []))
+    parts.push(`--group ${id}`);
+  if (operation.ramp) parts.push(`--ramp ${operation.ramp.join(',')}`);
+  if (operation.stopAbovePercent != null) parts.push(`--stop-above ${operation.stopAbovePercent}%`);
+  const rate = operation.ratePerSecond ?? operation.steps?.at(-1)?.ratePerSecond;
+  if (rate) parts.push(`--rate ${rate}`);
   if (operation.reason) parts.push(`--reason ${quote(operation.reason)}`);
   return parts.filter(Boolean).join(' ');
 }

@@ -5,12 +5,14 @@ import { t } from '../../i18n';
 import { useNow } from '../../lib/clock';
 import { byLag, consumerState, isCounted, POOR_SUCCESS } from '../../lib/consumer';
 import { brief, number, percent, took } from '../../lib/format';
+import { useLimits } from '../../shell/session';
 
 const SHOWN = 7;
 
 export function ConsumerList({ consumers }: { consumers: Consumer[] }) {
   const navigate = useNavigate();
   const now = useNow();
+  const silentAfter = useLimits().silentSeconds;
   const list = [...consumers].sort(byLag);
   const paused = list.filter((each) => each.paused);
   const rows = [...list.filter((each) => !each.paused && (isCounted(each) ? (each.lag ?? 0) > 0 : true)), ...paused];
@@ -43,7 +45,7 @@ export function ConsumerList({ consumers }: { consumers: Consumer[] }) {
           <tbody>
             {shown.map((each) => {
               const poor = (each.successRate ?? 1) < POOR_SUCCESS;
-              const state = consumerState(each, now);
+              const state = consumerState(each, now, silentAfter);
               return (
                 <tr
                   key={each.consumerId}

@@ -5,7 +5,7 @@ import { Icon, type IconName } from '../../components/Icon';
 import type { Meaning } from '../../components/Status';
 import { has, type MessageKey, t } from '../../i18n';
 import { useNow } from '../../lib/clock';
-import { brief, number } from '../../lib/format';
+import { brief, hourMinute, number } from '../../lib/format';
 
 /** A promise is kept, kept with effort (events wait so that order is kept), or broken. */
 export function lookOf(promise: Promise_): { icon: IconName; meaning: Meaning } {
@@ -25,7 +25,8 @@ export function lineOf(promise: Promise_): string {
   const key = `promise.${promise.name}.line`;
   if (has(key)) return t(key, values);
   const list = Object.entries(values).map(([name, value]) => `${value} ${figureName(name)}`);
-  return [promise.source, list.join(', ')].filter(Boolean).join(' · ');
+  const source = [promise.source, promise.checkedAt && hourMinute(promise.checkedAt)].filter(Boolean).join(' ');
+  return [source, list.join(', ')].filter(Boolean).join(' · ');
 }
 
 export function PromisesPanel({ onOpen }: { onOpen: () => void }) {

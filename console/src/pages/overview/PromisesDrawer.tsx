@@ -9,7 +9,9 @@ import { Modal } from '../../components/Dialog';
 import { Loaded } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
-import { clock, number } from '../../lib/format';
+import { clock, duration, number } from '../../lib/format';
+import { useRefusal } from '../../shell/session';
+import { RedriveWizard } from '../../wizard';
 import { figureName, lookOf } from './Promises';
 
 /** owed = done + waiting + dead, drawn as four bars. */
@@ -48,7 +50,7 @@ function Figures({ promise }: { promise: Promise_ }) {
             : '';
         return (
           <div key={name}>
-            <b className={tone}>{number(value)}</b>
+            <b className={tone}>{name === 'oldestSeconds' ? duration(value) : number(value)}</b>
             <small>{figureName(name)}</small>
           </div>
         );
@@ -57,8 +59,11 @@ function Figures({ promise }: { promise: Promise_ }) {
   );
 }
 
-function One({ promise, checkedAt, sql }: { promise: Promise_; checkedAt: string; sql: boolean }) {
+type OneProps = { promise: Promise_; checkedAt: string; sql: boolean; onRedrive: (promise: Promise_) => void };
+
+function One({ promise, checkedAt, sql, onRedrive }: OneProps) {
   const look = lookOf(promise);
+  const operator = useRefusal('operator');
   return (
     <section className="promise-one">
       <div className="row">
@@ -69,13 +74,18 @@ function One({ promise, checkedAt, sql }: { promise: Promise_; checkedAt: string
         <span className="fine t2">
           {promise.since
             ? t('promises.since', { at: clock(promise.since) })
-            : t('promises.at', { at: clock(checkedAt) })}
+            : promise.source && promise.checkedAt
+              ? `${promise.source} ${clock(promise.checkedAt)}`
+              : t('promises.at', { at: clock(checkedAt) })}
         </span>
       </div>
       <div className="promise-body">
         {promise.name === 'lost' ? <Equation figures={promise.figures} /> : <Figures promise={promise} />}
         {promise.keys && promise.keys.length > 0 && (
-          <div className="row">
+          <div className="row wrap-row">
+            <Button small refused={operator} onClick={() => onRedrive(promise)}>
+              {t('promises.heads', { n: promise.keys.length })}
+            </Button>
             {promise.keys.map((key) => (
               <Link key={key} to="/stories/$key" params={{ key } as never}>
                 {key}
@@ -107,6 +117,7 @@ function One({ promise, checkedAt, sql }: { promise: Promise_; checkedAt: string
 export function PromisesDrawer({ onClose }: { onClose: () => void }) {
   const query = useQuery(promises);
   const [sql, setSql] = useState(false);
+  const [heads, setHeads] = useState<Promise_ | null>(null);
   return (
     <Modal label={t('promises')} className="drawer" onClose={onClose}>
       <header className="drawer-head">
@@ -119,7 +130,9 @@ export function PromisesDrawer({ onClose }: { onClose: () => void }) {
       <div className="drawer-body">
         <Loaded query={query}>
           {(data) =>
-            data.promises.map((each) => <One key={each.name} promise={each} checkedAt={data.checkedAt} sql={sql} />)
+            data.promises.map((each) => (
+              <One key={each.name} promise={each} checkedAt={data.checkedAt} sql={sql} onRedrive={setHeads} />
+            ))
           }
         </Loaded>
       </div>
@@ -129,6 +142,12 @@ export function PromisesDrawer({ onClose }: { onClose: () => void }) {
           {t('promises.sql')}
         </button>
       </footer>
+      {heads && (
+        <RedriveWizard
+          what={{ filter: { key: heads.keys?.join(','), deliveryStatus: 'DEAD' } }}
+          onClose={() => setHeads(null)}
+        />
+      )}
     </Modal>
   );
 }

@@ -18,11 +18,12 @@ const LEFT = 34;
 type Point = { at: string; accepted: number; delivered: number; failed: number };
 
 function pointsOf(stats: Stats): Point[] {
+  const seconds = 60 * (stats.step ?? 1);
   return stats.minutes.map((each) => ({
     at: each.at,
-    accepted: each.created / 60,
-    delivered: each.consumed / 60,
-    failed: (each.deliveries?.failed ?? each.failed) / 60,
+    accepted: each.created / seconds,
+    delivered: each.consumed / seconds,
+    failed: (each.deliveries?.failed ?? each.failed) / seconds,
   }));
 }
 

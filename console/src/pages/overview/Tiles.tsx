@@ -3,9 +3,11 @@ import type { ReactNode } from 'react';
 import type { Stats } from '../../api/pending';
 import { Sparkline } from '../../components/Sparkline';
 import type { Meaning } from '../../components/Status';
+import { Countdown } from '../../components/Time';
 import { t } from '../../i18n';
 import { OLDEST_SECONDS } from '../../lib/consumer';
 import { brief, hourMinute, number } from '../../lib/format';
+import { useLimits } from '../../shell/session';
 
 type TileProps = {
   to: string;
@@ -35,21 +37,19 @@ function Tile({ to, search, label, figure, unit, tone, fact, values, line, wide 
   );
 }
 
-/** Values of the last hour of the range, one a minute. */
-function lastHour<T>(list: T[]): T[] {
-  return list.slice(-60);
-}
-
 export function Tiles({ stats }: { stats: Stats }) {
-  const { minutes } = stats;
-  const recent = lastHour(minutes);
+  const { minutes, step = 1 } = stats;
+  const points = (span: number) => minutes.slice(-Math.ceil(span / step));
+  // The last hour; of a range in large steps, as many points as it has.
+  const recent = step > 1 ? minutes : points(60);
+  const limit = useLimits().oldestSeconds ?? OLDEST_SECONDS;
   const level = (name: 'backlog' | 'retrying' | 'dead') => recent.map((each) => each.levels?.[name] ?? 0);
-  const rates = recent.map((each) => each.created / 60);
+  const rates = recent.map((each) => each.created / (60 * step));
   const peak = minutes.reduce(
     (best, each) => (each.created > best.created ? each : best),
     minutes[0] ?? { at: stats.at, created: 0 },
   );
-  const five = minutes.slice(-5);
+  const five = points(5);
   const good = five.reduce((sum, each) => sum + (each.deliveries?.delivered ?? each.consumed), 0);
   const failed = five.reduce((sum, each) => sum + (each.deliveries?.failed ?? each.failed), 0);
   const success = good + failed > 0 ? (good / (good + failed)) * 100 : null;
@@ -57,9 +57,9 @@ export function Tiles({ stats }: { stats: Stats }) {
     const done = each.deliveries?.delivered ?? each.consumed;
     return done / Math.max(1, done + (each.deliveries?.failed ?? each.failed));
   });
-  const newDead = recent.reduce((sum, each) => sum + each.dead, 0);
+  const newDead = points(60).reduce((sum, each) => sum + each.dead, 0);
   const oldest = stats.oldestPendingSeconds ?? null;
-  const late = oldest !== null && oldest > OLDEST_SECONDS / 2;
+  const late = oldest !== null && oldest > limit / 2;
   return (
     <div className="tiles card">
       <Tile
@@ -85,7 +85,7 @@ export function Tiles({ stats }: { stats: Stats }) {
         label={t('tile.rate')}
         figure={number(rates.at(-1) ?? 0)}
         unit="/s"
-        fact={t('tile.peak', { n: number(peak.created / 60), at: hourMinute(peak.at) })}
+        fact={t('tile.peak', { n: number(peak.created / (60 * step)), at: hourMinute(peak.at) })}
         values={rates}
         line="info"
       />
@@ -104,7 +104,15 @@ export function Tiles({ stats }: { stats: Stats }) {
         label={t('tile.retrying')}
         figure={number(stats.retrying)}
         tone={stats.retrying > 0 ? 'warn' : undefined}
-        fact={t('tile.retrying.fact')}
+        fact={
+          stats.nextRetryAt && stats.retrying > 0 ? (
+            <>
+              {t('tile.retrying.next')} <Countdown to={stats.nextRetryAt} />
+            </>
+          ) : (
+            t('tile.retrying.fact')
+          )
+        }
         values={level('retrying')}
         line="warn"
       />

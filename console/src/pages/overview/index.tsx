@@ -38,20 +38,22 @@ export function Overview() {
   const minutes = RANGES[range];
   const [skipped, setSkipped] = useState(false);
   const figures = useQuery(stats(minutes, minutes > 360 ? 5 : 1));
-  const live = useLive();
-  const list = useQuery(consumers);
+  const now = useLive((live) => live.stats);
+  const wrote = useLive((live) => live.fresh.length > 0);
+  const list = useQuery(consumers());
   const any = useQuery({
     ...events({ limit: 1 }),
     refetchInterval: (query) => emptyPace(query.state.data?.events.length),
   });
   const subscribed = useQuery({ ...subscriptions, refetchInterval: emptyPace(any.data?.events.length) });
   const current =
-    figures.data && live.stats ? { ...figures.data, ...live.stats, minutes: figures.data.minutes } : figures.data;
+    // The stream has the figures of this second; the curves are those of the chosen range.
+    figures.data && now
+      ? { ...figures.data, ...now, minutes: figures.data.minutes, step: figures.data.step }
+      : figures.data;
   const untouched = any.data?.events.length === 0 && subscribed.data !== undefined && !skipped;
-  if (untouched && (subscribed.data.length === 0 || live.fresh.length === 0)) {
-    return (
-      <FirstRun listens={subscribed.data.length > 0} wrote={live.fresh.length > 0} onSkip={() => setSkipped(true)} />
-    );
+  if (untouched && (subscribed.data.length === 0 || !wrote)) {
+    return <FirstRun listens={subscribed.data.length > 0} wrote={wrote} onSkip={() => setSkipped(true)} />;
   }
   return (
     <div className="page">

@@ -24,7 +24,8 @@ export function EventPart({ event }: { event: StoryEvent }) {
               <Icon name="undo" size={11} className="inline" /> {t('story.compensation')}
             </span>
           )}
-          {quiet && <span className="meta"> {t('story.nothing')}</span>}
+          {(event.writes ?? 1) > 1 && <span className="meta"> {t('story.writes', { n: event.writes ?? 1 })}</span>}
+          {quiet && <span className="meta"> {event.consumers?.join(', ') || t('story.nothing')}</span>}
         </td>
         <td colSpan={2} className="num nowrap">
           <Meter event={event} /> <StatusWord look={EVENT[event.status]!} />

@@ -1,10 +1,18 @@
 // What moved and came back, and what is near.
 import { Link } from '@tanstack/react-router';
+import { Fragment } from 'react';
 import type { Story as StoryData } from '../../api/pending';
-import { Icon } from '../../components/Icon';
-import { t } from '../../i18n';
+import { Icon, type IconName } from '../../components/Icon';
+import { Countdown } from '../../components/Time';
+import { t, tx } from '../../i18n';
 import { hourMinute, middle } from '../../lib/format';
 import { type Asset, isBalanced } from './balance';
+
+const KINDS: Record<string, IconName> = { coupon: 'ticket', wallet: 'wallet', points: 'star', stock: 'cube' };
+
+function NextTry({ to }: { to: string }) {
+  return <>{tx('story.next', { t: <Countdown to={to} /> })}</>;
+}
 
 export function Balance({ assets }: { assets: Asset[] }) {
   return (
@@ -17,7 +25,10 @@ export function Balance({ assets }: { assets: Asset[] }) {
       {assets.map((asset) => (
         <div key={asset.name} className="asset">
           <div className="between">
-            <b>{asset.name}</b>
+            <span className="row">
+              <Icon name={KINDS[asset.kind ?? ''] ?? 'cube'} />
+              <b className="wrap">{asset.name}</b>
+            </span>
             <span className={`status ${isBalanced(asset) ? 'm-ok' : 'm-warn'}`}>
               <span className={isBalanced(asset) ? 'strong balance-net' : 'strong'}>{asset.net}</span>
               <Icon name={isBalanced(asset) ? 'check' : 'retry'} size={14} />
@@ -31,7 +42,9 @@ export function Balance({ assets }: { assets: Asset[] }) {
               >
                 <i />
                 <small className={move.open ? 'c' : ''}>{move.delta}</small>
-                <small>{move.at ? hourMinute(move.at) : t('delivery.waiting')}</small>
+                <small>
+                  {move.at ? hourMinute(move.at) : move.dueAt ? <NextTry to={move.dueAt} /> : t('delivery.waiting')}
+                </small>
               </span>
             ))}
           </div>
@@ -66,6 +79,12 @@ export function Nearby({ data }: { data: StoryData }) {
             <dd className="mono">{requests.join(' · ')}</dd>
           </>
         )}
+        {data.nearby?.map((each) => (
+          <Fragment key={each.name}>
+            <dt>{each.name}</dt>
+            <dd>{each.value}</dd>
+          </Fragment>
+        ))}
         <dt>{t('story.operators')}</dt>
         <dd>{redriven > 0 ? t('story.redriven', { n: redriven }) : t('story.untouched')}</dd>
       </dl>

@@ -1,8 +1,8 @@
 // What moved, and came back. A delta is text such as "-40.00 frozen": a number and a word.
 import type { StoryEffect, StoryEvent } from '../../api/pending';
 
-export type Move = { delta: string; at: string | null; open: boolean; undo: boolean };
-export type Asset = { name: string; moves: Move[]; net: string };
+export type Move = { delta: string; at: string | null; dueAt: string | null; open: boolean; undo: boolean };
+export type Asset = { name: string; kind: string | null; moves: Move[]; net: string };
 export type Open = { event: StoryEvent; effect: StoryEffect };
 
 /** Decimal digits after the point that a sum keeps. */
@@ -26,18 +26,24 @@ function text(units: bigint, digits: number): string {
 
 /** Every asset with its moves in the order of time and what is left of them. Open moves do not count yet. */
 export function assetsOf(events: StoryEvent[]): Asset[] {
-  const map = new Map<string, { moves: Move[]; units: bigint; digits: number }>();
+  const map = new Map<string, { kind: string | null; moves: Move[]; units: bigint; digits: number }>();
   for (const effect of events.flatMap((event) => event.effects)) {
     if (!effect.asset || !effect.delta) continue;
-    const asset = map.get(effect.asset) ?? { moves: [], units: 0n, digits: 0 };
+    const asset = map.get(effect.asset) ?? { kind: effect.assetKind ?? null, moves: [], units: 0n, digits: 0 };
     const open = effect.state !== 'done';
     const { units, digits } = amountOf(effect.delta);
     if (!open) asset.units += units;
     asset.digits = Math.max(asset.digits, digits);
-    asset.moves.push({ delta: effect.delta.replace(/^-/, '−'), at: effect.at ?? null, open, undo: !!effect.undoes });
+    asset.moves.push({
+      delta: effect.delta.replace(/^-/, '−'),
+      at: effect.at ?? null,
+      dueAt: effect.dueAt ?? null,
+      open,
+      undo: !!effect.undoes,
+    });
     map.set(effect.asset, asset);
   }
-  return [...map].map(([name, { moves, units, digits }]) => ({ name, moves, net: text(units, digits) }));
+  return [...map].map(([name, { kind, moves, units, digits }]) => ({ name, kind, moves, net: text(units, digits) }));
 }
 
 export function isBalanced(asset: Asset): boolean {

@@ -66,7 +66,8 @@ function Shown({ data }: { data: StoryData }) {
   const links = useQuery(session).data?.links ?? {};
   const open = openParts(data.events);
   const assets = assetsOf(data.events);
-  const template = data.aggregateType ? links[data.aggregateType] : undefined;
+  const link = data.aggregateType ? links[data.aggregateType] : undefined;
+  const template = /^https?:/.test(link ?? '') ? link : undefined;
   const ids = [...new Set(open.map((each) => each.event.eventId))];
   const { figures } = data;
   const counts = [

@@ -12,6 +12,7 @@ import { AskDialog } from '../../components/Dialog';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
 import { counted, number } from '../../lib/format';
+import { newIdempotencyKey } from '../../lib/key';
 
 type Subscription = components['schemas']['Subscription'];
 type Via = Subscription['via'];
@@ -20,7 +21,9 @@ type Props = {
   consumerId: string;
   known?: Subscription;
   consumer?: Consumer;
-  heard?: Topic;
+  heard: Topic[];
+  /** The endpoint of this consumer's other subscriptions. */
+  endpoint?: string | null;
   names: string[];
   topics: string[];
   refused: string | null;
@@ -32,18 +35,20 @@ const HOUR_MS = 3_600_000;
 /** The window starts at a whole hour, so that it is the same question while the form is filled. */
 const dayAgo = () => new Date(Math.floor(Date.now() / HOUR_MS) * HOUR_MS - DAY_MS).toISOString();
 
-export function Editor({ topic, consumerId, known, consumer, heard, names, topics, refused, onClose }: Props) {
+export function Editor(props: Props) {
+  const { topic, consumerId, known, consumer, heard, names, topics, refused, onClose } = props;
   const client = useQueryClient();
   const [form, setForm] = useState({
     topic,
     consumerId,
     via: known?.via ?? (consumer?.via as Via | undefined) ?? 'pull',
-    endpoint: known?.endpoint ?? '',
+    endpoint: known?.endpoint ?? props.endpoint ?? '',
     description: known?.description ?? '',
     enabled: known?.enabled ?? true,
   });
   const [also, setAlso] = useState(false);
   const [from] = useState(dayAgo);
+  const [key] = useState(newIdempotencyKey);
   const [remove, setRemove] = useState(false);
   const [problems, setProblems] = useState<{ field: string; message: string }[]>([]);
   const error = (field: string) =>
@@ -64,13 +69,17 @@ export function Editor({ topic, consumerId, known, consumer, heard, names, topic
       routingKey: known?.routingKey ?? null,
     });
     if (also && !known)
-      await startOperation({
-        kind: 'redrive',
-        filter: { topic: form.topic, from },
-        consumerId: form.consumerId,
-        dryRun: false,
-        reason: t('subs.also.reason', { c: form.consumerId }),
-      });
+      await startOperation(
+        {
+          kind: 'redrive',
+          filter: { topic: form.topic, from },
+          consumerId: form.consumerId,
+          consumers: 'open',
+          dryRun: false,
+          reason: t('subs.also.reason', { c: form.consumerId }),
+        },
+        key,
+      );
     await Promise.all([
       client.invalidateQueries({ queryKey: ['subscriptions'] }),
       client.invalidateQueries({ queryKey: ['consumers'] }),
@@ -106,6 +115,7 @@ export function Editor({ topic, consumerId, known, consumer, heard, names, topic
   }
 
   const local = form.via === 'local';
+  const about = heard.find((each) => each.topic === form.topic);
   return (
     <>
       <form className="card panel editor" aria-label={known ? t('subs.edit') : t('subs.new')} onSubmit={submit}>
@@ -205,7 +215,7 @@ export function Editor({ topic, consumerId, known, consumer, heard, names, topic
               <input type="checkbox" checked={also} onChange={() => setAlso(!also)} />
               <span>
                 {t('subs.also')}
-                <small>{t('subs.also.text')}</small>
+                <small>{t('subs.also.text', { n: about ? number(about.events) : '…' })}</small>
               </span>
             </label>
           )}
@@ -257,14 +267,16 @@ function Preview({
 }: {
   topic: string;
   from: string;
-  heard?: Topic;
+  heard: Topic[];
   consumer?: Consumer;
 }) {
+  const about = heard.find((each) => each.topic === topic);
+  const now = heard.filter((each) => consumer?.topics.includes(each.topic)).reduce((sum, each) => sum + each.events, 0);
   const total = useQuery({ ...counts({ topic, from }), retry: false }).data?.total;
   const samples = useQuery(events({ topic, limit: 3 })).data?.events ?? [];
-  const hours = heard?.hours ?? [];
+  const hours = about?.hours ?? [];
   const top = Math.max(1, ...hours);
-  const shown = heard ? number(heard.events) : total ? counted(total) : '…';
+  const shown = about ? number(about.events) : total ? counted(total) : '…';
   return (
     <div className="preview">
       <p className="t2">{t('subs.preview')}</p>
@@ -279,7 +291,12 @@ function Preview({
           ))}
         </div>
       )}
-      {consumer?.paused && <p className="t2">{t('subs.paused.note')}</p>}
+      {consumer && about && now > 0 && (
+        <p className="t2">
+          {t('subs.more', { c: consumer.consumerId, p: Math.ceil((about.events / now) * 100) })}{' '}
+          {consumer.paused && t('subs.paused.note')}
+        </p>
+      )}
       {samples.map((each) => (
         <p key={each.eventId} className="between mono">
           <span className="cut">{each.eventId}</span>

@@ -20,12 +20,14 @@ export function Subscriptions() {
   const [search, change] = useUrl();
   const query = useQuery(subscriptions);
   const heard = useQuery({ ...topics, retry: false }).data ?? [];
-  const list = useQuery(consumers).data ?? [];
+  const list = useQuery(consumers()).data ?? [];
   const admin = useRefusal('admin');
   const all = query.data ?? [];
   const topicNames = [...new Set([...heard.map((each) => each.topic), ...all.map((each) => each.topic)])];
   const consumerNames = [...new Set([...all.map((each) => each.consumerId), ...list.map((each) => each.consumerId)])];
-  const large = topicNames.length > MATRIX_MAX || consumerNames.length > MATRIX_MAX;
+  // A phone has no room for a matrix either.
+  const phone = matchMedia('(max-width: 767px)').matches;
+  const large = phone || topicNames.length > MATRIX_MAX || consumerNames.length > MATRIX_MAX;
   const view = large || search.view === 'list' ? 'list' : 'matrix';
   const disabled = all.filter((each) => !each.enabled).length;
   const edited = search.topic !== undefined || search.consumer !== undefined;
@@ -85,12 +87,14 @@ export function Subscriptions() {
             </div>
             {edited && (
               <Editor
-                key={`${search.topic}/${search.consumer}`}
+                // Via and endpoint come from the consumer, so the form starts again once it is known.
+                key={`${search.topic}/${search.consumer}/${list.length > 0}`}
                 topic={search.topic ?? ''}
                 consumerId={search.consumer ?? ''}
                 known={all.find((each) => each.topic === search.topic && each.consumerId === search.consumer)}
                 consumer={list.find((each) => each.consumerId === search.consumer)}
-                heard={heard.find((each) => each.topic === search.topic)}
+                heard={heard}
+                endpoint={all.find((each) => each.consumerId === search.consumer)?.endpoint}
                 names={consumerNames}
                 topics={topicNames}
                 refused={admin}

@@ -5,7 +5,7 @@ import type { components } from '../../api/schema';
 import { Icon, type IconName } from '../../components/Icon';
 import { Sparkline } from '../../components/Sparkline';
 import { t } from '../../i18n';
-import { bytes, clock, number } from '../../lib/format';
+import { bytes, clock, hourMinute, number } from '../../lib/format';
 
 type Job = components['schemas']['Job'];
 type Setting = components['schemas']['Setting'];
@@ -100,7 +100,7 @@ export function Cells({ health: state, jobs: list, settings }: { health: Health;
         }
         note={
           prune?.success === false
-            ? (prune.message ?? '')
+            ? t('system.prune.failed', { at: prune.nextFire ? hourMinute(prune.nextFire) : '–' })
             : prune?.nextFire
               ? t('system.next', { at: clock(prune.nextFire) })
               : ''

@@ -1,6 +1,7 @@
 // Effective values, where each comes from, and a sentence for each key.
 import type { components } from '../../api/schema';
 import { Segments } from '../../components/Controls';
+import { Icon } from '../../components/Icon';
 import type { Meaning } from '../../components/Status';
 import { has, type MessageKey, t } from '../../i18n';
 import { useUrl } from '../../lib/url';
@@ -19,13 +20,16 @@ export function Configuration({ settings }: { settings: Setting[] }) {
       <header>
         <h2>{t('system.config')}</h2>
         <span className="meta grow">{t('system.config.text')}</span>
-        <input
-          className="input find"
-          aria-label={t('system.find')}
-          placeholder={t('system.find')}
-          value={search.find ?? ''}
-          onChange={(event) => change({ find: event.target.value || undefined }, true)}
-        />
+        <span className="find">
+          <Icon name="search" size={14} />
+          <input
+            className="input"
+            aria-label={t('system.find')}
+            placeholder={t('system.find')}
+            value={search.find ?? ''}
+            onChange={(event) => change({ find: event.target.value || undefined }, true)}
+          />
+        </span>
         <Segments
           label={t('system.config')}
           value={only ? 'changed' : 'all'}

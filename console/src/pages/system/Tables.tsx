@@ -7,6 +7,7 @@ import { Countdown } from '../../components/Time';
 import { t } from '../../i18n';
 import { useNow } from '../../lib/clock';
 import { clock, duration, number } from '../../lib/format';
+import { useLimits } from '../../shell/session';
 
 type Instance = components['schemas']['Instance'];
 type Job = components['schemas']['Job'];
@@ -14,6 +15,7 @@ const HOLD: Record<string, Meaning> = { lane: 'idle', lease: 'info', job: 'human
 
 export function Instances({ list, health: state }: { list: Instance[]; health?: Health }) {
   const now = useNow();
+  const { leaseSeconds } = useLimits();
   const all =
     state?.instances ??
     list.map((each) => ({ owner: each.owner, role: '–', version: '', since: '', address: undefined }));
@@ -22,7 +24,7 @@ export function Instances({ list, health: state }: { list: Instance[]; health?: 
       <header>
         <h2>{t('system.instances')}</h2>
         <span className="meta grow">{all.length}</span>
-        <span className="meta">{t('system.leases')}</span>
+        {leaseSeconds !== undefined && <span className="meta">{t('system.leases', { n: leaseSeconds })}</span>}
       </header>
       <div className="scroll-x">
         <table className="table">

@@ -1,5 +1,7 @@
 // Tree and waterfall are one table: rows aligned, the failed path bold.
+import { useQuery } from '@tanstack/react-query';
 import type { KeyboardEvent } from 'react';
+import { consumers as consumersQuery } from '../../api/queries';
 import { Icon } from '../../components/Icon';
 import { DELIVERY, EVENT, StatusIcon } from '../../components/Status';
 import { t } from '../../i18n';
@@ -10,6 +12,8 @@ type Props = { fall: Waterfall; rows: WaterRow[]; collapse: boolean; chosen?: st
 const percent = (share: number) => `${(share * 100).toFixed(3)}%`;
 
 export function WaterfallView({ fall, rows, collapse, chosen, onChoose }: Props) {
+  const consumers = useQuery(consumersQuery()).data ?? [];
+  const via = (id: string) => consumers.find((each) => each.consumerId === id)?.via ?? '';
   const x = (at: number) => shareOf(fall, at, collapse);
   const cut = isCollapsed(fall, collapse);
   const whole = (cut ? fall.cut : fall.end) - fall.start;
@@ -31,7 +35,7 @@ export function WaterfallView({ fall, rows, collapse, chosen, onChoose }: Props)
         <div className="fall-track">
           {ticks.map((ms) => (
             <span key={ms} style={{ left: percent(x(fall.start + ms)) }}>
-              {ms === 0 ? clock(fall.start, 3) : took(ms)}
+              {ms === 0 ? clock(fall.start, 3) : tick(ms)}
             </span>
           ))}
           {cut && (
@@ -77,7 +81,9 @@ export function WaterfallView({ fall, rows, collapse, chosen, onChoose }: Props)
                   ? t('trace.stub')
                   : row.kind === 'consumer' && row.attempts.length > 1
                     ? t('trace.tries', { n: row.attempts.length })
-                    : row.note}
+                    : row.kind === 'consumer'
+                      ? via(row.name)
+                      : row.note}
               </small>
             </div>
             <div className="num t2">
@@ -102,6 +108,11 @@ export function WaterfallView({ fall, rows, collapse, chosen, onChoose }: Props)
       </footer>
     </div>
   );
+}
+
+/** 0.5 s · 2 s · 5 m 00 s, without digits that say nothing. */
+function tick(ms: number): string {
+  return ms >= 100 && ms < 60_000 ? `${Number((ms / 1000).toFixed(2))} s` : took(ms);
 }
 
 function niceStep(ms: number): number {

@@ -80,7 +80,10 @@ function Shown({ data }: { data: TraceData }) {
         key: [first.aggregateType?.toLowerCase(), first.key].filter(Boolean).join(' '),
       })
     : (first?.topic ?? '');
-  const external = links.trace?.replace('{traceId}', encodeURIComponent(data.traceId));
+  const external = (/^https?:/.test(links.trace ?? '') ? links.trace : undefined)?.replace(
+    '{traceId}',
+    encodeURIComponent(data.traceId),
+  );
   return (
     <>
       <div className="crumbs">
@@ -125,18 +128,17 @@ function Shown({ data }: { data: TraceData }) {
             { value: 'table', label: t('trace.table') },
           ]}
         />
-        <span className="t2">
-          {tx('trace.events', { n: <b>{number(data.events.length)}</b> })} ·{' '}
-          {tx('trace.deliveries', { n: <b>{number(deliveries)}</b> })}
+        <span className="t2 trace-facts">
+          <span>{tx('trace.events', { n: <b>{number(data.events.length)}</b> })}</span>
+          <span>{tx('trace.deliveries', { n: <b>{number(deliveries)}</b> })}</span>
           {dead.length > 0 && (
             <span className="m-bad c">
-              {' '}
-              · <b className="c">{dead.length}</b> {t('trace.dead')}
+              <b className="c">{dead.length}</b> {t('trace.dead')}
             </span>
-          )}{' '}
-          · {tx('trace.services', { n: <b>{services}</b> })} ·{' '}
-          {tx('trace.work', { t: <b>{took(fall.workMs)}</b>, all: took(fall.end - fall.start) })}
-          {data.cut && ` · ${t('trace.cut')}`}
+          )}
+          <span>{tx('trace.services', { n: <b>{services}</b> })}</span>
+          <span>{tx('trace.work', { t: <b>{took(fall.workMs)}</b>, all: took(fall.end - fall.start) })}</span>
+          {data.cut && <span>{t('trace.cut')}</span>}
         </span>
         <span className="grow" />
         <Switch
