@@ -1,8 +1,12 @@
 //! `postrider serve --broker`, as a process, with a virtual host of its own.
 
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command};
 use std::time::Duration;
 
 use postrider_proof::broker::VirtualHost;
+use postrider_proof::proxy::Proxy;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -107,6 +111,110 @@ async fn no_payload_of_rabbitmq_is_in_the_log() {
     let bytes = canary.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
     let told: Vec<_> = log.lines().filter(|line| line.contains(canary) || line.contains(&bytes)).collect();
     assert!(told.is_empty(), "{told:?}");
+    host.remove().await;
+    database.drop().await;
+}
+
+/// A consumer in Python, which ends with the test.
+struct PythonConsumer(Child);
+
+impl PythonConsumer {
+    /// `more`: the topic of its child event, how it reports, and whether it fails first. Its output is in the file
+    /// `<name>.out` of the folder.
+    fn start(host: &VirtualHost, server: &Process, folder: &Path, name: &str, more: &[&str]) -> Self {
+        let here = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/consumer.py");
+        let file = |end: &str| std::fs::File::create(folder.join(format!("{name}.{end}"))).unwrap();
+        let mut command = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/pika"));
+        command.args([here, host.url(), &server.url, server.token(), name]).args(more);
+        Self(command.stdout(file("out")).stderr(file("err")).spawn().unwrap())
+    }
+}
+
+impl Drop for PythonConsumer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// D.2, D.4, D.5, D.6, D.10, D.11, D.12: seed 003 §7 as it is told, with two consumers in another language. One purchase is one
+/// event; member and message service read their own queues; one of them fails first. The broker is away when it is
+/// published.
+#[tokio::test]
+async fn one_source_and_many_consumers_in_python_on_rabbitmq() {
+    let (database, host) = (Database::make(Kind::Sqlite).await, VirtualHost::fresh().await);
+    let address: SocketAddr = host.url().rsplit_once('@').unwrap().1.split('/').next().unwrap().parse().unwrap();
+    let proxy = Proxy::to(address).await.unwrap();
+    let through = host.url().replace(&address.to_string(), &proxy.address().to_string());
+    let server = Process::start(&database, &["--broker", &through]);
+    for service in ["member-service", "message-service"] {
+        let path = format!("/subscriptions/order.purchased/{service}");
+        let set = server.admin(Method::PUT, &path, json!({}), 200).await;
+        assert_eq!((&set["via"], &set["problem"]), (&json!("rabbitmq"), &Value::Null));
+        assert!(queues(&host.list("queues").await).contains(&format!("postrider.{service}")));
+    }
+    for topic in ["points.added", "notification.sent"] {
+        let path = format!("/subscriptions/{topic}/ledger");
+        server.admin(Method::PUT, &path, json!({ "via": "external" }), 200).await;
+    }
+
+    proxy.refuse();
+    proxy.reset();
+    let purchase = |id: &str| {
+        json!({
+            "eventId": id, "topic": "order.purchased",
+            "payload": { "orderId": "ORD-2024-002", "userId": "user-A", "amount": 199.0 },
+            "initiator": { "service": "order-service", "operation": "confirmOrder", "userId": "user-A" },
+        })
+    };
+    server.admin(Method::POST, "/events", purchase("evt-1"), 202).await;
+    let pending = server.admin(Method::GET, "/events/evt-1", Value::Null, 200).await;
+    assert_eq!((&pending["status"], &pending["expectedConsumers"]), (&json!("PENDING"), &json!(2)), "{pending}");
+    let attempts = |shown: &Value, consumer: &str| -> Vec<(u64, Value)> {
+        let all = shown["consumptions"].as_array().unwrap().iter().filter(|one| one["consumerId"] == consumer);
+        all.map(|one| (one["attemptNo"].as_u64().unwrap(), one["success"].clone())).collect()
+    };
+    for service in ["member-service", "message-service"] {
+        assert_eq!(attempts(&pending, service), [(0, Value::Null)], "expected from the start");
+    }
+    proxy.accept();
+    until(&server, "evt-1", |shown| shown["status"] == "SENT").await;
+
+    let folder = database.folder();
+    let consumers = [
+        PythonConsumer::start(&host, &server, folder, "member-service", &["points.added", "receipts"]),
+        PythonConsumer::start(&host, &server, folder, "message-service", &["notification.sent", "http", "fail-first"]),
+    ];
+    let is_between = |shown: &Value| {
+        attempts(shown, "message-service").len() == 2 && ["PARTIAL", "RETRYING"].iter().any(|s| shown["status"] == *s)
+    };
+    until(&server, "evt-1", is_between).await;
+    let consumed = until(&server, "evt-1", |shown| shown["status"] == "CONSUMED").await;
+    assert_eq!(attempts(&consumed, "member-service"), [(0, Value::Null), (1, json!(true))]);
+    assert_eq!(attempts(&consumed, "message-service"), [(0, Value::Null), (1, json!(false)), (2, json!(true))]);
+    let trace = consumed["traceId"].as_str().unwrap();
+    let trace = server.admin(Method::GET, &format!("/traces/{trace}"), Value::Null, 200).await;
+    let children = trace["roots"][0]["children"].as_array().unwrap();
+    let mut children: Vec<_> = children.iter().map(|one| one["topic"].as_str().unwrap()).collect();
+    children.sort_unstable();
+    assert_eq!((&trace["roots"][0]["eventId"], children), (&json!("evt-1"), vec!["notification.sent", "points.added"]));
+
+    let off = json!({ "enabled": false });
+    server.admin(Method::PUT, "/subscriptions/order.purchased/message-service", off, 200).await;
+    let unbound = async {
+        while host.list("bindings").await.matches("postrider.events").count() > 1 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), unbound).await.expect("it is unbound");
+    server.admin(Method::POST, "/events", purchase("evt-2"), 202).await;
+    let consumed = until(&server, "evt-2", |shown| shown["status"] == "CONSUMED").await;
+    assert_eq!(consumed["expectedConsumers"], 1);
+    drop(consumers);
+    let output = |name: &str| std::fs::read_to_string(folder.join(format!("{name}.out"))).unwrap();
+    assert!(output("member-service").contains("consumed evt-2"));
+    assert!(!output("message-service").contains("evt-2"), "{}", output("message-service"));
+    server.stop();
     host.remove().await;
     database.drop().await;
 }
