@@ -143,7 +143,7 @@ pub(crate) async fn postgres_to_rabbitmq(scratch: &Scratch, size: Size) -> Outco
         let ours = async |events| {
             fill(&store, events, 0).await?;
             let goal = Goal::new(events);
-            let publisher = rabbitmq.publisher().options(options.clone()).subscribed_only();
+            let publisher = rabbitmq.publisher().options(options.clone());
             let turn = relay(&store, Counted(publisher, goal.clone()), &goal).await?;
             *message.lock().await = Some(queue.message().await?);
             assert_eq!(queue.purge().await? as usize, events - 1);

@@ -123,9 +123,9 @@ impl Demo {
         let settings = self.settings(&config, &plan, &endpoint);
         let shop = open_shop(&mut parts, &store, settings.clone()).await?;
         let inventory = self.open_inventory(&mut parts, &config).await?;
-        parts.relay(&plan, &bus)?;
+        parts.relay(&plan, &bus, None)?;
         parts.upkeep(&plan, &bus);
-        let server = Server::new(Arc::clone(&bus), plan.options(&config, &endpoint, metrics));
+        let server = Server::new(Arc::clone(&bus), plan.options(&config, &endpoint, metrics, None));
         // The server has the only fallback.
         let routes = shop.reset_fallback().merge(inventory.reset_fallback());
         // Only once everything is open: a token that is created and not printed is lost.

@@ -11,7 +11,7 @@ use postrider::observe;
 use postrider::operations::{Operations, OperationsOptions};
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
-use postrider::transport::rabbitmq::Publisher;
+use postrider::transport::rabbitmq::{Publisher, RabbitMqOptions, Reconciler};
 use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::End;
-use crate::config::{Config, server};
+use crate::config::{Config, Origin, server};
 
 /// Signals within this time count as one: a terminal and a supervisor may both send it.
 const SAME: Duration = Duration::from_secs(1);
@@ -38,6 +38,7 @@ pub(crate) struct Plan {
     pub(crate) retention: Retention,
     webhooks: WebhookOptions,
     broker: Option<RabbitMq>,
+    broker_lane: LaneOptions,
 }
 
 impl Plan {
@@ -53,6 +54,16 @@ impl Plan {
             batch: config.get(&server::OUTBOX_BATCH_SIZE),
             dead_head: dead_head(config),
             ..LaneOptions::default()
+        };
+        let usual = Publisher::default_options();
+        let broker_lane = LaneOptions {
+            // The default of other lanes would leave channels idle.
+            batch: match config.origin(&server::OUTBOX_BATCH_SIZE) {
+                Origin::Default => usual.batch,
+                _ => lanes.batch,
+            },
+            concurrency: usual.concurrency,
+            ..lanes.clone()
         };
         let cron = config.get(&server::OUTBOX_PUBLISHER_CRON);
         let poll = Schedule::parse(&cron, &config.get(&server::SCHEDULER_TIME_ZONE));
@@ -90,11 +101,31 @@ impl Plan {
         };
         let broker = config.get(&server::BROKER).as_deref().map(RabbitMq::new).transpose();
         let broker = broker.map_err(|e| config.refuse(&server::BROKER, e))?;
-        Ok(Self { retry, redrive, relay, retention, webhooks, broker })
+        let confirm = RabbitMqOptions::default().confirm_timeout;
+        if broker.is_some() && relay.lease <= confirm {
+            // Another relay would send an event again while this one still waits.
+            let why = format!("the broker may take {} seconds to confirm: set more than that", confirm.as_secs());
+            return Err(config.refuse(&server::OUTBOX_LEASE, why).into());
+        }
+        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane })
+    }
+
+    /// The reconciler of the broker, if there is one, for all stores that publish to it.
+    pub(crate) fn reconciler(&self, stores: &[Arc<dyn Store>]) -> Option<Reconciler> {
+        let (first, others) = stores.split_first()?;
+        let reconciler = self.broker.as_ref()?.reconciler(Arc::clone(first));
+        let reconciler = others.iter().map(Arc::clone).fold(reconciler, Reconciler::also);
+        Some(reconciler.retry(&self.retry).owner(&self.relay.owner))
     }
 
     /// The options of the API.
-    pub(crate) fn options(&self, config: &Config, endpoint: &Endpoint, metrics: PrometheusHandle) -> Options {
+    pub(crate) fn options(
+        &self,
+        config: &Config,
+        endpoint: &Endpoint,
+        metrics: PrometheusHandle,
+        broker: Option<Reconciler>,
+    ) -> Options {
         Options {
             retry: self.retry.clone(),
             lease: self.relay.lease,
@@ -103,7 +134,7 @@ impl Plan {
             payload_bytes: usize::try_from(config.get(&server::LIMITS_PAYLOAD_BYTES)).unwrap_or(usize::MAX),
             requests_per_second: config.get(&server::LIMITS_REQUESTS_PER_SECOND),
             longest_wait: config.get(&server::LIMITS_WAIT),
-            broker: self.broker.is_some(),
+            broker,
             webhooks: !self.webhooks.secrets.is_empty(),
             secure: endpoint.encrypted,
             settings: config.settings().into_iter().map(setting).collect(),
@@ -189,17 +220,21 @@ impl Parts {
     }
 
     /// Routes plain inserts, carries events to the broker and to webhooks, and prunes.
-    pub(crate) fn relay(&mut self, plan: &Plan, store: &Arc<dyn Store>) -> Result<(), End> {
+    pub(crate) fn relay(
+        &mut self,
+        plan: &Plan,
+        store: &Arc<dyn Store>,
+        reconciler: Option<&Reconciler>,
+    ) -> Result<(), End> {
         let webhooks = Webhooks::new(plan.webhooks.clone())?;
         // `webhooks` runs relays for its own lanes. This relay routes and prunes, with a broker or without: its webhook
         // transport has no lanes.
-        let relay = match &plan.broker {
-            Some(broker) => {
-                let dead_head = plan.webhooks.lanes.dead_head;
-                let options = LaneOptions { dead_head, ..Publisher::default_options() };
-                Relay::new(Arc::clone(store), broker.publisher().options(options))
+        let relay = match (&plan.broker, reconciler) {
+            (Some(broker), Some(reconciler)) => {
+                let publisher = broker.publisher().options(plan.broker_lane.clone()).after(reconciler.clone());
+                Relay::new(Arc::clone(store), publisher)
             }
-            None => Relay::new(Arc::clone(store), Webhooks::new(plan.webhooks.clone())?),
+            _ => Relay::new(Arc::clone(store), Webhooks::new(plan.webhooks.clone())?),
         };
         let relay = relay.options(plan.relay.clone()).retention(plan.retention.clone());
         self.spawn(relay.run(self.stopped()));
@@ -208,6 +243,13 @@ impl Parts {
             self.spawn(broker.receipts(Arc::clone(store)).run(self.stopped()));
         }
         Ok(())
+    }
+
+    /// Keeps the queues and bindings of the broker as the subscriptions ask; one instance at a time does.
+    pub(crate) fn reconcile(&mut self, reconciler: Option<Reconciler>) {
+        if let Some(reconciler) = reconciler {
+            self.spawn(reconciler.run(self.stopped()));
+        }
     }
 
     /// Runs the roll-up and bulk operations; leases ensure that one instance at a time does.
@@ -295,5 +337,35 @@ impl Signals {
         };
         let _: Result<(), _> = tokio::time::timeout(SAME, same).await;
         self.next().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use postrider_config::Sources;
+
+    use super::*;
+
+    /// A.17: what is configured for lanes reaches the broker's. Its claims are larger only if no size is configured.
+    #[test]
+    fn the_configuration_reaches_the_lane_of_the_broker() {
+        let lane = |set: &[&str]| {
+            let set: Vec<_> = set.iter().map(ToString::to_string).collect();
+            let sources =
+                Sources { defaults: Vec::new(), file: None, environment: Vec::new(), set: &set, flags: Vec::new() };
+            let config = Config::load(&[server::ALL], sources).expect("a configuration");
+            Plan::of(&config, "test", Shards::ALL).ok().expect("a plan").broker_lane
+        };
+        let (usual, default) = (Publisher::default_options(), lane(&[]));
+        assert_eq!((default.batch, default.concurrency), (usual.batch, usual.concurrency));
+        let set = lane(&[
+            "outbox.batch-size=7",
+            "outbox.max-retry-count=3",
+            "outbox.backoff-cap-seconds=5",
+            "outbox.backoff-jitter=0",
+            "ordering.dead-head=skip",
+        ]);
+        assert_eq!((set.batch, set.retry.max_attempts, set.dead_head), (7, 3, DeadHead::Skip));
+        assert_eq!((set.retry.cap, set.retry.jitter), (Duration::from_secs(5), 0.0));
     }
 }

@@ -73,11 +73,19 @@ impl Serve {
         if urls.is_empty() {
             urls.push(config.get(&server::STORE));
         }
+        let mut stores = Vec::new();
         for url in urls {
             let store = connect(&url).await?;
             store.migrate().await?;
+            stores.push(store);
+        }
+        let reconciler = plan.reconciler(&stores);
+        if self.role != Role::Api {
+            parts.reconcile(reconciler.clone());
+        }
+        for store in stores {
             if self.role != Role::Api {
-                parts.relay(&plan, &store)?;
+                parts.relay(&plan, &store, reconciler.as_ref())?;
                 parts.upkeep(&plan, &store);
             }
             if self.role != Role::Relay {
@@ -86,7 +94,7 @@ impl Serve {
                     print_data(format!("admin token: {token}"));
                 }
                 print_data(format!("listening on {}", endpoint.url));
-                let options = plan.options(&config, &endpoint, metrics.clone());
+                let options = plan.options(&config, &endpoint, metrics.clone(), reconciler.clone());
                 parts.serve(Server::new(store, options), endpoint);
             }
         }

@@ -26,8 +26,11 @@ impl Telemetry {
     /// Starts the log, as RUST_LOG says or else as `default`, and the export if it is configured. Once per process.
     pub(crate) fn begin(config: &Config, default: &str) -> Result<Self, End> {
         let chosen = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-        // Spans for the collector would be repeated in front of every line.
-        let for_people = FilterFn::new(|about| about.target() != SPANS);
+        // Spans for the collector would be repeated in front of every line. The broker's client shows whole messages at its
+        // lowest level.
+        let for_people = FilterFn::new(|about| {
+            about.target() != SPANS && !(about.target().starts_with("lapin") && *about.level() == tracing::Level::TRACE)
+        });
         let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
         let log = log.with_filter(chosen.and(for_people));
         let registry = tracing_subscriber::registry().with(log);

@@ -214,6 +214,7 @@ macro_rules! suite {
                 setting_brings_a_removed_one_back
                 a_change_counts_for_the_next_event
                 removing_an_absent_subscription_returns_false
+                removed_ones_are_listed_apart
                 are_listed_in_order
                 every_field_comes_back
                 concurrent_registrations_make_one

@@ -97,6 +97,31 @@ pub async fn removing_an_absent_subscription_returns_false<H: Harness>(h: H) {
     assert!(!h.store().remove_subscription(TOPIC, LANE).await.unwrap(), "once");
 }
 
+/// D.11: what was removed is still known, as it was, so that what was set up for it can be taken down.
+pub async fn removed_ones_are_listed_apart<H: Harness>(h: H) {
+    let named = Subscription {
+        exchange: Some("billing".into()),
+        routing_key: Some("eu.paid".into()),
+        ..Subscription::new("b", "queue", Via::RabbitMq)
+    };
+    let other = Subscription::new("a", "queue", Via::RabbitMq);
+    for subscription in [&named, &other] {
+        h.store().set_subscription(subscription).await.unwrap();
+    }
+    assert!(h.store().removed_subscriptions().await.unwrap().is_empty());
+    for subscription in [&named, &other] {
+        h.store().remove_subscription(&subscription.topic, "queue").await.unwrap();
+    }
+    let removed = h.store().removed_subscriptions().await.unwrap();
+    assert!(removed.iter().all(|one| one.removed));
+    let removed: Vec<_> = removed.into_iter().map(|one| one.subscription).collect();
+    let disabled = |one: &Subscription| Subscription { enabled: false, ..one.clone() };
+    assert_eq!(removed, [disabled(&other), disabled(&named)]);
+    assert!(listed(&h, None).await.is_empty());
+    h.store().set_subscription(&named).await.unwrap();
+    assert_eq!(h.store().removed_subscriptions().await.unwrap().len(), 1, "one is back");
+}
+
 /// Sorted by topic, sort order and consumer, byte for byte.
 pub async fn are_listed_in_order<H: Harness>(h: H) {
     for (topic, consumer, sort_order) in [

@@ -38,16 +38,23 @@ impl VirtualHost {
         &self.url
     }
 
+    /// The bindings and queues of the management API, as JSON: `bindings` or `queues`.
+    pub async fn list(&self, what: &str) -> String {
+        let answer = self.ask(Method::GET, format!("{what}/{}", self.name), "").await;
+        answer.text().await.expect("a text")
+    }
+
     /// Removes it with all its queues.
     pub async fn remove(self) {
         self.ask(Method::DELETE, format!("vhosts/{}", self.name), "").await;
     }
 
-    async fn ask(&self, method: Method, path: String, body: &'static str) {
+    async fn ask(&self, method: Method, path: String, body: &'static str) -> reqwest::Response {
         let url = format!("{}/api/{path}", self.http);
         let asked = reqwest::Client::new().request(method, &url).header("content-type", "application/json").body(body);
         let answer = asked.send().await.expect("the broker's management answers");
         assert!(answer.status().is_success(), "{path}: {}", answer.status());
+        answer
     }
 }
 

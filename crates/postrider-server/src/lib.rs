@@ -30,6 +30,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::store::IntoStore;
+use postrider::transport::rabbitmq::Reconciler;
 use postrider::{Bus, RetryPolicy, Store};
 use tokio_util::sync::CancellationToken;
 
@@ -55,8 +56,8 @@ pub struct Options {
     pub requests_per_second: u32,
     /// The longest wait for events: shorter than the idle timeout of proxies in front.
     pub longest_wait: Duration,
-    /// Whether a broker carries events; it decides the default `via` of a subscription.
-    pub broker: bool,
+    /// The broker that carries events; with it, `rabbitmq` is the default `via` of a subscription.
+    pub broker: Option<Reconciler>,
     /// Whether webhooks can be signed; without a secret, webhook subscriptions are refused.
     pub webhooks: bool,
     /// Whether connections of browsers are encrypted, so that cookies are `Secure`.
@@ -77,7 +78,7 @@ impl Default for Options {
             payload_bytes: postrider::limits::PAYLOAD_BYTES,
             requests_per_second: limits::REQUESTS_PER_SECOND,
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),
-            broker: false,
+            broker: None,
             webhooks: false,
             secure: false,
             settings: Vec::new(),

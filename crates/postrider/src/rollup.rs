@@ -13,13 +13,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::consumer::Failure;
 use crate::error::Result;
 use crate::retry;
-use crate::store::{IntoStore, Store, Token};
+use crate::store::{IntoStore, KeptLease, Store};
 
 /// The lease of the instance that works.
 const LEASE_NAME: &str = "postrider.rollup";
@@ -86,10 +85,10 @@ impl Rollup {
         self.store.check_schema().await?;
         let owner = format!("{}-{}", self.options.owner, &Uuid::new_v4().simple().to_string()[..8]);
         let mut shutdown = pin!(shutdown);
-        let mut held: Option<RollupLease> = None;
+        let mut lease = KeptLease::new(LEASE_NAME, self.options.lease);
         let mut failed = 0;
         loop {
-            let pause = match self.pass(&owner, &mut held).await {
+            let pause = match self.pass(&owner, &mut lease).await {
                 Ok(pause) => {
                     failed = 0;
                     pause
@@ -107,38 +106,15 @@ impl Rollup {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if let Some(held) = held {
-            // Otherwise the next instance would wait until the lease runs out.
-            self.store.release_lease(LEASE_NAME, held.token).await?;
-        }
-        Ok(())
+        lease.release(&*self.store).await
     }
 
     /// One batch, if this instance holds the lease. Returns the pause before the next.
-    async fn pass(&self, owner: &str, held: &mut Option<RollupLease>) -> Result<Duration> {
-        let lease = self.options.lease;
-        if held.as_ref().is_some_and(|held| held.since.elapsed() > lease / 3) {
-            let token = held.take().map(|held| held.token);
-            if let Some(token) = token
-                && self.store.extend_lease(LEASE_NAME, token, lease).await?
-            {
-                *held = Some(RollupLease { token, since: Instant::now() });
-            }
-        }
-        if held.is_none() {
-            let since = Instant::now();
-            *held = self.store.acquire_lease(LEASE_NAME, owner, lease).await?.map(|token| RollupLease { token, since });
-        }
-        if held.is_none() {
-            return Ok(lease / 3);
+    async fn pass(&self, owner: &str, lease: &mut KeptLease) -> Result<Duration> {
+        if !lease.keep(&*self.store, owner).await? {
+            return Ok(self.options.lease / 3);
         }
         let folded = self.store.fold(self.options.batch).await?;
         Ok(if folded.more { Duration::ZERO } else { self.options.poll })
     }
-}
-
-struct RollupLease {
-    token: Token,
-    /// When it was last taken or extended.
-    since: Instant,
 }

@@ -47,6 +47,7 @@ pub use enlist::{Completed, Completion, Enlist, Handled, Key, KeyState, Keys, Re
 pub use event::{Appended, Consumption, Enqueued, Events, Found, NewEvent, Report, Routed, Routing, Unheard};
 pub use figure::{Figures, Holding, LaneCounts, Minute};
 pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};
+pub(crate) use lease::KeptLease;
 pub use lease::Leases;
 pub use list::{Cursor, Filter, List, Page};
 pub use operation::{Advance, NewOperation, Operation, OperationRuns, OperationState, Steer};

@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
+use postrider::transport::rabbitmq::Publisher;
 use postrider::{Inbox, Outbox, RabbitMq, Retention, Transport};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -135,11 +136,16 @@ fn inbox<S: Database>(service: Service, store: &S) -> Inbox<S> {
     if service.includes(Service::Playlists) { cleaning::consumers(inbox) } else { inbox }
 }
 
+/// Publishes every topic: a service does not know who consumes its events.
+fn publisher(broker: &RabbitMq) -> Publisher {
+    broker.publisher().every_topic()
+}
+
 /// Registers the subscriptions of this store. The relay does so too, but the first request may come before it and its
 /// event must be routed.
 async fn prepare<S: Database>(service: Service, store: &S, broker: Option<&RabbitMq>) -> postrider::Result<()> {
     match broker {
-        Some(broker) => broker.publisher().prepare(store).await,
+        Some(broker) => publisher(broker).prepare(store).await,
         None => {
             if service != Service::All {
                 tracing::warn!("No broker: events of this service stay in its store, and none arrive");
@@ -163,7 +169,7 @@ async fn carry<S: Database>(
             service.run(stop.cancelled()).await
         }
         Some(broker) => {
-            let mut sending = postrider::Service::new(store.clone()).transport(broker.publisher());
+            let mut sending = postrider::Service::new(store.clone()).transport(publisher(&broker));
             if cleaning::is_subscribed_in(&store).await? {
                 sending = sending.inbox(self::inbox(service, &store));
             }

@@ -76,14 +76,26 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(database: &Database, more: &[&str]) -> Self {
+        Self::start_with_log(database, more, None)
+    }
+
+    /// The same with a log filter of its own.
+    pub(crate) fn start_with_log(database: &Database, more: &[&str], filter: Option<&str>) -> Self {
         let arguments = [&["serve", "--listen", "127.0.0.1:0", "--store", &database.url], more].concat();
-        Self::spawn(&arguments, &database.folder, "listening on ").0
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(arguments).envs(filter.map(|filter| ("RUST_LOG", filter)));
+        Self::run_until(command, &database.folder, "listening on ").0
     }
 
     /// Runs it in a folder until it prints the line that begins like this; what it printed until then comes back too.
     pub(crate) fn spawn(arguments: &[&str], folder: &Path, last: &str) -> (Self, Vec<String>) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_postrider"))
-            .args(arguments)
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(arguments);
+        Self::run_until(command, folder, last)
+    }
+
+    fn run_until(mut command: Command, folder: &Path, last: &str) -> (Self, Vec<String>) {
+        let mut child = command
             .current_dir(folder)
             .stdout(Stdio::piped())
             .stderr(std::fs::File::options().create(true).append(true).open(folder.join("log")).unwrap())

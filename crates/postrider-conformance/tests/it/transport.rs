@@ -35,7 +35,7 @@ impl Carrier for Broker {
         alert: impl Alert,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> impl Future<Output = postrider::Result<()>> + Send + 'static {
-        let publisher = self.rabbitmq.publisher();
+        let publisher = self.rabbitmq.publisher().every_topic();
         let receiver = self.rabbitmq.receiver(inbox).also_alert(alert);
         async move {
             // A message published before its queue exists is not in the queue.

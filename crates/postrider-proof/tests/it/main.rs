@@ -10,6 +10,7 @@ mod operations;
 mod outage;
 mod proxy;
 mod rabbitmq;
+mod reconciler;
 mod relays;
 mod sessions;
 mod shutdown;

@@ -70,17 +70,17 @@ impl Alert for Alarms {
 }
 
 /// One database, one virtual host, and a direct connection to it.
-struct Fixture {
-    database: Database,
-    store: SqliteStore,
-    host: VirtualHost,
-    rabbitmq: RabbitMq,
-    channel: Channel,
+pub(crate) struct Fixture {
+    pub(crate) database: Database,
+    pub(crate) store: SqliteStore,
+    pub(crate) host: VirtualHost,
+    pub(crate) rabbitmq: RabbitMq,
+    pub(crate) channel: Channel,
     connection: Connection,
 }
 
 impl Fixture {
-    async fn fresh() -> Self {
+    pub(crate) async fn fresh() -> Self {
         let (database, host) = (Database::sqlite().await, VirtualHost::fresh().await);
         let store = SqliteStore::connect(database.url()).await.unwrap();
         let connection = Connection::connect(host.url(), ConnectionProperties::default()).await.unwrap();
@@ -89,7 +89,7 @@ impl Fixture {
         Self { database, store, host, rabbitmq, channel, connection }
     }
 
-    async fn enqueue(&self, drafts: impl IntoIterator<Item = Draft>) {
+    pub(crate) async fn enqueue(&self, drafts: impl IntoIterator<Item = Draft>) {
         let mut tx = self.store.begin().await.unwrap();
         for draft in drafts {
             Outbox::new(self.store.clone()).enqueue(&mut tx, draft).await.unwrap();
@@ -97,20 +97,21 @@ impl Fixture {
         self.store.commit(tx).await.unwrap();
     }
 
-    async fn find(&self, event: &str) -> Found {
+    pub(crate) async fn find(&self, event: &str) -> Found {
         self.store.find(event).await.unwrap().unwrap()
     }
 
     /// A relay that tries three times, without a delay.
-    fn relay(&self) -> Relay {
+    pub(crate) fn relay(&self) -> Relay {
         let retry =
             RetryPolicy { base: Duration::from_millis(1), factor: 1.0, max_attempts: 3, ..RetryPolicy::default() };
-        let publisher = self.rabbitmq.publisher().options(LaneOptions { retry, ..LaneOptions::default() });
+        let publisher =
+            self.rabbitmq.publisher().every_topic().options(LaneOptions { retry, ..LaneOptions::default() });
         Relay::new(self.store.clone(), publisher)
     }
 
     /// Publishes until no delivery waits.
-    async fn send_all(&self) {
+    pub(crate) async fn send_all(&self) {
         let everything = "SELECT count(*) FROM postrider_delivery WHERE NOT dead";
         loop {
             self.relay().drain().await.unwrap();
@@ -120,7 +121,7 @@ impl Fixture {
         }
     }
 
-    async fn queue(&self, name: &str) -> u32 {
+    pub(crate) async fn queue(&self, name: &str) -> u32 {
         let options = QueueDeclareOptions { durable: true, passive: true, ..Default::default() };
         self.channel.queue_declare(name.into(), options, FieldTable::default()).await.unwrap().message_count()
     }
@@ -142,14 +143,14 @@ impl Fixture {
         (String::from_utf8_lossy(&message.data).into_owned(), value)
     }
 
-    async fn finish(self) {
+    pub(crate) async fn finish(self) {
         self.host.remove().await;
         drop(self.store);
         self.database.finish().await;
     }
 }
 
-fn paid(order: i64) -> Draft {
+pub(crate) fn paid(order: i64) -> Draft {
     Draft::of(&Paid { order }).unwrap().event_id(format!("order-{order}"))
 }
 
@@ -475,7 +476,7 @@ async fn a_blocked_rabbitmq_is_reported_and_waited_for() {
     let receiver = rabbitmq.receiver(Inbox::new(store.clone()).outside(consumer));
     receiver.declare().await.unwrap();
     let receiving = tokio::spawn(receiver.run(std::future::pending()));
-    let relay = tokio::spawn(Relay::new(store.clone(), rabbitmq.publisher()).run(std::future::pending()));
+    let relay = tokio::spawn(Relay::new(store.clone(), rabbitmq.publisher().every_topic()).run(std::future::pending()));
     let enqueue = async |order| {
         let mut tx = store.begin().await.unwrap();
         Outbox::new(store.clone()).enqueue(&mut tx, paid(order)).await.unwrap();
@@ -548,7 +549,7 @@ async fn a_handler_that_exceeds_the_consumer_timeout_of_rabbitmq_has_one_effect(
     let receiver = rabbitmq.receiver(Inbox::new(store.clone()).consumer(slow));
     receiver.declare().await.unwrap();
     let receiving = tokio::spawn(receiver.run(std::future::pending()));
-    let relay = tokio::spawn(Relay::new(store.clone(), rabbitmq.publisher()).run(std::future::pending()));
+    let relay = tokio::spawn(Relay::new(store.clone(), rabbitmq.publisher().every_topic()).run(std::future::pending()));
     let enqueue = async |order| {
         let mut tx = store.begin().await.unwrap();
         Outbox::new(store.clone()).enqueue(&mut tx, paid(order)).await.unwrap();

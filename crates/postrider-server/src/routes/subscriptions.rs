@@ -70,10 +70,13 @@ struct SubscriptionView {
     routing_key: Option<String>,
     created_at: At,
     updated_at: At,
+    /// Why the broker does not bring its events, as far as this server knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
 }
 
-impl From<StoredSubscription> for SubscriptionView {
-    fn from(stored: StoredSubscription) -> Self {
+impl SubscriptionView {
+    fn of(stored: StoredSubscription, problem: Option<String>) -> Self {
         let said = stored.subscription;
         Self {
             topic: said.topic,
@@ -87,6 +90,7 @@ impl From<StoredSubscription> for SubscriptionView {
             routing_key: said.routing_key,
             created_at: stored.created_at.into(),
             updated_at: stored.updated_at.into(),
+            problem,
         }
     }
 }
@@ -113,7 +117,12 @@ async fn list(State(app): State<App>, Query(wanted): Query<Wanted>) -> Result<Js
         return Err(Problem::bad_query("topic", "must be 1 to 128 of A-Z a-z 0-9 . _ -, or *"));
     }
     let stored = app.store.subscriptions(wanted.topic.as_deref()).await?;
-    Ok(Json(Subscriptions { subscriptions: stored.into_iter().map(Into::into).collect() }))
+    let view = |stored: StoredSubscription| {
+        let said = &stored.subscription;
+        let problem = app.options.broker.as_ref().and_then(|broker| broker.problem(&said.topic, &said.consumer));
+        SubscriptionView::of(stored, problem)
+    };
+    Ok(Json(Subscriptions { subscriptions: stored.into_iter().map(view).collect() }))
 }
 
 /// What a subscription says; what is left out has its default, not what it had before.
@@ -141,7 +150,8 @@ struct SubscriptionIn {
 
 /// Subscribe a consumer to a topic, or change how
 ///
-/// It counts for events that are written from now on.
+/// It counts for events that are written from now on. The queue of a consumer by `rabbitmq` is declared and bound before the
+/// answer, unless `problem` says why not.
 #[utoipa::path(put, path = "/api/v1/subscriptions/{topic}/{consumerId}", tag = "subscriptions",
     params(("topic" = String, Path, description = "A topic, or `*`."), ("consumerId" = String, Path, description = "The consumer.")),
     request_body = SubscriptionIn,
@@ -157,7 +167,7 @@ async fn set(
     let via = match (said.via, &said.endpoint) {
         (Some(via), _) => via.into(),
         (None, Some(_)) => Via::Webhook,
-        (None, None) if app.options.broker => Via::RabbitMq,
+        (None, None) if app.options.broker.is_some() => Via::RabbitMq,
         (None, None) => Via::Pull,
     };
     let mut subscription = Subscription::new(topic, consumer, via);
@@ -177,12 +187,18 @@ async fn set(
     {
         return Err(Problem::invalid("endpoint", "must begin with https:// (or http:// where that is allowed)"));
     }
+    // Before it is written: events written after it find the queue. If the broker is away, the queue is declared before
+    // anything is published.
+    let declared = match &app.options.broker {
+        Some(broker) => broker.declare(&subscription).await,
+        None => Ok(()),
+    };
     app.store.set_subscription(&subscription).await?;
     let stored = app.store.subscriptions(Some(&subscription.topic)).await?;
     let stored = stored.into_iter().find(|one| one.subscription.consumer == subscription.consumer);
     let stored = stored.ok_or_else(|| Problem::not_found("it was removed meanwhile"))?;
     let detail = format!("enabled={} via={}", stored.subscription.enabled, stored.subscription.via.as_str());
-    let mut response = Json(SubscriptionView::from(stored)).into_response();
+    let mut response = Json(SubscriptionView::of(stored, declared.err())).into_response();
     response.extensions_mut().insert(Detail(detail));
     Ok(response)
 }

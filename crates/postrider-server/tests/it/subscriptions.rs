@@ -50,7 +50,10 @@ async fn a_subscription_is_set_listed_and_removed() {
 /// D.2: left out, `via` is what the server can do.
 #[tokio::test]
 async fn how_a_consumer_gets_its_events_follows_from_what_there_is() {
-    let options = postrider_server::Options { broker: true, webhooks: true, ..Default::default() };
+    // Nothing listens there: the subscription is stored all the same.
+    let broker = postrider::RabbitMq::new("amqp://guest:guest@127.0.0.1:1/%2f").unwrap();
+    let broker = Some(broker.reconciler(postrider::store::memory::MemoryStore::new()));
+    let options = postrider_server::Options { broker, webhooks: true, ..Default::default() };
     let desk = Desk::with(options).await;
     desk.subscribe("order.paid", "queue", json!({})).await;
     desk.subscribe("order.paid", "hook", json!({ "endpoint": "https://example.org/hook" })).await;
@@ -58,5 +61,8 @@ async fn how_a_consumer_gets_its_events_follows_from_what_there_is() {
     let listed = read(desk.get("viewer", "/subscriptions").await, 200).await;
     let vias: Vec<_> = listed["subscriptions"].as_array().unwrap().iter().map(|one| one["via"].clone()).collect();
     assert_eq!(vias, ["webhook", "pull", "rabbitmq"]);
+    let set = desk.request("admin", Method::PUT, "/api/v1/subscriptions/order.paid/queue").json(&json!({}));
+    let set = read(set.send().await.unwrap(), 200).await;
+    assert!(set["problem"].as_str().unwrap().contains("the broker is unreachable"), "{set}");
     desk.close().await;
 }

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::time::Instant;
 
-use super::Token;
+use super::{Store, Token};
 use crate::error::Result;
 
 /// Named leases, by the database's clock.
@@ -18,4 +19,44 @@ pub trait Leases: Send + Sync {
 
     /// Gives a named lease back. Returns false if the caller did not hold it any more.
     async fn release_lease(&self, name: &str, token: Token) -> Result<bool>;
+}
+
+/// A named lease that a loop keeps while it works.
+#[derive(Default)]
+pub(crate) struct KeptLease {
+    name: &'static str,
+    length: Duration,
+    /// The claim, and when it was last taken or extended.
+    held: Option<(Token, Instant)>,
+}
+
+impl KeptLease {
+    pub(crate) fn new(name: &'static str, length: Duration) -> Self {
+        Self { name, length, held: None }
+    }
+
+    /// Takes the lease, or extends it after a third of its length. Returns false if another owner holds it.
+    pub(crate) async fn keep(&mut self, store: &dyn Store, owner: &str) -> Result<bool> {
+        let now = Instant::now();
+        if let Some((token, since)) = self.held {
+            if since.elapsed() <= self.length / 3 {
+                return Ok(true);
+            }
+            self.held = None;
+            if store.extend_lease(self.name, token, self.length).await? {
+                self.held = Some((token, now));
+                return Ok(true);
+            }
+        }
+        self.held = store.acquire_lease(self.name, owner, self.length).await?.map(|token| (token, now));
+        Ok(self.held.is_some())
+    }
+
+    /// Gives it back. Otherwise the next instance would wait until it runs out.
+    pub(crate) async fn release(self, store: &dyn Store) -> Result<()> {
+        match self.held {
+            Some((token, _)) => store.release_lease(self.name, token).await.map(drop),
+            None => Ok(()),
+        }
+    }
 }

@@ -24,6 +24,9 @@ pub trait Subscriptions: Send + Sync {
     /// The subscriptions to a topic, or all; by topic, sort order and consumer. Removed ones are left out.
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>>;
 
+    /// The removed subscriptions, as they were, by topic and consumer. What was set up for them may still be there.
+    async fn removed_subscriptions(&self) -> Result<Vec<StoredSubscription>>;
+
     /// Stops or resumes the claims of a lane on every instance; the choice survives restarts. Relays apply it within
     /// two seconds, and finish what they have claimed.
     async fn set_paused(&self, lane: &str, paused: bool) -> Result<()>;

@@ -15,7 +15,7 @@
 //!
 //! let rabbitmq = RabbitMq::new("amqp://guest:guest@localhost/%2f")?;
 //! let stop = || async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-//! let sending = Relay::new(store, rabbitmq.publisher()).run(stop());
+//! let sending = Relay::new(store, rabbitmq.publisher().every_topic()).run(stop());
 //! let receiving = rabbitmq.receiver(inbox).run(stop());
 //! tokio::try_join!(sending, receiving)?;
 //! # Ok(())
@@ -28,6 +28,7 @@ mod message;
 mod publisher;
 mod receipts;
 mod receiver;
+mod reconciler;
 pub mod topology;
 
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub use link::BrokerState;
 pub use publisher::{Publisher, TOGETHER};
 pub use receipts::ReceiptCollector;
 pub use receiver::{Receiver, ReceiverOptions};
+pub use reconciler::Reconciler;
 
 /// A broker. Clones share one connection for publishing, however many relays there are. Each [`Receiver`] has a connection
 /// of its own, because a broker that is short of memory or disk blocks only the connections that publish.
@@ -97,6 +99,11 @@ impl RabbitMq {
     /// A collector that writes the reports of remote consumers to the store that the events came from.
     pub fn receipts(&self, store: impl IntoStore) -> ReceiptCollector {
         ReceiptCollector::new(Arc::new(self.link.another("collects receipts")), self.publisher(), store.into_store())
+    }
+
+    /// A reconciler that makes the broker agree with the subscriptions of a store.
+    pub fn reconciler(&self, store: impl IntoStore) -> Reconciler {
+        Reconciler::new(Arc::clone(&self.link), Arc::new(self.link.another("declares")), store.into_store())
     }
 
     /// The state of the connection for publishing.

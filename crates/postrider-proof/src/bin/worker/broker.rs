@@ -32,7 +32,7 @@ pub(crate) struct Receive {
 
 pub(crate) async fn publish<S: Effect>(store: S, broker: Broker) -> Result<(), Box<dyn Error>> {
     let mut terminate = signal(SignalKind::terminate())?;
-    let publisher = RabbitMq::new(&broker.broker)?.publisher();
+    let publisher = RabbitMq::new(&broker.broker)?.publisher().every_topic();
     Relay::new(store, publisher).run(async { terminate.recv().await.unwrap_or_default() }).await?;
     Ok(())
 }

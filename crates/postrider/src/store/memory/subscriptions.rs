@@ -55,6 +55,11 @@ impl Subscriptions for MemoryStore {
         Ok(self.read(|state, _| state.subscriptions(topic)))
     }
 
+    async fn removed_subscriptions(&self) -> Result<Vec<StoredSubscription>> {
+        // They are sorted by topic and consumer.
+        Ok(self.read(|state, _| state.subscriptions.values().filter(|stored| stored.removed).cloned().collect()))
+    }
+
     async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
         self.write(|state, _| if paused { state.paused.insert(lane.into()) } else { state.paused.remove(lane) }).await;
         Ok(())

@@ -56,6 +56,14 @@ impl Subscriptions for SqlStore {
         query.bind(topic).fetch_all(self.reader()).await?.iter().map(subscription).collect()
     }
 
+    async fn removed_subscriptions(&self) -> Result<Vec<StoredSubscription>> {
+        let query = sqlx::query(text!(
+            "SELECT topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key, removed, \
+             created_at, updated_at FROM postrider_subscription WHERE removed ORDER BY topic, consumer"
+        ));
+        query.fetch_all(self.reader()).await?.iter().map(subscription).collect()
+    }
+
     async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
         let pause = text!("INSERT INTO postrider_pause (lane, paused_at) VALUES ($1, ", now!(), ")");
         let resume = text!("DELETE FROM postrider_pause WHERE lane = $1");

@@ -1,18 +1,24 @@
 //! One connection, opened when it is needed and again after it was lost: by one caller at a time, and with pauses.
 
+use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lapin::protocol::{AMQPErrorKind, AMQPHardError};
+use lapin::tcp::AMQPUriTcpExt;
 use lapin::uri::AMQPUri;
 use lapin::{Channel, Connection, ConnectionProperties, ErrorKind};
 use tokio::time::Instant;
+use tracing::dispatcher::{self, DefaultGuard, Dispatch};
 
 use super::RabbitMqOptions;
 use crate::retry;
 
 /// The longest pause before a connection that worked is opened again, so that many clients do not reconnect together.
 const AT_ONCE: Duration = Duration::from_millis(100);
+/// The client library's name for the thread that reads and writes a connection.
+const IO_THREAD: &str = "lapin-io-loop";
 
 pub(super) struct Link {
     uri: AMQPUri,
@@ -22,12 +28,16 @@ pub(super) struct Link {
     state: Mutex<State>,
     /// Held while a connection is opened.
     connecting: tokio::sync::Mutex<()>,
+    /// Set when the broker returns a message that no queue is bound for. The reconciler clears it.
+    pub(super) unroutable: AtomicBool,
 }
 
 /// The state of the connection.
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
+    /// Connections that were opened.
+    opened: u64,
     /// Connections in a row that could not be opened, or were lost before they were used.
     failures: u32,
     /// When the next connection may be opened.
@@ -62,7 +72,14 @@ impl From<lapin::Error> for Away {
 
 impl Link {
     pub(super) fn new(uri: AMQPUri, options: RabbitMqOptions, purpose: &'static str) -> Self {
-        Self { uri, options, purpose, state: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+        Self {
+            uri,
+            options,
+            purpose,
+            state: Mutex::default(),
+            connecting: tokio::sync::Mutex::default(),
+            unroutable: AtomicBool::new(false),
+        }
     }
 
     /// Another connection to the same broker.
@@ -100,8 +117,13 @@ impl Link {
         }
     }
 
+    /// How many connections were opened. It grows with every reconnect.
+    pub(super) fn opened(&self) -> u64 {
+        self.lock().opened
+    }
+
     /// The connection; opens one if there is none.
-    async fn connection(&self) -> Result<Arc<Connection>, Away> {
+    pub(super) async fn connection(&self) -> Result<Arc<Connection>, Away> {
         if let Some(connection) = self.usable()? {
             return Ok(connection);
         }
@@ -111,7 +133,7 @@ impl Link {
         }
         let name = format!("postrider {}", self.purpose);
         let properties = ConnectionProperties::default().with_connection_name(name.into());
-        let connecting = Connection::connect_uri(self.uri.clone(), properties);
+        let connecting = connect(self.uri.clone(), properties);
         let made = match tokio::time::timeout(self.options.connect_timeout, connecting).await {
             Ok(Ok(connection)) => Ok(Arc::new(connection)),
             Ok(Err(error)) => Err(error.to_string()),
@@ -123,6 +145,7 @@ impl Link {
             Ok(connection) => {
                 tracing::info!(broker = place, purpose = self.purpose, "connected to the broker");
                 state.connection = Some(Arc::clone(&connection));
+                state.opened += 1;
                 Ok(connection)
             }
             Err(error) => {
@@ -162,6 +185,28 @@ impl Link {
     pub(super) fn rest(&self) -> Duration {
         let until = self.lock().rest_until;
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Connects as `Connection::connect_uri` does, and silences the log of the connection's thread. The client library logs
+/// returned messages there with their payload, at WARN, and every frame at TRACE. Its errors come back as results.
+async fn connect(uri: AMQPUri, properties: ConnectionProperties) -> lapin::Result<Connection> {
+    let runtime = lapin::runtime::default_runtime()?;
+    // The library calls this on the connection's thread, before it reads the first byte.
+    let open = async |uri: AMQPUri, runtime| {
+        silence_io_thread();
+        Ok(uri.connect_async(&runtime).await?)
+    };
+    Connection::connector(uri, runtime, open, properties).await
+}
+
+fn silence_io_thread() {
+    thread_local! {
+        /// Lives as long as the thread.
+        static SILENCE: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
+    }
+    if std::thread::current().name() == Some(IO_THREAD) {
+        SILENCE.set(Some(dispatcher::set_default(&Dispatch::none())));
     }
 }
 

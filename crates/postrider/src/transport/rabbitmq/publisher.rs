@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::link::{Away, BrokerState, Link, is_objection};
 use super::message;
+use super::reconciler::Reconciler;
 use super::topology::{self, Undeclared};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
@@ -27,11 +28,13 @@ use crate::transport::{Lane, LaneOptions, Outcome, Parcel, Transport};
 /// Events that share a channel until all of them are confirmed. Few, so that a slow confirm delays few others. Half as many
 /// on twice as many channels, which is the same window, were 10 to 20 % slower.
 pub const TOGETHER: usize = 50;
+/// The code of a failure because no queue is bound.
+const UNROUTABLE: &str = "unroutable";
 /// Channels at the same time by default: with [`TOGETHER`] a window of 400.
 const CHANNELS: usize = 8;
 
-/// The lane `rabbitmq`: publishes every event of its store, or with [`Publisher::subscribed_only`] only those with a
-/// subscription.
+/// The lane `rabbitmq`: publishes the events with a subscription through the broker, or with [`Publisher::every_topic`] every
+/// event of its store.
 ///
 /// Events are sent [`TOGETHER`] at a time, and [`LaneOptions::concurrency`] times as many are unconfirmed at most: that is
 /// the window. An event with a key is sent once the one before it is confirmed.
@@ -39,6 +42,7 @@ pub struct Publisher {
     link: Arc<Link>,
     options: LaneOptions,
     every_topic: bool,
+    reconciler: Option<Reconciler>,
     /// Idle channels, open and in confirm mode. A batch uses one alone, so that an error that closes it affects no other.
     channels: Mutex<Vec<Channel>>,
     blocked: AtomicBool,
@@ -74,7 +78,8 @@ impl Publisher {
         Self {
             link,
             options: Self::default_options(),
-            every_topic: true,
+            every_topic: false,
+            reconciler: None,
             channels: Mutex::default(),
             blocked: AtomicBool::new(false),
         }
@@ -92,11 +97,19 @@ impl Publisher {
         self
     }
 
-    /// Publishes only topics with a subscription through the broker. By default the relay subscribes the broker itself to
-    /// every topic, which is right for a service that does not know its consumers.
+    /// Subscribes the broker itself to every topic: for a service that does not know its consumers. Without it, an event
+    /// whose topic has no enabled subscription is skipped.
     #[must_use]
-    pub fn subscribed_only(mut self) -> Self {
-        self.every_topic = false;
+    pub fn every_topic(mut self) -> Self {
+        self.every_topic = true;
+        self
+    }
+
+    /// Publishes on a connection only once the queues of all subscriptions are declared and bound: a broker keeps a message
+    /// for the queues that are bound when it arrives, and for no other.
+    #[must_use]
+    pub fn after(mut self, reconciler: Reconciler) -> Self {
+        self.reconciler = Some(reconciler);
         self
     }
 
@@ -178,6 +191,11 @@ impl Publisher {
                 return (nothing, false);
             }
         };
+        if self.reconciler.as_ref().is_some_and(|reconciler| !reconciler.is_ready()) {
+            // The connection was opened again just now.
+            self.give_back(channel);
+            return (nothing, false);
+        }
         let mandatory = BasicPublishOptions { mandatory: true, ..Default::default() };
         let sending = letters.iter().map(|letter| {
             // The first await ends when the message is written, the second when it is confirmed.
@@ -210,7 +228,13 @@ impl Publisher {
                 },
             };
             *answered = match confirmed {
-                Ok(confirmation) => answer(letter, confirmation),
+                Ok(confirmation) => {
+                    let outcome = answer(letter, confirmation);
+                    if is_unroutable(&outcome) {
+                        self.link.unroutable.store(true, Ordering::Relaxed);
+                    }
+                    outcome
+                }
                 Err(error) if is_objection(&error) => {
                     objected = true;
                     match letters.len() {
@@ -246,20 +270,22 @@ fn answer(letter: &Letter<'_>, confirmation: Confirmation) -> Outcome {
     match confirmation {
         Confirmation::Ack(None) => Outcome::Done,
         // An unroutable message is confirmed and returned.
-        Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_)) => Outcome::Failed(
+        Confirmation::Ack(Some(returned)) | Confirmation::Nack(Some(returned)) => Outcome::Failed(
             Failure::retry(format!(
-                "no queue is bound to exchange {:?} for routing key {:?}: start its consumer or bind a queue, then redrive",
-                letter.exchange, letter.routing_key
+                "no queue is bound to exchange {:?} for routing key {:?} ({}): subscribe a consumer or bind a queue",
+                letter.exchange, letter.routing_key, returned.reply_text
             ))
-            .code("unroutable"),
+            .code(UNROUTABLE),
         ),
-        Confirmation::Nack(None) => {
-            Outcome::Failed(Failure::retry("the broker could not take it (nack)").code("nack"))
-        }
+        Confirmation::Nack(None) => Outcome::Failed(Failure::retry("the broker could not take it (nack)").code("nack")),
         Confirmation::NotRequested => {
             Outcome::Failed(Failure::retry("the broker was not asked to confirm").code("nack"))
         }
     }
+}
+
+fn is_unroutable(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed(failure) if failure.cause().code.as_deref() == Some(UNROUTABLE))
 }
 
 #[async_trait]
@@ -268,7 +294,7 @@ impl Transport for Publisher {
         vec![Lane { name: RABBITMQ.into(), topics: Vec::new(), at_once: TOGETHER, options: self.options.clone() }]
     }
 
-    /// Subscribes the broker, and declares the exchange. The relay starts although the broker is unreachable.
+    /// Subscribes the broker if it is to get every topic, and declares the exchange. The relay starts although the broker is unreachable.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
         if self.every_topic {
             store.register(&Subscription::new(EVERY_TOPIC, RABBITMQ, Via::RabbitMq)).await?;
@@ -288,6 +314,12 @@ impl Transport for Publisher {
 
     async fn deliver(&self, _lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         let mut outcomes = vec![Outcome::NotTried; parcels.len()];
+        if let Some(reconciler) = &self.reconciler
+            && let Err(away) = reconciler.make_ready().await
+        {
+            tracing::debug!(error = %away, "nothing is published");
+            return outcomes;
+        }
         // Rounds: the first event of each key and all without a key, then the second of each key, and so on.
         let mut rounds: Vec<Vec<usize>> = Vec::new();
         let mut seen: HashMap<&str, usize> = HashMap::new();

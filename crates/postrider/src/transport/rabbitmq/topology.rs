@@ -10,6 +10,8 @@ use lapin::{Channel, ExchangeKind};
 
 use super::link::{Away, is_objection};
 use crate::error::Error;
+use crate::retry::RetryPolicy;
+use crate::subscription::{EVERY_TOPIC, Subscription};
 use crate::transport::Lane;
 
 /// Where events are published, unless they name another.
@@ -54,6 +56,24 @@ pub struct Binding {
     pub routing_key: String,
 }
 
+impl Binding {
+    /// The binding to a topic, or to all with [`EVERY_TOPIC`].
+    fn to_topic(topic: &str) -> Self {
+        // Postrider's `*` is every topic, the broker's is one word.
+        let routing_key = if topic == EVERY_TOPIC { "#" } else { topic };
+        Self { exchange: EXCHANGE.into(), routing_key: routing_key.into() }
+    }
+
+    /// The binding that a subscription asks for.
+    pub(super) fn of(subscription: &Subscription) -> Self {
+        let usual = Self::to_topic(&subscription.topic);
+        Self {
+            exchange: subscription.exchange.clone().unwrap_or(usual.exchange),
+            routing_key: subscription.routing_key.clone().unwrap_or(usual.routing_key),
+        }
+    }
+}
+
 /// Why something could not be declared.
 pub(super) enum Undeclared {
     Away(Away),
@@ -81,8 +101,13 @@ impl From<Away> for Undeclared {
 
 /// The seconds that a lane's failed messages may wait: one queue each.
 pub(super) fn delays(lane: &Lane) -> BTreeSet<u64> {
-    let policies = lane.options.retry_by_code.values().chain([&lane.options.retry]);
+    delays_of(lane.options.retry_by_code.values().chain([&lane.options.retry]))
+}
+
+/// The seconds of the delays of these policies.
+pub(super) fn delays_of<'a>(policies: impl IntoIterator<Item = &'a RetryPolicy>) -> BTreeSet<u64> {
     policies
+        .into_iter()
         .flat_map(|policy| {
             // Without jitter: a queue has one delay.
             (1..policy.max_attempts).map(|failures| policy.delay(failures, 0.5)).map_while({
@@ -120,23 +145,78 @@ pub(super) async fn declare_lane(
     bindings: &BTreeSet<Binding>,
 ) -> Result<(), Undeclared> {
     declare_exchange(channel).await?;
-    let (main, dead) = (queue(&lane.name), dead_queue(&lane.name));
+    declare_queues(channel, &lane.name, delays).await?;
+    // A lane without topics gets every topic.
+    let every_topic = lane.topics.is_empty().then_some(EVERY_TOPIC);
+    let topics = lane.topics.iter().map(String::as_str).chain(every_topic).map(Binding::to_topic);
+    for binding in topics.chain(bindings.iter().cloned()) {
+        bind(channel, &lane.name, &binding).await?;
+    }
+    Ok(())
+}
+
+/// Declares the queues of a consumer.
+pub(super) async fn declare_queues(
+    channel: &Channel,
+    consumer: &str,
+    delays: &BTreeSet<u64>,
+) -> Result<(), Undeclared> {
+    let (main, dead) = (queue(consumer), dead_queue(consumer));
     declare_queue(channel, &dead, None, None).await?;
     declare_queue(channel, &main, Some(&dead), None).await?;
     for seconds in delays {
-        declare_queue(channel, &retry_queue(&lane.name, *seconds), Some(&main), Some(*seconds)).await?;
-    }
-    // A lane without topics gets every topic. Postrider's `*` would match one word only.
-    let every_topic = lane.topics.is_empty().then_some((EXCHANGE, "#"));
-    let topics = lane.topics.iter().map(|topic| (EXCHANGE, topic.as_str())).chain(every_topic);
-    let others = bindings.iter().map(|binding| (binding.exchange.as_str(), binding.routing_key.as_str()));
-    for (exchange, routing_key) in topics.chain(others) {
-        let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
-        let bound =
-            channel.queue_bind(main.as_str().into(), exchange.into(), routing_key.into(), options, arguments).await;
-        bound.map_err(|error| Undeclared::of(&format!("{main} bound to {exchange} by {routing_key}"), error))?;
+        declare_queue(channel, &retry_queue(consumer, *seconds), Some(&main), Some(*seconds)).await?;
     }
     Ok(())
+}
+
+/// Binds the queue of a consumer.
+pub(super) async fn bind(channel: &Channel, consumer: &str, binding: &Binding) -> Result<(), Undeclared> {
+    let (queue, Binding { exchange, routing_key }) = (queue(consumer), binding);
+    let (options, arguments) = (QueueBindOptions::default(), FieldTable::default());
+    let bound = channel.queue_bind(
+        queue.as_str().into(),
+        exchange.as_str().into(),
+        routing_key.as_str().into(),
+        options,
+        arguments,
+    );
+    bound.await.map_err(|error| Undeclared::of(&format!("{queue} bound to {exchange} by {routing_key}"), error))
+}
+
+/// Checks that an exchange of another system exists. The broker closes the channel if it does not.
+pub(super) async fn check_exchange(channel: &Channel, exchange: &str) -> Result<(), Undeclared> {
+    let passive = ExchangeDeclareOptions { passive: true, ..Default::default() };
+    // The broker ignores the kind of a passive declaration.
+    let checked = channel.exchange_declare(exchange.into(), ExchangeKind::Topic, passive, FieldTable::default()).await;
+    checked.map_err(|error| {
+        if is_objection(&error) {
+            let why = format!("the exchange {exchange:?} cannot be used: {error}. Declare it, or name another");
+            Undeclared::Refused(Error::Unsupported(why))
+        } else {
+            Undeclared::Away(error.into())
+        }
+    })
+}
+
+/// Unbinds the queue of a consumer. Returns how many messages are in it, or `None` if there is no such queue.
+pub(super) async fn unbind(channel: &Channel, consumer: &str, binding: &Binding) -> Result<Option<u32>, Away> {
+    let queue = queue(consumer);
+    let passive = QueueDeclareOptions { passive: true, durable: true, ..Default::default() };
+    let waiting = match channel.queue_declare(queue.as_str().into(), passive, FieldTable::default()).await {
+        Ok(declared) => declared.message_count(),
+        Err(error) if is_objection(&error) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let (exchange, routing_key) = (binding.exchange.as_str(), binding.routing_key.as_str());
+    let unbound =
+        channel.queue_unbind(queue.as_str().into(), exchange.into(), routing_key.into(), FieldTable::default()).await;
+    match unbound {
+        Ok(()) => Ok(Some(waiting)),
+        // The exchange is gone, and its bindings with it.
+        Err(error) if is_objection(&error) => Ok(Some(waiting)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Declares a replicated queue. A message leaves it for `next` only once that has confirmed it.
@@ -173,7 +253,6 @@ async fn declare_queue(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::retry::RetryPolicy;
     use crate::transport::LaneOptions;
 
     fn lane(retry: RetryPolicy) -> Lane {
