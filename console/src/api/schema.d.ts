@@ -143,6 +143,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/consumers/{consumerId}/rename": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a consumer another name
+         * @description Subscriptions, deliveries, inbox and history move in one transaction. Rename before a program with the new name starts. If
+         *     a producer's transaction was open, rename again: what is left moves.
+         */
+        post: operations["rename"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/consumers/{consumerId}/resume": {
         parameters: {
             query?: never;
@@ -258,6 +279,27 @@ export interface paths {
         put?: never;
         /** Report an attempt of a consumer that gets its events by a broker, or by its own means */
         post: operations["report"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/events/{eventId}/discard": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give up the delivery of an event to one consumer
+         * @description It may wait, be worked on or be dead. The reason becomes its last attempt, with the code `discarded`; the key goes on. A
+         *     redrive delivers it again.
+         */
+        post: operations["discard"];
         delete?: never;
         options?: never;
         head?: never;
@@ -539,7 +581,8 @@ export interface paths {
         get?: never;
         /**
          * Subscribe a consumer to a topic, or change how
-         * @description It counts for events that are written from now on.
+         * @description It counts for events that are written from now on. The queue of a consumer by `rabbitmq` is declared and bound before the
+         *     answer, unless `problem` says why not.
          */
         put: operations["set"];
         post?: never;
@@ -1031,6 +1074,12 @@ export interface components {
             /** @description Whether, having failed, it will try again. */
             willRetry?: boolean;
         };
+        NewDiscard: {
+            /** @description Whose delivery of it. */
+            consumerId: string;
+            /** @description Why, for the history of the event and the audit. */
+            reason: string;
+        };
         /** @description An event, with whatever there is to say beside its payload. What is missing is filled in. */
         NewEvent: {
             aggregateId?: components["schemas"]["Id"] | null;
@@ -1090,6 +1139,12 @@ export interface components {
             operation?: string | null;
             service?: string | null;
             userId?: components["schemas"]["Id"] | null;
+        };
+        NewName: {
+            /** @description Why, for the audit. */
+            reason?: string | null;
+            /** @description The new name. */
+            to: string;
         };
         /** @description What to do, to which events. */
         NewOperation: {
@@ -1244,6 +1299,28 @@ export interface components {
         };
         /** @description Any JSON. */
         Raw: unknown;
+        /** @description What was moved to the new name. */
+        Renamed: {
+            /**
+             * Format: int64
+             * @description Attempts in the history.
+             */
+            attempts: number;
+            /** @description The new name. */
+            consumerId: string;
+            /**
+             * Format: int64
+             * @description Deliveries that wait, are worked on, or are dead.
+             */
+            deliveries: number;
+            /**
+             * Format: int64
+             * @description Inbox rows: events that are not consumed again.
+             */
+            received: number;
+            /** Format: int64 */
+            subscriptions: number;
+        };
         Reported: {
             /**
              * Format: int32
@@ -1324,6 +1401,8 @@ export interface components {
             enabled: boolean;
             endpoint?: string | null;
             exchange?: string | null;
+            /** @description Why the broker does not bring its events, as far as this server knows. */
+            problem?: string | null;
             routingKey?: string | null;
             /** Format: int32 */
             sortOrder: number;
@@ -2066,6 +2145,141 @@ export interface operations {
             };
             /** @description The body took too long to arrive. */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Larger than the limit. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A field breaks a rule: `errors` names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rename: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The old name. */
+                consumerId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewName"];
+            };
+        };
+        responses: {
+            /** @description Renamed. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Renamed"];
+                };
+            };
+            /** @description The body is no JSON. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body took too long to arrive. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `nameInUse`: a consumer has the new name. `brokerQueue`: it reads a queue of the broker. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2884,6 +3098,141 @@ export interface operations {
                 };
             };
             /** @description A field breaks a rule, or `notSubscribed`: nobody expects this consumer. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    discard: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                eventId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewDiscard"];
+            };
+        };
+        responses: {
+            /** @description Discarded. */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventSummary"];
+                };
+            };
+            /** @description The body is no JSON. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body took too long to arrive. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `consumed`: its effect has happened. `notWaiting`: none of its deliveries is for this consumer. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Larger than the limit. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A field breaks a rule: `errors` names it. */
             422: {
                 headers: {
                     [name: string]: unknown;
