@@ -457,6 +457,7 @@ macro_rules! suite {
                 a_commit_wakes_the_relay
                 a_due_time_wakes_the_relay
                 plain_inserts_and_unheard_events_reach_a_running_relay
+                registered_consumers_get_what_is_written_before_the_relay_starts
                 an_operators_choice_survives_a_restart
                 a_paused_lane_is_left_alone
                 a_consumer_is_renamed_while_it_runs

@@ -741,6 +741,18 @@ pub async fn plain_inserts_and_unheard_events_reach_a_running_relay<H: Harness>(
     running.stop().await;
 }
 
+/// D.2: an event that is written before the relay starts reaches every registered consumer.
+pub async fn registered_consumers_get_what_is_written_before_the_relay_starts<H: Harness>(h: H) {
+    h.make_counter("other").await;
+    let inbox = inbox(&h).consumer(Count::new(&h)).consumer(Other(h.clone()));
+    inbox.register().await.unwrap();
+    enqueue_counted(&h, names(1)).await;
+    let lanes: Vec<_> = find(&h, "e00000").await.deliveries.into_iter().map(|delivery| delivery.lane).collect();
+    assert_eq!(lanes, ["other", LANE]);
+    drain(&h, inbox).await;
+    assert_eq!((h.counter("e00000").await, h.counter("other").await), (1, 1));
+}
+
 /// D.2: a subscription that an operator disabled stays disabled after the consumer restarts.
 pub async fn an_operators_choice_survives_a_restart<H: Harness>(h: H) {
     let mut disabled = Subscription::new(TOPIC, LANE, Via::Local);

@@ -313,6 +313,25 @@ impl<S: Enlist> Inbox<S> {
     }
 }
 
+impl<S: Enlist> Inbox<S> {
+    /// Subscribes its consumers now. A relay does so when it starts; call this earlier if the program writes events before
+    /// that, because an event reaches the consumers that are subscribed when it is written. What an operator has changed
+    /// stays as it is.
+    pub async fn register(&self) -> Result<()> {
+        self.register_in(&self.store).await
+    }
+
+    async fn register_in(&self, store: &dyn Store) -> Result<()> {
+        self.check()?;
+        for (name, consumers) in &self.lanes {
+            for topic in consumers.by_topic.keys() {
+                store.register(&Subscription::new(*topic, *name, Via::Local)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl<S: Enlist> Transport for Inbox<S> {
     fn lanes(&self) -> Vec<Lane> {
@@ -335,15 +354,9 @@ impl<S: Enlist> Transport for Inbox<S> {
             .collect()
     }
 
-    /// Registers the subscriptions of its consumers. What an operator has changed stays as it is.
+    /// Registers the subscriptions of its consumers.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
-        self.check()?;
-        for (name, consumers) in &self.lanes {
-            for topic in consumers.by_topic.keys() {
-                store.register(&Subscription::new(*topic, *name, Via::Local)).await?;
-            }
-        }
-        Ok(())
+        self.register_in(store).await
     }
 
     async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {

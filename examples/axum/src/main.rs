@@ -117,13 +117,15 @@ async fn main() -> Result<(), AnyError> {
     store.migrate().await?; // any number of instances may do so at once
     sqlx::raw_sql(TABLES).execute(&pool).await?;
 
+    let inbox = Inbox::new(store.clone()).consumer(CommitCoupon).batch(CountOrders);
+    inbox.register().await?; // before the first request, so that its event reaches both
+
     let app = App { pool, outbox: Outbox::new(store.clone()).service("shop") };
     let app = Router::new().route("/orders/{id}/pay", post(pay)).with_state(app);
     let listener = tokio::net::TcpListener::bind(std::env::var("LISTEN").unwrap_or("127.0.0.1:3000".into())).await?;
     println!("listening on {}", listener.local_addr()?);
 
     let stop = CancellationToken::new();
-    let inbox = Inbox::new(store.clone()).consumer(CommitCoupon).batch(CountOrders);
     let service = Service::new(store).inbox(inbox).run(stop.clone().cancelled_owned());
     let server = axum::serve(listener, app).with_graceful_shutdown(stop.clone().cancelled_owned());
     tokio::try_join!(async { Ok::<_, AnyError>(service.await?) }, async { Ok(server.await?) }, async {
