@@ -83,7 +83,7 @@ fn count(record: &Record, groups: &mut BTreeMap<(String, String), FailureGroup>)
         let of_consumer =
             record.consumptions.iter().filter(|one| one.consumer == consumer && one.success == Some(false));
         let Some(last) = of_consumer.max_by_key(|one| one.attempt) else { continue };
-        // An operator has given it up: nobody has to look at it again.
+        // An operator has discarded it, so it needs no more attention.
         if last.code.as_deref() == Some(DISCARDED) {
             continue;
         }

@@ -36,7 +36,7 @@ fn queues(listed: &str) -> Vec<String> {
 }
 
 /// D.2, D.3, D.11: with a broker, `rabbitmq` is the default. The queue is there when the subscription is set, an event goes
-/// into it, and an event that nobody has subscribed to is skipped, as without a broker.
+/// into it, and an event without a subscriber is skipped, as without a broker.
 #[tokio::test]
 async fn a_broker_carries_what_is_subscribed_on_rabbitmq() {
     let (database, host) = (Database::make(Kind::Sqlite).await, VirtualHost::fresh().await);
@@ -137,7 +137,7 @@ impl Drop for PythonConsumer {
     }
 }
 
-/// D.2, D.4, D.5, D.6, D.10, D.11, D.12: seed 003 §7 as it is told, with two consumers in another language. One purchase is one
+/// D.2, D.4, D.5, D.6, D.10, D.11, D.12: the story of seed 003 §7, with two consumers in another language. One purchase is one
 /// event; member and message service read their own queues; one of them fails first. The broker is away when it is
 /// published.
 #[tokio::test]

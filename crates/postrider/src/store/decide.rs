@@ -1,6 +1,6 @@
 //! Decisions that every store makes the same way, as pure functions over typed rows: what a redrive writes, what the
-//! roll-up writes, whether a consumer may be renamed, how a page of a list is found, and how a batch of a bulk operation is counted. A store reads the
-//! rows, calls these functions, and writes the result.
+//! roll-up writes, whether a consumer may be renamed, how a page of a list is found, and how a batch of a bulk operation is
+//! counted. A store reads the rows, calls these functions, and writes the result.
 
 pub(super) mod fold;
 pub(super) mod page;

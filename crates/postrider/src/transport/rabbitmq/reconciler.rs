@@ -24,7 +24,7 @@ const LEASE_NAME: &str = "postrider.topology";
 const LEASE: Duration = Duration::from_secs(60);
 /// How often the subscriptions are read.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the broker is brought to agree although nothing has changed here: somebody may have changed it there.
+/// How often the broker is brought to agree although nothing has changed here: it may have been changed there by hand.
 const AGAIN: Duration = Duration::from_secs(60);
 /// The same while something could not be bound.
 const AGAIN_AFTER_A_PROBLEM: Duration = Duration::from_secs(5);
