@@ -17,8 +17,8 @@ server_urls = eval "$$(scripts/services urls)"
 # $(call run_tests,nextest arguments,cargo test arguments): building nextest takes longer than it
 # saves on a machine that lacks it. The examples, which some tests run, are built by nextest unasked.
 run_tests = if cargo nextest --version >/dev/null 2>&1; \
-	then cargo nextest run --workspace $(1); \
-	else cargo build --workspace --examples && cargo test --workspace --tests $(2); fi
+	then cargo nextest run --locked --workspace $(1); \
+	else cargo build --locked --workspace --examples && cargo test --locked --workspace --tests $(2); fi
 
 .PHONY: help
 help: ## this list
@@ -27,7 +27,7 @@ help: ## this list
 .PHONY: demo
 demo: ## see it work: a shop under traffic on SQLite; DEMO='--rate 20' adds to its command line; no servers
 	$(call heading,Demo)
-	@cargo run --profile demo -p postrider-cli -- demo $(DEMO)
+	@cargo run --locked --profile demo -p postrider-cli -- demo $(DEMO)
 
 .PHONY: check
 check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and SQLite; no servers, no long tests
@@ -39,12 +39,23 @@ test: services lint doc console ## everything, against real servers, which it st
 	$(call heading,Tests)
 	@$(server_urls); $(call run_tests)
 	$(call heading,Bench smoke)
-	@$(server_urls); cargo run --release -p postrider-bench -- --smoke
+	@$(server_urls); cargo run --locked --release -p postrider-bench -- --smoke
+
+# The commit whose databases must always upgrade.
+OLD := 67f2175
+
+.PHONY: test-upgrade
+test-upgrade: services ## the program of an earlier commit works and is killed, this one takes over; builds both
+	$(call heading,Build of $(OLD))
+	@rm -rf target/old/src && mkdir -p target/old/src && git archive $(OLD) | tar -x -C target/old/src
+	@cargo build --locked --manifest-path target/old/src/Cargo.toml --target-dir target/old/build -p postrider-cli
+	$(call heading,Upgrade)
+	@$(server_urls); POSTRIDER_OLD_EXECUTABLE=$$PWD/target/old/build/debug/postrider cargo test --locked -p postrider-cli --test it -- upgrade::
 
 .PHONY: bench
 bench: services ## the figures
 	$(call heading,Bench)
-	@$(server_urls); cargo run --release -p postrider-bench
+	@$(server_urls); cargo run --locked --release -p postrider-bench
 
 # postgres, mysql: three processes and RabbitMQ between them; sqlite: one process and nothing else.
 STORE := postgres
@@ -52,7 +63,7 @@ STORE := postgres
 .PHONY: playlists
 playlists: $(if $(filter sqlite,$(STORE)),,services) ## users, songs and playlists: a story with its logs; STORE=sqlite: no servers
 	$(call heading,Playlists)
-	@cargo build -p postrider-playlists
+	@cargo build --locked -p postrider-playlists
 	@$(server_urls); scripts/playlists $(STORE)
 
 .PHONY: console
@@ -75,11 +86,29 @@ lint:
 	$(call heading,Format)
 	@cargo fmt --check
 	$(call heading,Lints)
-	@cargo clippy --workspace --all-targets -- -D warnings
+	@cargo clippy --locked --workspace --all-targets -- -D warnings
+
+# The features of the library, from its manifest: each must compile without the others.
+features = $(shell sed -n '/^\[features\]/,/^\[dep/{s/^\([a-z]*\) = .*/\1/p}' crates/postrider/Cargo.toml)
+
+.PHONY: features
+features: ## the library with each feature alone
+	$(call heading,Features)
+	@for feature in $(features); do echo "$$feature"; cargo check --locked -q -p postrider --no-default-features --features "$$feature"; done
+
+.PHONY: deny
+deny: ## known vulnerabilities, licences and sources of the dependencies; needs cargo-deny
+	$(call heading,Dependencies)
+	@cargo deny --locked check
+
+.PHONY: unused
+unused: ## dependencies that nothing uses; needs cargo-machete
+	$(call heading,Unused dependencies)
+	@cargo machete
 
 .PHONY: doc
 doc:
 	$(call heading,Docs)
-	@RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps
+	@RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps
 	$(call heading,Doc tests)
-	@cargo test --doc --workspace
+	@cargo test --locked --doc --workspace

@@ -13,6 +13,7 @@ mod serve;
 mod story;
 #[cfg(feature = "otel")]
 mod telemetry;
+mod upgrade;
 mod webhooks;
 
 use std::process::{Command, Output};

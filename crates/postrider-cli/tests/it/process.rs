@@ -42,6 +42,20 @@ impl Database {
         Self { url: format!("{place}/{name}"), server: Some(server.clone()), name, folder }
     }
 
+    /// Runs a script of SQL on it.
+    pub(crate) async fn run_script(&self, sql: &str) {
+        use sqlx::{AssertSqlSafe, Connection as _, raw_sql};
+        let sql = raw_sql(AssertSqlSafe(sql.to_owned()));
+        if self.url.starts_with("postgres") {
+            sql.execute(&mut sqlx::PgConnection::connect(&self.url).await.unwrap()).await.unwrap();
+        } else if self.url.starts_with("mysql") {
+            sql.execute(&mut sqlx::MySqlConnection::connect(&self.url).await.unwrap()).await.unwrap();
+        } else {
+            let url = format!("{}?mode=rwc", self.url);
+            sql.execute(&mut sqlx::SqliteConnection::connect(&url).await.unwrap()).await.unwrap();
+        }
+    }
+
     pub(crate) async fn drop(self) {
         if let Some(server) = &self.server {
             execute(server, &format!("DROP DATABASE {}", self.name)).await;
@@ -81,9 +95,18 @@ impl Process {
 
     /// The same with a log filter of its own.
     pub(crate) fn start_with_log(database: &Database, more: &[&str], filter: Option<&str>) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0", "--store", &database.url], more].concat();
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-        command.args(arguments).envs(filter.map(|filter| ("RUST_LOG", filter)));
+        command.envs(filter.map(|filter| ("RUST_LOG", filter)));
+        Self::serve(command, database, more)
+    }
+
+    /// The executable of another build.
+    pub(crate) fn start_program(program: &str, database: &Database) -> Self {
+        Self::serve(Command::new(program), database, &[])
+    }
+
+    fn serve(mut command: Command, database: &Database, more: &[&str]) -> Self {
+        command.args(["serve", "--listen", "127.0.0.1:0", "--store", &database.url]).args(more);
         Self::run_until(command, &database.folder, "listening on ").0
     }
 
@@ -150,6 +173,13 @@ impl Process {
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         self.command(arguments).output().unwrap()
+    }
+
+    /// The most memory that it has had.
+    pub(crate) fn peak_memory_mib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
     }
 
     /// Told to stop, it ends by itself, and well.
