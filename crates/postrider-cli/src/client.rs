@@ -35,14 +35,14 @@ impl Remote {
             request = request.json(body);
         }
         let response = request.send().await.map_err(|error| {
-            End::Wrong(format!(
+            End::Away(format!(
                 "{} does not answer ({}): is `postrider serve` running there?",
                 self.server,
                 cause(&error)
             ))
         })?;
         let status = response.status();
-        let text = response.text().await.map_err(|error| End::Wrong(error.to_string()))?;
+        let text = response.text().await.map_err(|error| End::Away(error.to_string()))?;
         let answer: Value = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or_default() };
         if status.is_success() {
             return Ok(answer);
@@ -56,6 +56,9 @@ impl Remote {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => End::NotAllowed(detail),
             // A rule forbids it for every caller. An id that is taken is an ordinary error.
             StatusCode::CONFLICT if answer["code"] != "idConflict" => End::NotAllowed(detail),
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                End::Away(detail)
+            }
             _ => End::Wrong(detail),
         })
     }

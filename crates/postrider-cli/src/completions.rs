@@ -3,7 +3,7 @@
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::End;
+use crate::{End, print_data};
 
 /// Print the completions of a shell
 #[derive(Args)]
@@ -16,7 +16,9 @@ pub(crate) struct Completions {
 
 impl Completions {
     pub(crate) fn run(self, command: &mut Command) -> Result<(), End> {
-        clap_complete::generate(self.shell, command, "postrider", &mut std::io::stdout());
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, command, "postrider", &mut script);
+        print_data(String::from_utf8_lossy(&script).trim_end());
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::config::{Config, Origin, server, without_password};
+use crate::migrate::missing_file;
 use crate::{Context, End, output};
 
 /// The largest difference between the clocks of this machine and the database.
@@ -98,6 +99,10 @@ fn check_file(config: &Config, findings: &mut Findings) {
 
 async fn check_store(url: &str, findings: &mut Findings) {
     let name = without_password(url);
+    if let Some(file) = missing_file(url) {
+        let missing = format!("{} does not exist", file.display());
+        return findings.failed("store", missing, "run `postrider migrate up` or `postrider serve`, which create it");
+    }
     let store = match connect(url).await {
         Ok(store) => store,
         Err(error) => {

@@ -1,5 +1,7 @@
 //! `postrider listen`: a pulling consumer for trials.
 
+use std::time::Duration;
+
 use clap::Args;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,6 +9,9 @@ use serde_json::{Value, json};
 use crate::client::{Remote, escaped, rows};
 use crate::output::Format;
 use crate::{Context, End, print_data, print_note};
+
+/// The pause between two requests while the server does not answer.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Take events as a consumer, print them, and settle them
 #[derive(Args)]
@@ -34,7 +39,7 @@ pub(crate) struct Listen {
 impl Listen {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         if !(0.0..=1.0).contains(&self.fail_rate) {
-            return Err(End::Wrong(format!("--fail-rate must be a share from 0 to 1, is {}", self.fail_rate)));
+            return Err(End::Usage(format!("--fail-rate must be a share from 0 to 1, is {}", self.fail_rate)));
         }
         self.subscribe().await?;
         print_note(format!("{} listens to {}", self.consumer, self.topics.join(", ")));
@@ -67,11 +72,32 @@ impl Listen {
                 return Ok(());
             }
             let wanted = json!({ "max": most, "waitSeconds": 30 });
-            let claimed = rows(&self.remote.post(&format!("{path}/claim"), &wanted).await?, "deliveries");
+            let claimed = rows(&self.post(&format!("{path}/claim"), &wanted).await?, "deliveries");
             taken += claimed.len() as u64;
             let results: Vec<_> = claimed.iter().map(|delivery| self.handle(context, delivery)).collect();
             if !results.is_empty() {
-                self.remote.post(&format!("{path}/settle"), &json!({ "results": results })).await?;
+                self.post(&format!("{path}/settle"), &json!({ "results": results })).await?;
+            }
+        }
+    }
+
+    /// Asks until the server answers: it may be restarting.
+    async fn post(&self, path: &str, body: &Value) -> Result<Value, End> {
+        let mut is_away = false;
+        loop {
+            match self.remote.post(path, body).await {
+                Err(End::Away(why)) => {
+                    if !std::mem::replace(&mut is_away, true) {
+                        print_note(format!("{why} Trying again."));
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+                answer => {
+                    if is_away {
+                        print_note("The server answers again.");
+                    }
+                    return answer;
+                }
             }
         }
     }

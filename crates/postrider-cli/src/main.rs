@@ -89,6 +89,10 @@ enum End {
     Failed(Error),
     /// An error of one line.
     Wrong(String),
+    /// An argument cannot be used.
+    Usage(String),
+    /// The server does not answer.
+    Away(String),
     /// The thing does not exist.
     NotFound(String),
     /// Some of it failed. The command has printed what.
@@ -102,7 +106,8 @@ enum End {
 impl End {
     fn code(&self) -> u8 {
         match self {
-            Self::Failed(_) | Self::Wrong(_) => 1,
+            Self::Failed(_) | Self::Wrong(_) | Self::Away(_) => 1,
+            Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Partly => 4,
             Self::OutOfDate => 5,
@@ -154,7 +159,9 @@ async fn main() -> ExitCode {
     };
     match &end {
         End::Failed(error) => print_error(error),
-        End::Wrong(text) | End::NotFound(text) | End::NotAllowed(text) => print_note(format!("error: {text}")),
+        End::Wrong(text) | End::Usage(text) | End::Away(text) | End::NotFound(text) | End::NotAllowed(text) => {
+            print_note(format!("error: {text}"));
+        }
         End::Partly | End::OutOfDate => {}
     }
     ExitCode::from(end.code())

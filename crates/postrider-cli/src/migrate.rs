@@ -1,11 +1,15 @@
 //! `postrider migrate`: updates the schema of a database, shows its version, or prints the statements for another migration
 //! tool.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
-use postrider::store;
+use postrider::store::{self, SchemaVersion};
+use serde_json::{Value, json};
 
 use crate::config::server;
-use crate::{Context, End, print_data};
+use crate::output::Format;
+use crate::{Context, End, output, print_data};
 
 /// Bring a database's schema up to date, or see how
 #[derive(Args)]
@@ -37,6 +41,22 @@ enum Action {
     },
 }
 
+/// The file of a SQLite URL if it does not exist. To connect would create it.
+pub(crate) fn missing_file(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite:")?;
+    let path = path.strip_prefix("//").unwrap_or(path);
+    let file = PathBuf::from(path.split_once('?').map_or(path, |(path, _)| path));
+    (!file.exists()).then_some(file)
+}
+
+/// A sentence for people, or the same as JSON.
+fn show(context: &Context, sentence: String, data: &Value) {
+    match context.output {
+        Format::Table => print_data(sentence),
+        format => output::one(format, data),
+    }
+}
+
 impl Migrate {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let url = &context.flags.load(vec![server::STORE.to(self.store.as_deref())])?.get(&server::STORE);
@@ -45,21 +65,25 @@ impl Migrate {
                 let store = store::connect(url).await?;
                 let before = store.schema_version().await?;
                 store.migrate().await?;
-                let after = store.schema_version().await?;
-                print_data(if before.found == after.found {
-                    format!("the schema is at version {}, nothing to do", after.found)
+                let (before, after) = (before.found, store.schema_version().await?.found);
+                let sentence = if before == after {
+                    format!("the schema is at version {after}, nothing to do")
                 } else {
-                    format!("the schema is at version {}, was {}", after.found, before.found)
-                });
+                    format!("the schema is at version {after}, was {before}")
+                };
+                show(context, sentence, &json!({ "found": after, "was": before }));
                 Ok(())
             }
             Action::Status => {
-                let version = store::connect(url).await?.schema_version().await?;
-                print_data(format!(
-                    "the schema is at version {}, this program needs {}",
-                    version.found, version.needed
-                ));
-                if version.found == version.needed { Ok(()) } else { Err(End::OutOfDate) }
+                if let Some(file) = missing_file(url) {
+                    let missing = format!("{} does not exist: `postrider migrate up` creates it", file.display());
+                    show(context, missing, &json!({ "found": 0, "current": false }));
+                    return Err(End::OutOfDate);
+                }
+                let SchemaVersion { found, needed } = store::connect(url).await?.schema_version().await?;
+                let sentence = format!("the schema is at version {found}, this program needs {needed}");
+                show(context, sentence, &json!({ "found": found, "needed": needed, "current": found == needed }));
+                if found == needed { Ok(()) } else { Err(End::OutOfDate) }
             }
             Action::Print { from } => {
                 print_data(store::migrations(url, from)?);

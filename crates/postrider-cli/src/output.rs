@@ -2,8 +2,10 @@
 
 use clap::ValueEnum;
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
-use console::Term;
+use console::{Color, Term, style};
 use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::print_data;
 
@@ -28,7 +30,7 @@ pub(crate) fn list(format: Format, rows: &[Value], columns: &[&str]) {
     match format {
         Format::Json => print_data(format!("{:#}", Value::from(rows))),
         Format::Jsonl => rows.iter().for_each(print_data),
-        Format::Table => print_data(table(rows, columns, terminal_width())),
+        Format::Table => print_data(colored(&table(rows, columns, terminal_width()))),
     }
 }
 
@@ -51,10 +53,32 @@ fn terminal_width() -> Option<u16> {
     Some(Term::stdout()).filter(Term::is_term)?.size_checked().map(|(_, columns)| columns)
 }
 
+/// Words that say how something is, in the colour that the console gives them.
+const WORDS: [(&[&str], Color); 4] = [
+    (&["CONSUMED", "SUCCESS", "ok", "DONE"], Color::Green),
+    (&["RETRYING", "PARTIAL", "PAUSED"], Color::Yellow),
+    (&["FAILED", "DEAD", "failed"], Color::Red),
+    (&["EXPIRED", "CANCELED"], Color::Magenta),
+];
+
+/// Colours on a terminal only, and not if `NO_COLOR` is set: `console` knows.
+fn colored(table: &str) -> String {
+    if !console::colors_enabled() {
+        return table.to_owned();
+    }
+    let color = |word: &str| WORDS.iter().find(|(words, _)| words.contains(&word)).map(|(_, color)| *color);
+    let paint = |word: &str| color(word).map_or_else(|| word.to_owned(), |color| style(word).fg(color).to_string());
+    let line = |line: &str| line.split(' ').map(paint).collect::<Vec<_>>().join(" ");
+    let mut lines = table.lines();
+    let heading = lines.next().map(|heading| style(heading).dim().to_string());
+    heading.into_iter().chain(lines.map(line)).collect::<Vec<_>>().join("\n")
+}
+
 fn table(rows: &[Value], columns: &[&str], width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(columns.iter().map(|name| heading(name)));
-    table.add_rows(rows.iter().map(|row| columns.iter().map(|column| shown(&row[*column]))));
+    let now = OffsetDateTime::now_utc();
+    table.add_rows(rows.iter().map(|row| columns.iter().map(|column| cell(column, &row[*column], now))));
     if let Some(width) = width {
         table.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
     }
@@ -70,10 +94,44 @@ fn table(rows: &[Value], columns: &[&str], width: Option<u16>) -> String {
     table.trim_fmt()
 }
 
-/// `eventId` as people read it: EVENT ID; `consumedConsumers` is CONSUMED.
+/// A time is shown as its distance from now, and a truth as yes or no; the other formats have them as they are.
+fn cell(column: &str, value: &Value, now: OffsetDateTime) -> String {
+    match value {
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
+        Value::String(time) if column.ends_with("At") => {
+            OffsetDateTime::parse(time, &Rfc3339).map_or_else(|_| shown(value), |time| distance(time - now))
+        }
+        Value::Number(seconds) if column.ends_with("AgeSeconds") => {
+            seconds.as_f64().map_or_else(|| shown(value), |seconds| largest_unit(time::Duration::seconds_f64(seconds)))
+        }
+        _ => shown(value),
+    }
+}
+
+/// `3m ago`, or `in 2h`.
+fn distance(from_now: time::Duration) -> String {
+    if from_now.is_positive() {
+        format!("in {}", largest_unit(from_now))
+    } else {
+        format!("{} ago", largest_unit(from_now.abs()))
+    }
+}
+
+fn largest_unit(duration: time::Duration) -> String {
+    match duration.whole_seconds() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3_600 => format!("{}m", seconds / 60),
+        seconds @ 3_600..86_400 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// `eventId` as people read it: EVENT ID; `consumedConsumers` is CONSUMED, and `createdAt` is CREATED.
 fn heading(field: &str) -> String {
     let mut heading = String::new();
-    for letter in field.trim_end_matches("Consumers").chars() {
+    let field = field.trim_end_matches("Consumers").trim_end_matches("Seconds");
+    for letter in field.strip_suffix("At").unwrap_or(field).chars() {
         if letter.is_uppercase() {
             heading.push(' ');
         }
@@ -104,12 +162,26 @@ mod tests {
         let columns = ["eventId", "lastError", "dueAt"];
         assert_eq!(
             table(&rows, &columns, None),
-            "EVENT ID   LAST ERROR                       DUE AT\n01a0-41b2  the mail server does not answer  -"
+            "EVENT ID   LAST ERROR                       DUE\n01a0-41b2  the mail server does not answer  -"
         );
         assert_eq!(
             table(&rows, &columns, Some(40)),
-            "EVENT ID   LAST ERROR          DUE AT\n01a0-41b2  the mail server     -\n           does not answer"
+            "EVENT ID   LAST ERROR              DUE\n01a0-41b2  the mail server does    -\n           not answer"
         );
         assert!(table(&rows, &columns, Some(10)).contains("01a0-41b2  the mail server"), "the least width");
+    }
+
+    #[test]
+    fn times_are_ages_and_truths_are_words() {
+        let now = OffsetDateTime::parse("2026-03-01T12:00:00Z", &Rfc3339).unwrap();
+        let at = |time: &str| cell("createdAt", &json!(time), now);
+        assert_eq!(at("2026-03-01T11:59:18Z"), "42s ago");
+        assert_eq!(at("2026-03-01T11:00:01Z"), "59m ago");
+        assert_eq!(at("2026-03-01T14:00:00Z"), "in 2h");
+        assert_eq!(at("2026-02-01T12:00:00Z"), "28d ago");
+        assert_eq!(at("soon"), "soon");
+        assert_eq!(cell("oldestAgeSeconds", &json!(125.4), now), "2m");
+        assert_eq!((cell("ok", &json!(true), now), cell("paused", &json!(false), now)), ("yes".into(), "no".into()));
+        assert_eq!((heading("lastUsedAt"), heading("oldestAgeSeconds")), ("LAST USED".into(), "OLDEST AGE".into()));
     }
 }

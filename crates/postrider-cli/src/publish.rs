@@ -18,11 +18,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[command(after_help = "Examples:
   postrider publish order.paid --data '{\"orderId\": 7}'
   postrider publish order.paid --data '{\"orderId\": 7}' --key order-7 --wait
+  postrider publish order.paid --data @order.json            from a file
+  make-order | postrider publish order.paid --data -         from another command
   postrider publish notification.sent --data '{}' --parent EVENT_ID")]
 pub(crate) struct Publish {
     /// The topic
     topic: String,
-    /// The payload, as JSON
+    /// The payload as JSON; `@FILE` reads it from a file, `-` from stdin
     #[arg(long, value_name = "JSON")]
     data: String,
     /// The key: events of one key are delivered in order
@@ -43,8 +45,7 @@ pub(crate) struct Publish {
 
 impl Publish {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
-        let payload: Value =
-            serde_json::from_str(&self.data).map_err(|error| End::Wrong(format!("--data is no JSON: {error}")))?;
+        let payload = payload(&self.data)?;
         let mut event = json!({ "topic": self.topic, "payload": payload });
         for (field, value) in [("key", self.key), ("parentEventId", self.parent), ("eventId", self.id)] {
             if let Some(value) = value {
@@ -61,6 +62,16 @@ impl Publish {
             _ => Ok(()),
         }
     }
+}
+
+fn payload(data: &str) -> Result<Value, End> {
+    let unreadable = |from: &str, error: &dyn std::fmt::Display| End::Usage(format!("--data {from}: {error}"));
+    let text = match data.strip_prefix('@') {
+        Some(file) => std::fs::read_to_string(file).map_err(|error| unreadable(data, &error))?,
+        None if data == "-" => std::io::read_to_string(std::io::stdin()).map_err(|error| unreadable("-", &error))?,
+        None => data.to_owned(),
+    };
+    serde_json::from_str(&text).map_err(|error| unreadable("is no JSON", &error))
 }
 
 /// The trace of the parent, which the event joins; `None` without a parent, or if it has been pruned.

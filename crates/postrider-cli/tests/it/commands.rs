@@ -1,6 +1,7 @@
 //! The commands that talk to a server: what they print, and with which exit code they end.
 
-use std::process::Stdio;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use reqwest::Method;
@@ -180,7 +181,8 @@ async fn the_exit_code_says_what_happened() {
     assert_eq!(server.run(&["subscriptions", "remove", "a", "b"]).status.code(), Some(3));
     assert_eq!(server.run(&["tokens", "list", "--token", "prt_wrong"]).status.code(), Some(6));
     assert_eq!(server.run(&["publish", "a b", "--data", "{}"]).status.code(), Some(1));
-    assert_eq!(server.run(&["publish", "t", "--data", "{"]).status.code(), Some(1));
+    assert_eq!(server.run(&["publish", "t", "--data", "{"]).status.code(), Some(2));
+    assert_eq!(server.run(&["publish", "t", "--data", "@no-such-file"]).status.code(), Some(2));
     assert_eq!(server.run(&["publish", "t"]).status.code(), Some(2));
     let viewer = server.token_of("viewer").await;
     assert_eq!(server.run(&["publish", "t", "--data", "{}", "--token", &viewer]).status.code(), Some(6));
@@ -220,6 +222,7 @@ async fn tokens_are_made_listed_and_revoked() {
 #[tokio::test]
 async fn the_doctor_reports_failed_checks_and_remedies() {
     let database = Database::make(Kind::Sqlite).await;
+    std::fs::write(database.url.strip_prefix("sqlite://").unwrap(), "").unwrap();
     let empty = postrider(&["doctor", "--store", &database.url, "-o", "json"]);
     assert_eq!(empty.status.code(), Some(4));
     let findings: Value = serde_json::from_slice(&empty.stdout).unwrap();
@@ -261,4 +264,60 @@ fn every_command_has_help_with_examples_and_completions() {
         let completions = postrider(&["completions", shell]);
         assert!(stdout(&completions).contains("subscriptions"), "{shell}");
     }
+}
+
+/// A reader that closes the pipe early ends the command without a panic.
+#[test]
+fn a_closed_pipe_ends_the_completions() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+    let mut child =
+        command.args(["completions", "bash"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+}
+
+/// The payload from a file, and from another command.
+#[tokio::test]
+async fn a_payload_is_read_from_a_file_and_from_stdin() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    assert!(server.run(&["subscriptions", "set", "t", "points"]).status.success());
+    let file = database.folder().join("payload.json");
+    std::fs::write(&file, r#"{"from":"file"}"#).unwrap();
+    let data = format!("@{}", file.display());
+    let published = server.run(&["publish", "t", "--data", &data, "--id", "file"]);
+    assert!(published.status.success(), "{}", stderr(&published));
+    let mut child = server.command(&["publish", "t", "--data", "-", "--id", "stdin"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(br#"{"from":"stdin"}"#).unwrap();
+    assert!(child.wait().unwrap().success());
+    for from in ["file", "stdin"] {
+        let shown = server.admin(Method::GET, &format!("/events/{from}"), Value::Null, 200).await;
+        assert_eq!(shown["payload"]["from"], from);
+    }
+    server.stop();
+    database.drop().await;
+}
+
+/// A listener outlives a restart of its server.
+#[tokio::test]
+async fn listen_goes_on_after_a_restart_of_the_server() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    let (token, address) = (server.token().to_owned(), server.url.strip_prefix("http://").unwrap().to_owned());
+    let mut listener = server.command(&["listen", "t", "--consumer", "points", "--count", "1", "-o", "jsonl"]);
+    let mut listener = listener.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut notes = BufReader::new(listener.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(notes.next().unwrap().contains("listens to t"));
+    server.kill();
+    assert!(notes.next().unwrap().ends_with("Trying again."));
+    let again = ["serve", "--listen", &address, "--store", &database.url];
+    let (server, _) = Process::spawn(&again, database.folder(), "listening on ");
+    server.ask(&token, Method::POST, "/events", json!({ "topic": "t", "payload": 7 }), 202).await;
+    let heard = listener.wait_with_output().unwrap();
+    assert!(heard.status.success());
+    assert_eq!(serde_json::from_slice::<Value>(&heard.stdout).unwrap()["payload"], 7);
+    server.stop();
+    database.drop().await;
 }

@@ -32,6 +32,16 @@ impl Drop for File {
 #[test]
 fn status_distinguishes_an_empty_database_from_a_current_one() {
     let file = File::new("status");
+    let missing = postrider(&["migrate", "status", "--store", &file.url()]);
+    assert_eq!(missing.status.code(), Some(5));
+    assert!(stdout(&missing).ends_with("does not exist: `postrider migrate up` creates it\n"), "{}", stdout(&missing));
+    let doctor = postrider(&["doctor", "--store", &file.url()]);
+    assert_eq!(doctor.status.code(), Some(4));
+    assert!(stdout(&doctor).contains("does not exist"), "{}", stdout(&doctor));
+    assert!(!std::path::Path::new(&file.path()).exists(), "neither creates the file");
+
+    std::fs::create_dir_all(&file.0).unwrap();
+    std::fs::write(file.path(), "").unwrap();
     let empty = postrider(&["migrate", "status", "--store", &file.url()]);
     assert_eq!(empty.status.code(), Some(5));
     assert!(stdout(&empty).starts_with("the schema is at version 0, this program needs "), "{}", stdout(&empty));
@@ -39,7 +49,10 @@ fn status_distinguishes_an_empty_database_from_a_current_one() {
     let up = postrider(&["migrate", "up", "--store", &file.url()]);
     assert!(up.status.success(), "{}", stderr(&up));
     assert!(stdout(&up).ends_with(", was 0\n"), "{}", stdout(&up));
-    assert_eq!(postrider(&["migrate", "status", "--store", &file.url()]).status.code(), Some(0));
+    let current = postrider(&["migrate", "status", "--store", &file.url(), "-o", "json"]);
+    assert_eq!(current.status.code(), Some(0));
+    let current: serde_json::Value = serde_json::from_slice(&current.stdout).unwrap();
+    assert_eq!((&current["current"], &current["found"]), (&true.into(), &current["needed"]));
     let again = postrider(&["migrate", "up", "--store", &file.url()]);
     assert!(stdout(&again).ends_with("nothing to do\n"), "{}", stdout(&again));
 }
