@@ -16,8 +16,8 @@ use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
 };
-use postrider_server::{Options, Server, Setting, Tls, check_listen};
-use tokio::net::TcpListener;
+use postrider_server::{ConnectionLimits, Options, Server, Setting, Tls, check_listen};
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -133,6 +133,7 @@ impl Plan {
             dead_head: dead_head(config),
             payload_bytes: usize::try_from(config.get(&server::LIMITS_PAYLOAD_BYTES)).unwrap_or(usize::MAX),
             requests_per_second: config.get(&server::LIMITS_REQUESTS_PER_SECOND),
+            connections: connection_limits(config),
             longest_wait: config.get(&server::LIMITS_WAIT),
             broker,
             webhooks: !self.webhooks.secrets.is_empty(),
@@ -140,6 +141,16 @@ impl Plan {
             settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
         }
+    }
+}
+
+fn connection_limits(config: &Config) -> ConnectionLimits {
+    ConnectionLimits {
+        connections: config.get(&server::SERVER_MAX_CONNECTIONS) as usize,
+        per_peer: config.get(&server::SERVER_CONNECTIONS_PER_PEER) as usize,
+        header: config.get(&server::SERVER_HEADER),
+        body: config.get(&server::SERVER_BODY),
+        shutdown: config.get(&server::SERVER_SHUTDOWN),
     }
 }
 
@@ -163,6 +174,18 @@ pub(crate) struct Endpoint {
     pub(crate) url: String,
 }
 
+/// Connections that the system holds until they are accepted. A burst beyond it would be tried again by its clients
+/// after a second.
+const BACKLOG: u32 = 4096;
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for connections of the last process.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 impl Endpoint {
     /// Binds the configured address, unless it would serve unencrypted to other machines.
     pub(crate) async fn open(config: &Config) -> Result<Self, End> {
@@ -181,7 +204,7 @@ impl Endpoint {
         };
         let encrypted = tls.is_some() || config.get(&server::BEHIND_PROXY);
         check_listen(address, encrypted).map_err(|e| refuse(&e))?;
-        let listener = TcpListener::bind(address).await.map_err(|e| {
+        let listener = listen(address).map_err(|e| {
             refuse(&format_args!("{address}: {e}: --listen takes another address, and port 0 any that is free"))
         })?;
         let bound = listener.local_addr().map_err(|e| refuse(&e))?;

@@ -30,6 +30,11 @@ keys! {
     LIMITS_PAYLOAD_BYTES: u32 = number("limits.payload-bytes", "1048576", 1, 1_048_576), "The largest payload";
     LIMITS_REQUESTS_PER_SECOND: u32 = number("limits.requests-per-second", "1000", 1, 1_000_000), "Requests of one caller, on average";
     LIMITS_WAIT: Duration = seconds("limits.wait-seconds", "55", 0, 55), "The longest wait of a pulling consumer; keep it below the idle timeout of proxies";
+    SERVER_HEADER: Duration = seconds("server.header-seconds", "10", 1, 3_600), "How long the head of a request may take to arrive, and how long a connection may be idle";
+    SERVER_BODY: Duration = seconds("server.body-seconds", "30", 1, 3_600), "How long the body of a request may take to arrive";
+    SERVER_SHUTDOWN: Duration = seconds("server.shutdown-seconds", "25", 0, 3_600), "How long open requests may take to finish at a shutdown; then they are cut";
+    SERVER_MAX_CONNECTIONS: u32 = number("server.max-connections", "1024", 2, 1_000_000), "Connections in all; one more closes the oldest that has not sent the head of a request";
+    SERVER_CONNECTIONS_PER_PEER: u32 = number("server.connections-per-peer", "512", 1, 1_000_000), "Connections of one address; raise it behind a proxy";
     OTEL_ENDPOINT: Option<String> = optional_url("otel.endpoint"), "The OpenTelemetry collector (OTLP over HTTP); also OTEL_EXPORTER_OTLP_ENDPOINT";
     OTEL_HEADERS: Vec<String> = secret_list("otel.headers"), "Headers for the collector, as NAME=VALUE with commas between them; also OTEL_EXPORTER_OTLP_HEADERS";
     OTEL_SERVICE_NAME: String = text("otel.service-name", "postrider"), "The name of this service in traces; also OTEL_SERVICE_NAME";

@@ -34,11 +34,15 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
 
 /// The bytes of a body.
 pub(crate) async fn bytes(request: Request, app: &App) -> Result<Bytes, Problem> {
-    let reading = tokio::time::timeout(limits::BODY_PATIENCE, Bytes::from_request(request, app));
+    let reading = tokio::time::timeout(app.options.connections.body, Bytes::from_request(request, app));
     match reading.await {
         Ok(Ok(bytes)) => Ok(bytes),
         Ok(Err(rejection)) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-            let detail = format!("a body may have {} bytes at most: send less at once", limits::BODY_BYTES);
+            let detail = format!(
+                "a body may have {} bytes at most, and {} where no token is needed: send less at once",
+                limits::BODY_BYTES,
+                limits::OPEN_BODY_BYTES
+            );
             Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "tooLarge", detail))
         }
         Ok(Err(_)) => Err(Problem::new(StatusCode::BAD_REQUEST, "badBody", "the body is shorter than announced")),

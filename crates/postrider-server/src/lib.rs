@@ -7,6 +7,7 @@
 mod access;
 mod answer;
 mod auth;
+mod connections;
 mod event;
 mod filter;
 mod input;
@@ -35,6 +36,7 @@ use postrider::{Bus, RetryPolicy, Store};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
+pub use connections::ConnectionLimits;
 pub use listen::{ListenError, Tls, check as check_listen};
 pub use openapi::document;
 pub use settings::Setting;
@@ -54,6 +56,8 @@ pub struct Options {
     pub payload_bytes: usize,
     /// Requests of one caller a second, on average.
     pub requests_per_second: u32,
+    /// How many connections there may be, and how slow they may be.
+    pub connections: ConnectionLimits,
     /// The longest wait for events: shorter than the idle timeout of proxies in front.
     pub longest_wait: Duration,
     /// The broker that carries events; with it, `rabbitmq` is the default `via` of a subscription.
@@ -77,6 +81,7 @@ impl Default for Options {
             dead_head: DeadHead::Hold,
             payload_bytes: postrider::limits::PAYLOAD_BYTES,
             requests_per_second: limits::REQUESTS_PER_SECOND,
+            connections: ConnectionLimits::default(),
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),
             broker: None,
             webhooks: false,
@@ -141,7 +146,7 @@ impl Server {
     }
 
     /// Serves until `shutdown` is ready. Then it accepts no connection, ends long polls and streams, and finishes open
-    /// requests.
+    /// requests, for [`ConnectionLimits::shutdown`] at most.
     pub async fn serve(
         self,
         listener: tokio::net::TcpListener,
@@ -156,7 +161,7 @@ impl Server {
             shutdown.await;
             stop.cancel();
         };
-        let served = listen::serve(listener, tls, router, shutdown).await;
+        let served = listen::serve(listener, tls, router, app.options.connections, shutdown).await;
         app.stop.cancel();
         watching.iter().for_each(tokio::task::JoinHandle::abort);
         served

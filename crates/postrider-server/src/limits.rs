@@ -6,8 +6,8 @@ pub(crate) use postrider::limits::{BATCH_EVENTS, CLAIM_DELIVERIES, LABEL_CHARS, 
 
 /// Bytes of a request: four of the largest events, or a long batch of usual ones.
 pub(crate) const BODY_BYTES: usize = 4 * 1024 * 1024;
-/// How long a whole body may take to arrive, so that a slow sender does not hold a connection.
-pub(crate) const BODY_PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a request that needs no token: a login, and nothing longer.
+pub(crate) const OPEN_BODY_BYTES: usize = 4 * 1024;
 /// Results in one settle, extend or release: as many as one claim returns.
 pub(crate) const RESULTS: usize = CLAIM_DELIVERIES as usize;
 /// The longest lease of a claim; longer work extends it.

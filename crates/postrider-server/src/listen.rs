@@ -4,19 +4,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use hyper_util::rt::TokioTimer;
 use tokio::net::TcpListener;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// How long a handshake may take.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+use crate::connections::{ConnectionLimits, Limited};
 
 /// Why a server does not start to listen.
 #[derive(Debug)]
@@ -65,26 +64,29 @@ impl Tls {
     }
 }
 
-/// Serves until `shutdown` is ready, then finishes open requests.
+/// Serves until `shutdown` is ready, then finishes open requests for as long as the limits allow.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<Tls>,
     router: Router,
+    limits: ConnectionLimits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let handle = Handle::<SocketAddr>::new();
     let stopping = handle.clone();
     let shutdown = tokio::spawn(async move {
         shutdown.await;
-        stopping.graceful_shutdown(None);
+        stopping.graceful_shutdown(Some(limits.shutdown));
     });
     let router = router.into_make_service_with_connect_info::<SocketAddr>();
-    let server = axum_server::Server::from_listener(listener).handle(handle);
+    let limited = Limited::new(limits);
+    let mut server = axum_server::Server::from_listener(listener).handle(handle);
+    server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(limits.header);
     let served = match tls {
-        None => server.http1_only().serve(router).await,
+        None => server.acceptor(limited).http1_only().serve(router).await,
         Some(Tls(config)) => {
-            let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config)).handshake_timeout(HANDSHAKE);
-            server.acceptor(acceptor).http1_only().serve(router).await
+            let acceptor = RustlsAcceptor::new(RustlsConfig::from_config(config)).handshake_timeout(limits.header);
+            server.acceptor(acceptor.acceptor(limited)).http1_only().serve(router).await
         }
     };
     shutdown.abort();

@@ -4,6 +4,7 @@
 mod broker;
 mod commands;
 mod demo;
+mod flood;
 mod migrate;
 mod process;
 mod redrive;

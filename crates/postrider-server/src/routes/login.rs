@@ -1,7 +1,7 @@
 //! Login and logout of a browser: a token is exchanged for a session, whose secret no script can read.
 
 use axum::Json;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postrider::store::access::{NewAudit, NewSession, hash};
@@ -18,7 +18,8 @@ use crate::problem::Problem;
 use crate::{App, limits, secret};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(login)).routes(routes!(logout))
+    let login = OpenApiRouter::new().routes(routes!(login)).layer(DefaultBodyLimit::max(limits::OPEN_BODY_BYTES));
+    login.routes(routes!(logout))
 }
 
 #[derive(Deserialize, ToSchema)]
