@@ -2,6 +2,7 @@
 //!
 //! Data goes to stdout, everything else to stderr.
 
+mod bench;
 mod bulk;
 mod client;
 mod completions;
@@ -74,6 +75,7 @@ enum Command {
     Operations(operations::Operations),
     Subscriptions(subscriptions::Subscriptions),
     Tokens(tokens::Tokens),
+    Bench(bench::Bench),
     Completions(completions::Completions),
 }
 
@@ -152,6 +154,7 @@ async fn main() -> ExitCode {
         Command::Operations(command) => command.run(&context).await,
         Command::Subscriptions(command) => command.run(&context).await,
         Command::Tokens(command) => command.run(&context).await,
+        Command::Bench(command) => command.run(&context).await,
         Command::Completions(command) => command.run(&mut Cli::command()),
     };
     let Err(end) = ended else {

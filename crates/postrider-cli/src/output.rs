@@ -49,7 +49,7 @@ pub(crate) fn one(format: Format, thing: &Value) {
 }
 
 /// The width of the terminal, or `None` for a file or a pipe, where lines are not wrapped.
-fn terminal_width() -> Option<u16> {
+pub(crate) fn terminal_width() -> Option<u16> {
     Some(Term::stdout()).filter(Term::is_term)?.size_checked().map(|(_, columns)| columns)
 }
 

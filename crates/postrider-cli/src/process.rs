@@ -369,16 +369,30 @@ mod tests {
 
     use super::*;
 
+    fn plan(set: &[&str]) -> Plan {
+        let set: Vec<_> = set.iter().map(ToString::to_string).collect();
+        let sources =
+            Sources { defaults: Vec::new(), file: None, environment: Vec::new(), set: &set, flags: Vec::new() };
+        let config = Config::load(&[server::ALL], sources).expect("a configuration");
+        Plan::of(&config, "test", Shards::ALL).ok().expect("a plan")
+    }
+
+    /// A.4: batches of 100 by default, and a look every ten seconds at least.
+    #[test]
+    fn the_configuration_reaches_the_batches_and_the_schedule_of_the_relay() {
+        let reads = |plan: &Plan| {
+            let floor = plan.relay.floor.as_ref().expect("a schedule");
+            (plan.webhooks.lanes.batch, floor.expression().to_owned(), floor.zone().to_owned())
+        };
+        assert_eq!(reads(&plan(&[])), (100, "0/10 * * * * ?".to_owned(), "UTC".to_owned()));
+        let set = ["outbox.batch-size=7", "outbox.publisher-cron=0/5 * * * * ?", "scheduler.time-zone=Asia/Shanghai"];
+        assert_eq!(reads(&plan(&set)), (7, "0/5 * * * * ?".to_owned(), "Asia/Shanghai".to_owned()));
+    }
+
     /// A.17: what is configured for lanes reaches the broker's. Its claims are larger only if no size is configured.
     #[test]
     fn the_configuration_reaches_the_lane_of_the_broker() {
-        let lane = |set: &[&str]| {
-            let set: Vec<_> = set.iter().map(ToString::to_string).collect();
-            let sources =
-                Sources { defaults: Vec::new(), file: None, environment: Vec::new(), set: &set, flags: Vec::new() };
-            let config = Config::load(&[server::ALL], sources).expect("a configuration");
-            Plan::of(&config, "test", Shards::ALL).ok().expect("a plan").broker_lane
-        };
+        let lane = |set: &[&str]| plan(set).broker_lane;
         let (usual, default) = (Publisher::default_options(), lane(&[]));
         assert_eq!((default.batch, default.concurrency), (usual.batch, usual.concurrency));
         let set = lane(&[

@@ -114,6 +114,28 @@ pub async fn never_waits_for_locked_deliveries<H: Harness>(h: H) {
     .expect("what is unlocked can be claimed");
 }
 
+/// B.1, B.2: the timeline of the requirements document. T1: A takes 1, 2 and 3. T2: B skips them and takes 4, 5 and 6.
+/// T3, T4: each holds its own under its name.
+pub async fn timeline_of_two_instances<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue(&h, drafts(6)).await;
+    let by = |owner: &str| Claim { owner: owner.into(), ..wanted(3) };
+    let a = h.store().claim(&by("instance-A")).await.unwrap();
+    let waiting = timeout(PROMPTLY, h.store().claim(&by("instance-B"))).await;
+    let b = waiting.expect("B does not wait for A").unwrap();
+    assert_eq!((ids(&a), ids(&b)), (vec!["e00000", "e00001", "e00002"], vec!["e00003", "e00004", "e00005"]));
+    for (lease, owner) in [(&a, "instance-A"), (&b, "instance-B")] {
+        for event_id in ids(lease) {
+            let held = delivery(&h, event_id).await;
+            assert_eq!((held.status, held.lock_owner.as_deref()), (DeliveryStatus::Processing, Some(owner)));
+            assert!(held.lock_time < held.lock_until, "{held:?}");
+        }
+    }
+    assert!(claim(&h, 3).await.deliveries.is_empty(), "nothing is left for a third");
+    settle(&h, &a).await;
+    settle(&h, &b).await;
+}
+
 /// Sorted by due time, then by sequence.
 pub async fn oldest_come_first<H: Harness>(h: H) {
     subscribe_lane(&h).await;
@@ -158,8 +180,9 @@ pub async fn a_leased_delivery_is_not_claimed_again<H: Harness>(h: H) {
     settle(&h, &lease).await;
 }
 
-/// B.3, F09: a delivery with an expired lease is claimable again, with a new token and the next attempt.
-pub async fn an_expired_lease_is_claimed_again<H: Harness>(h: H) {
+/// B.3, F09: the lock expiry of the requirements document. A delivery with an expired lease is claimable again, with a
+/// new token and the next attempt.
+pub async fn lock_expiry_lets_another_instance_claim<H: Harness>(h: H) {
     let (zombie, successor) = expired_and_current_lease(&h).await;
     assert_eq!((zombie.deliveries[0].attempt, successor.deliveries[0].attempt), (1, 2));
     assert_eq!(zombie.deliveries[0].id, successor.deliveries[0].id);

@@ -121,11 +121,12 @@ macro_rules! suite {
                 eight_claimers_never_share_a_delivery
                 a_backlog_hides_nothing_in_front_of_it
                 never_waits_for_locked_deliveries
+                timeline_of_two_instances
                 oldest_come_first
                 keyed_deliveries_are_left_alone
                 other_lanes_are_left_alone
                 a_leased_delivery_is_not_claimed_again
-                an_expired_lease_is_claimed_again
+                lock_expiry_lets_another_instance_claim
                 attempts_count_at_the_claim_until_they_are_exhausted
                 a_delayed_event_waits_until_it_is_due
                 an_expired_event_is_flagged

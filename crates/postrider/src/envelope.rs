@@ -130,6 +130,11 @@ impl Envelope {
         }
     }
 
+    /// The id of the request that caused the event, for log lines.
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.initiator.client_request_id.as_deref()
+    }
+
     /// Checks every limit. An envelope that passes can be stored by every store and comes back the same.
     pub fn check(&self) -> Result<()> {
         limits::name("topic", &self.topic)?;

@@ -306,8 +306,11 @@ impl<S: Enlist> Inbox<S> {
         }
         self.end(tx, lane, tries).await.map_err(rolled_back)?;
         for (one, _) in tries.iter().zip(&new).filter(|(_, new)| **new) {
-            let Envelope { event_id, topic, trace_id, .. } = &*one.handling.envelope;
-            tracing::info!(consumer = %lane.name, %event_id, %topic, trace_id, "{}", observe::CONSUMED_LINE);
+            let envelope = &*one.handling.envelope;
+            let (Envelope { event_id, topic, trace_id, .. }, request_id) = (envelope, envelope.request_id());
+            tracing::info!(
+                consumer = %lane.name, %event_id, %topic, trace_id, request_id, "{}", observe::CONSUMED_LINE
+            );
         }
         Ok(new.into_iter().map(|new| if new { Outcome::Completed } else { Outcome::Duplicate }).collect())
     }
@@ -458,6 +461,7 @@ fn span(handling: &Handling) -> tracing::Span {
         event_id = %envelope.event_id,
         topic = %envelope.topic,
         trace_id = envelope.trace_id.as_deref(),
+        request_id = envelope.request_id(),
         parent_span_id = envelope.span_id.as_deref(),
         attempt = handling.attempt,
     )

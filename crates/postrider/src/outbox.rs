@@ -112,12 +112,15 @@ pub(crate) fn announce(wake: &Wake, batch: &[NewEvent], enqueued: &[Enqueued]) {
     for (NewEvent { envelope, .. }, enqueued) in batch.iter().zip(enqueued) {
         let (event_id, topic, trace_id) =
             (envelope.event_id.as_str(), envelope.topic.as_str(), envelope.trace_id.as_deref());
+        let request_id = envelope.request_id();
         match enqueued {
             Enqueued::Accepted(_) => {
                 created += 1;
-                tracing::info!(event_id, topic, trace_id, "{}", observe::ENQUEUED);
+                tracing::info!(event_id, topic, trace_id, request_id, "{}", observe::ENQUEUED);
             }
-            Enqueued::Duplicate(_) => tracing::info!(event_id, topic, trace_id, "duplicate, written before"),
+            Enqueued::Duplicate(_) => {
+                tracing::info!(event_id, topic, trace_id, request_id, "duplicate, written before");
+            }
             Enqueued::Unheard(_) => {
                 (created, unheard) = (created + 1, unheard + 1);
                 if is_first_unheard(topic) {
@@ -169,7 +172,8 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     envelope.aggregate = draft.aggregate;
     envelope.tenant_id = draft.tenant_id;
     envelope.store_id = draft.store_id;
-    // An event that a consumer enqueues is the child of the event that it consumes, in the same trace.
+    // An event that a consumer enqueues is the child of the event that it consumes, in the same trace and by the same
+    // request.
     let consumed = Handling::current();
     let consumed = consumed.as_ref().map(|handling| &handling.envelope);
     envelope.parent_event_id = match draft.parent_event_id {
@@ -185,6 +189,9 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         }
     };
     envelope.initiator = draft.initiator;
+    if envelope.initiator.client_request_id.is_none() {
+        envelope.initiator.client_request_id = consumed.and_then(|parent| parent.initiator.client_request_id.clone());
+    }
     if envelope.initiator.service.is_none() {
         envelope.initiator.service = service.map(Into::into);
     }

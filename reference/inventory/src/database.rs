@@ -23,6 +23,29 @@ use crate::batch::{Batch, Item};
 use crate::entry::{Entry, Status};
 use crate::error::Error;
 
+/// A kind of database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Dialect {
+    /// SQLite.
+    Sqlite,
+    /// PostgreSQL.
+    Postgres,
+    /// MySQL and MariaDB.
+    #[value(name = "mysql", alias = "mariadb")]
+    MySql,
+}
+
+impl Dialect {
+    /// The SQL that creates the log of deductions, for people who create tables by hand. It can be repeated.
+    pub fn log_table(self) -> &'static str {
+        match self {
+            Self::Sqlite => sqlite::LOG,
+            Self::Postgres => postgres::LOG,
+            Self::MySql => mysql::LOG,
+        }
+    }
+}
+
 /// The stock of one SKU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {

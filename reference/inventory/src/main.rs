@@ -1,7 +1,7 @@
 //! `inventory`: stock in several databases, over HTTP.
 
 use std::future::Future;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use postrider::store::sqlite::SqliteStore;
 use postrider_config::{Sources, inventory};
 use postrider_inventory::Process;
 use postrider_inventory::config;
+use postrider_inventory::database::Dialect;
 use postrider_inventory::service::AnyError;
 use tokio::net::TcpListener;
 use tracing_subscriber::EnvFilter;
@@ -39,6 +40,9 @@ Examples:
               --store postgres://app@localhost/stock_1 \\
               --store postgres://app@localhost/stock_2
 
+  Create the log of deductions by hand, in every shard database, before the first start:
+    inventory --print-log-table postgres | psql stock_0
+
 The setting in brackets can also be set in postrider.toml or in the environment (POSTRIDER_INVENTORY__SHARDS).
 URLs may contain passwords: the environment exposes them less than the command line.
 RUST_LOG sets the log filter. The log is written to stderr.";
@@ -63,11 +67,17 @@ struct Arguments {
     /// Seconds that a deduction may take before its key can be taken over
     #[arg(long, default_value_t = 30, env = "INVENTORY_LEASE_SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     lease_seconds: u32,
+    /// Print the SQL of the log table (inventory_deduction_idempotency) for this kind of database, and exit
+    #[arg(long, value_name = "DATABASE")]
+    print_log_table: Option<Dialect>,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(dialect) = arguments.print_log_table {
+        return print(dialect.log_table());
+    }
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOG)))
         .with_writer(std::io::stderr)
@@ -83,7 +93,15 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(Arguments { listen, store, shards, config, lease_seconds }: Arguments) -> Result<(), AnyError> {
+/// Writes to stdout. A reader that ends early is no panic.
+fn print(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+async fn run(Arguments { listen, store, shards, config, lease_seconds, .. }: Arguments) -> Result<(), AnyError> {
     let (file, environment) = (config.as_deref(), Sources::process_environment());
     let flags = vec![inventory::SHARDS.to(shards.as_deref())];
     let store = config::stores(store, Sources { file, environment, flags, ..Sources::default() })?;

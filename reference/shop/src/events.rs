@@ -5,6 +5,8 @@
 
 use postrider::{Aggregate, Draft, Enqueued, Event, Initiator};
 use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::database::Database;
 use crate::error::Result;
@@ -30,6 +32,21 @@ pub struct Facts {
     /// The refund, if the event is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refund_id: Option<String>,
+    /// When the order was paid, if the event is about a purchase. RFC 3339.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurred_at: Option<String>,
+    /// The growth of the membership, if the event is about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub points: Option<i64>,
+    /// The event that the membership has grown by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_event_id: Option<String>,
+    /// The channel of a notification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<String>,
+    /// The template of a notification.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub template_id: Option<String>,
 }
 
 /// Accepts an id as text or as a number: `7` is `"7"`.
@@ -44,6 +61,11 @@ pub(crate) fn text_or_number<'de, D: serde::Deserializer<'de>>(deserializer: D) 
         Id::Text(text) => text,
         Id::Number(number) => number.to_string(),
     })
+}
+
+/// A time of the database, for readers elsewhere.
+pub(crate) fn rfc3339(millis: i64) -> Option<String> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok()?.format(&Rfc3339).ok()
 }
 
 impl Facts {
@@ -65,6 +87,11 @@ impl Facts {
     pub(crate) fn refund(mut self, refund_id: &str) -> Self {
         self.refund_id = Some(refund_id.to_owned());
         self
+    }
+
+    /// The facts of a purchase, with the time of its payment.
+    pub(crate) fn purchase(order: &Order) -> Self {
+        Self { occurred_at: order.paid_at.and_then(rfc3339), ..Self::of(order) }
     }
 }
 

@@ -15,14 +15,12 @@ use postrider::jobs::{Jobs, RunNow};
 use postrider::store::JobOutcome;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use crate::accounts::{self, Account};
 use crate::audit::{Audit, audit};
 use crate::coupons::Coupon;
 use crate::database::Database;
-use crate::events::text_or_number;
+use crate::events::{rfc3339, text_or_number};
 use crate::jobs;
 use crate::ledger;
 use crate::orders::{self, By, Order, Wanted};
@@ -180,10 +178,6 @@ async fn show_order<S: Database>(State(app): State<App<S>>, Path(order_id): Path
     // Only the last refund counts: a failed one that was followed by another is resolved.
     let needs_attention = refunds.last().is_some_and(|refund| refund.needs_attention);
     Ok(Json(Shown { order, payments, refunds, locks, needs_attention }))
-}
-
-fn rfc3339(millis: i64) -> Option<String> {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok()?.format(&Rfc3339).ok()
 }
 
 async fn checkout<S: Database>(

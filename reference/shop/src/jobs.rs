@@ -1,6 +1,8 @@
 //! Jobs that repair what no event did. Each job finds its own work, handles one order per short transaction with the
 //! order's row locked, and records its actions in `shop_job_log`. A repeated or concurrent run has no second effect.
 
+use std::time::Duration;
+
 use metrics::counter;
 use postrider::Enqueued;
 use postrider::jobs::{JobResult, Jobs};
@@ -8,7 +10,7 @@ use postrider::prelude::*;
 use serde::Serialize;
 
 use crate::consumers::release_all;
-use crate::database::Database;
+use crate::database::{Database, Value};
 use crate::error::Result;
 use crate::events::{Facts, Paid, enqueue_event};
 use crate::ledger;
@@ -66,7 +68,7 @@ pub async fn reap<S: Database>(shop: &Shop<S>) -> Result<Reaped> {
     let mut reaped = Reaped::default();
     let mut last = String::new();
     loop {
-        let batch = find_orders(shop, OLD, millis(shop.settings.lock_timeout), &last).await?;
+        let batch = find_orders(shop, OLD, &[shop.settings.lock_timeout], &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(reaped) };
         for order_id in &batch {
             let one = shop.store.transaction(|tx| reap_order(shop, tx, order_id)).await?;
@@ -108,15 +110,18 @@ pub struct Repaired {
     pub repaired: u64,
 }
 
-/// Restores a missing `order.paid` of recently paid orders. The event gets its regular id, and its effects have
-/// idempotency keys, so an unnecessary repair has no effect.
+/// Restores a missing `order.paid` of paid orders that changed lately, whatever their status is by now. The event gets
+/// its regular id, and its effects have idempotency keys, so an unnecessary repair has no effect. An order that was paid
+/// before the retention began is left out: its event may have been pruned.
 pub async fn check_consistency<S: Database>(shop: &Shop<S>) -> Result<Repaired> {
     const PAID: &str = "SELECT o.order_id FROM shop_order o JOIN shop_payment p ON p.order_id = o.order_id
-        WHERE p.status = 'SUCCESS' AND o.paid_at >= $1 AND o.order_id > $2 ORDER BY o.order_id LIMIT $3";
+        WHERE p.status = 'SUCCESS' AND o.updated_at >= $1 AND o.paid_at >= $2 AND o.order_id > $3
+        ORDER BY o.order_id LIMIT $4";
+    let ages = [shop.settings.scan_window, shop.settings.retention.finished];
     let mut repaired = Repaired::default();
     let mut last = String::new();
     loop {
-        let batch = find_orders(shop, PAID, millis(shop.settings.scan_window), &last).await?;
+        let batch = find_orders(shop, PAID, &ages, &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(repaired) };
         let ids: Vec<_> = batch.iter().map(|order_id| format!("order:{order_id}:paid")).collect();
         let there = shop.store.sight(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await?;
@@ -161,7 +166,7 @@ pub async fn time_out_orders<S: Database>(shop: &Shop<S>) -> Result<TimedOut> {
     let mut timed_out = TimedOut::default();
     let mut last = String::new();
     loop {
-        let batch = find_orders(shop, UNPAID, millis(shop.settings.order_timeout), &last).await?;
+        let batch = find_orders(shop, UNPAID, &[shop.settings.order_timeout], &last).await?;
         let Some(end) = batch.last().cloned() else { return Ok(timed_out) };
         for order_id in &batch {
             timed_out.orders_canceled +=
@@ -182,11 +187,19 @@ async fn time_out_order<S: Database>(shop: &Shop<S>, mut tx: S::Tx, order_id: &s
     Ok((tx, true))
 }
 
-/// The next batch of order ids of a query, with a time bound of `ago` milliseconds before now.
-async fn find_orders<S: Database>(shop: &Shop<S>, sql: &'static str, ago: i64, last: &str) -> Result<Vec<String>> {
+/// The next batch of order ids of a query. Its first values are times: each this long before now.
+async fn find_orders<S: Database>(
+    shop: &Shop<S>,
+    sql: &'static str,
+    ages: &[Duration],
+    last: &str,
+) -> Result<Vec<String>> {
     let mut tx = shop.store.begin().await?;
-    let since = S::clock(&mut tx).await? - ago;
-    let rows = S::rows(&mut tx, sql, &[since.into(), last.into(), BATCH.into()]).await?;
+    let now = S::clock(&mut tx).await?;
+    let mut values: Vec<Value<'_>> = ages.iter().map(|age| now.saturating_sub(millis(*age)).into()).collect();
+    values.push(last.into());
+    values.push(BATCH.into());
+    let rows = S::rows(&mut tx, sql, &values).await?;
     Ok(rows.into_iter().map(|mut row| row.text()).collect::<sqlx::Result<_>>()?)
 }
 
@@ -198,6 +211,6 @@ async fn log<S: Database>(tx: &mut S::Conn, job: &str, order_id: &str, action: &
     Ok(())
 }
 
-fn millis(duration: std::time::Duration) -> i64 {
+fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

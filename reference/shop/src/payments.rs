@@ -106,7 +106,7 @@ async fn succeeded<S: Database>(
     }
     orders::take::<S>(tx, order, &PAY, "PAYMENT").await?;
     enqueue_event(shop, tx, order, caller, Paid(facts)).await?;
-    enqueue_event(shop, tx, order, caller, Purchased(Facts::of(order))).await?;
+    enqueue_event(shop, tx, order, caller, Purchased(Facts::purchase(order))).await?;
     if shop.settings.merchant_accept {
         orders::take::<S>(tx, order, &ASK_MERCHANT, "PAYMENT").await?;
     }

@@ -122,7 +122,8 @@ pub async fn release<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Orde
     .await
 }
 
-/// Adds points for the paid amount. An order that was already refunded earns nothing.
+/// Adds points for the paid amount. An order that was already refunded earns nothing. One that has earned earns nothing
+/// more, also after its key was pruned.
 pub async fn earn<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Moved> {
     let earned = order.amount_cents / shop.settings.points_per_cents;
     if earned == 0 {
@@ -133,6 +134,9 @@ pub async fn earn<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) 
             let refund = refunds::active::<S>(tx, &order.order_id).await?;
             if refund.is_some_and(|refund| refund.status == "SUCCESS") {
                 return Ok(Moved::nothing("refunded"));
+            }
+            if self::earned::<S>(tx, &order).await? > 0 {
+                return Ok(Moved::nothing("earned"));
             }
             let Some(balance) = hold::<S>(tx, &order.user_id).await? else {
                 return Ok(Moved::nothing("unknownAccount"));

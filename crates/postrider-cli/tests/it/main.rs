@@ -1,6 +1,7 @@
 //! The executable as people meet it: what it prints, where, and with which exit code.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod bench;
 mod broker;
 mod commands;
 mod demo;

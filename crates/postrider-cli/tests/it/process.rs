@@ -58,7 +58,9 @@ impl Database {
 
     pub(crate) async fn drop(self) {
         if let Some(server) = &self.server {
-            execute(server, &format!("DROP DATABASE {}", self.name)).await;
+            // A pool of the test itself may still close its connections.
+            let force = if server.starts_with("postgres") { " WITH (FORCE)" } else { "" };
+            execute(server, &format!("DROP DATABASE {}{force}", self.name)).await;
         }
         std::fs::remove_dir_all(&self.folder).unwrap();
     }

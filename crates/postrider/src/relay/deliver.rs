@@ -151,7 +151,8 @@ async fn deliver_taken(
             if matches!(outcome, Outcome::Completed | Outcome::Done) {
                 tracing::info!(
                     lane = %lane.name, event_id = %envelope.event_id, topic = %envelope.topic,
-                    trace_id = envelope.trace_id.as_deref(), attempt, "{}", observe::PUBLISHED
+                    trace_id = envelope.trace_id.as_deref(), request_id = envelope.request_id(), attempt,
+                    "{}", observe::PUBLISHED
                 );
             }
             let outcome = stopped.record(envelope.key.as_deref(), outcome);

@@ -173,7 +173,7 @@ impl Results {
                 let Cause { message: error, code } = cause(outcome, attempt);
                 tracing::warn!(
                     consumer = %lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
-                    attempt, ?after, code, error, "failed, will be tried again"
+                    request_id = envelope.request_id(), attempt, ?after, code, error, "failed, will be tried again"
                 );
                 self.of(token, &envelope).retry.push(Failed { id, after, error, code });
             }

@@ -9,7 +9,9 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use postrider::observe::{self, MetricKind};
 use postrider::prelude::*;
 use postrider::store::memory::{Conn, MemoryStore};
-use postrider::{Consumer, Draft, Event, Failure, Inbox, Outbox, OutsideConsumer, Received, Relay, Subscription, Via};
+use postrider::{
+    Consumer, Draft, Event, Failure, Inbox, Initiator, Outbox, OutsideConsumer, Received, Relay, Subscription, Via,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
@@ -66,6 +68,7 @@ impl OutsideConsumer for Mail {
 }
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const REQUEST: &str = "request-4711";
 
 /// Pays orders, and delivers everything on one thread: local recorders and subscribers see only that.
 fn pay_and_deliver(orders: &[u32]) {
@@ -79,7 +82,9 @@ fn pay_and_deliver(orders: &[u32]) {
         for order in orders {
             let paid = Paid { order: *order, secret: "hunter2".into() };
             let mut tx = store.begin().await.expect("begins");
-            outbox.enqueue(&mut tx, Draft::of(&paid).expect("JSON").trace(TRACE, None)).await.expect("enqueues");
+            let initiator = Initiator { client_request_id: Some(REQUEST.into()), ..Initiator::default() };
+            let draft = Draft::of(&paid).expect("JSON").trace(TRACE, None).initiator(initiator);
+            outbox.enqueue(&mut tx, draft).await.expect("enqueues");
             store.commit(tx).await.expect("commits");
         }
         let drain = async || {
@@ -107,10 +112,10 @@ impl io::Write for Log {
     }
 }
 
-/// A.16: a trace id finds all log lines of one order, in order, each with the ids to search further. A duplicate has
-/// no second "Consumed", and no line contains a payload (S21).
+/// A.16: a trace id finds all log lines of one order, in order, each with the ids to search further, and so does the id
+/// of the request. A duplicate has no second "Consumed", and no line contains a payload (S21).
 #[test]
-fn one_order_is_found_in_the_log_by_its_trace() {
+fn one_order_is_found_in_the_log_by_its_trace_and_its_request() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
@@ -121,7 +126,7 @@ fn one_order_is_found_in_the_log_by_its_trace() {
     assert!(!text.contains("hunter2"), "payloads are not logged");
     let story: Vec<_> = text
         .lines()
-        .filter(|line| line.contains(TRACE))
+        .filter(|line| line.contains(TRACE) && line.contains(REQUEST))
         .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
         .map(|line| {
             let field = |name: &str| {

@@ -6,11 +6,14 @@ use super::statements::Statements;
 pub(super) const STATEMENTS: Statements =
     statements!(TABLES, "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) DIV 1000", " FOR UPDATE");
 
+pub(super) const LOG: &str = include_str!("log/mysql.sql");
+
 // Ids are compared byte for byte, including trailing spaces. That collation has different names on MySQL and on
 // MariaDB; each server reads only its own conditional comment.
 //
 // The lock is valid for the whole server, so its name contains the database. It serializes concurrent starts.
-const TABLES: &str = "
+const TABLES: &str = concat!(
+    "
     SELECT GET_LOCK(CONCAT('inventory ', SHA1(DATABASE())), 600);
     CREATE TABLE IF NOT EXISTS inventory_place (
         one    BIGINT PRIMARY KEY CHECK (one = 1),
@@ -43,22 +46,7 @@ const TABLES: &str = "
         PRIMARY KEY (idempotency_key, attempt, product_id, sku_id),
         KEY inventory_reservation_status (status, created_at)
     ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
-    CREATE TABLE IF NOT EXISTS inventory_deduction_idempotency (
-        id              BIGINT PRIMARY KEY AUTO_INCREMENT,
-        idempotency_key VARCHAR(255) NOT NULL UNIQUE,
-        order_id        VARCHAR(64),
-        product_ids     MEDIUMTEXT,
-        sku_ids         MEDIUMTEXT,
-        quantities      MEDIUMTEXT,
-        fingerprint     VARBINARY(255),
-        status          VARCHAR(20) NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED', 'RELEASED')),
-        attempt         BIGINT NOT NULL,
-        lease_until     BIGINT,
-        error_message   TEXT,
-        created_at      BIGINT NOT NULL,
-        updated_at      BIGINT NOT NULL,
-        KEY inventory_deduction_order (order_id),
-        KEY inventory_deduction_status (status),
-        KEY inventory_deduction_lease (lease_until)
-    ) CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M! COLLATE utf8mb4_nopad_bin */;
-    SELECT RELEASE_LOCK(CONCAT('inventory ', SHA1(DATABASE())))";
+",
+    include_str!("log/mysql.sql"),
+    "SELECT RELEASE_LOCK(CONCAT('inventory ', SHA1(DATABASE())))"
+);

@@ -2,9 +2,12 @@
 
 use super::statements::Statements;
 
+pub(super) const LOG: &str = include_str!("log/postgres.sql");
+
 pub(super) const STATEMENTS: Statements = Statements {
     // Concurrent CREATE TABLE IF NOT EXISTS statements can fail in PostgreSQL, so an advisory lock serializes them.
-    tables: r#"
+    tables: concat!(
+        r#"
         SELECT pg_advisory_xact_lock(7090);
         CREATE TABLE IF NOT EXISTS inventory_place (
             one    int PRIMARY KEY CHECK (one = 1),
@@ -37,24 +40,9 @@ pub(super) const STATEMENTS: Statements = Statements {
             PRIMARY KEY (idempotency_key, attempt, product_id, sku_id)
         );
         CREATE INDEX IF NOT EXISTS inventory_reservation_status ON inventory_reservation (status, created_at);
-        CREATE TABLE IF NOT EXISTS inventory_deduction_idempotency (
-            id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-            idempotency_key text NOT NULL UNIQUE,
-            order_id        text,
-            product_ids     text,
-            sku_ids         text,
-            quantities      text,
-            fingerprint     bytea,
-            status          text NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED', 'RELEASED')),
-            attempt         bigint NOT NULL,
-            lease_until     timestamptz,
-            error_message   text,
-            created_at      timestamptz NOT NULL,
-            updated_at      timestamptz NOT NULL
-        );
-        CREATE INDEX IF NOT EXISTS inventory_deduction_order ON inventory_deduction_idempotency (order_id);
-        CREATE INDEX IF NOT EXISTS inventory_deduction_status ON inventory_deduction_idempotency (status);
-        CREATE INDEX IF NOT EXISTS inventory_deduction_lease ON inventory_deduction_idempotency (lease_until)"#,
+"#,
+        include_str!("log/postgres.sql")
+    ),
     find_place: "SELECT number, shards FROM inventory_place",
     take_place: "INSERT INTO inventory_place (one, number, shards) VALUES (1, $1, $2)",
     find_entry: "SELECT status, attempt, fingerprint, product_ids, coalesce(lease_until <= clock_timestamp(), false)

@@ -5,7 +5,10 @@ use super::statements::Statements;
 
 pub(super) const STATEMENTS: Statements = statements!(TABLES, "CAST(unixepoch('subsec') * 1000 AS INTEGER)", "");
 
-const TABLES: &str = "
+pub(super) const LOG: &str = include_str!("log/sqlite.sql");
+
+const TABLES: &str = concat!(
+    "
     CREATE TABLE IF NOT EXISTS inventory_place (
         one    INTEGER PRIMARY KEY CHECK (one = 1),
         number INTEGER NOT NULL,
@@ -37,21 +40,6 @@ const TABLES: &str = "
         PRIMARY KEY (idempotency_key, attempt, product_id, sku_id)
     );
     CREATE INDEX IF NOT EXISTS inventory_reservation_status ON inventory_reservation (status, created_at);
-    CREATE TABLE IF NOT EXISTS inventory_deduction_idempotency (
-        id              INTEGER PRIMARY KEY,
-        idempotency_key TEXT NOT NULL UNIQUE,
-        order_id        TEXT,
-        product_ids     TEXT,
-        sku_ids         TEXT,
-        quantities      TEXT,
-        fingerprint     BLOB,
-        status          TEXT NOT NULL CHECK (status IN ('PROCESSING', 'SUCCESS', 'FAILED', 'RELEASED')),
-        attempt         INTEGER NOT NULL,
-        lease_until     INTEGER,
-        error_message   TEXT,
-        created_at      INTEGER NOT NULL,
-        updated_at      INTEGER NOT NULL
-    );
-    CREATE INDEX IF NOT EXISTS inventory_deduction_order ON inventory_deduction_idempotency (order_id);
-    CREATE INDEX IF NOT EXISTS inventory_deduction_status ON inventory_deduction_idempotency (status);
-    CREATE INDEX IF NOT EXISTS inventory_deduction_lease ON inventory_deduction_idempotency (lease_until)";
+",
+    include_str!("log/sqlite.sql")
+);

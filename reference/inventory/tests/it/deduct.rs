@@ -2,22 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use crate::process::{Process, fresh, refused, replayed};
+use crate::process::{Process, command, fresh, refused, replayed};
 use crate::shards::{SHARDS, Shards, name_in, over_every_store};
 
 over_every_store! {
     /// C.3: 500 concurrent requests for one product with a stock of 300.
     stock_sells_exactly_as_often_as_it_is_there,
     /// C.2, scenario 1 of document 002: the normal flow.
-    a_repeated_deduction_is_answered_again_without_effect,
+    scene_1_a_repeated_deduction_is_answered_again_without_effect,
     /// C.4, scenario 3 of document 002: two instances.
-    the_same_key_in_two_processes_at_the_same_moment_deducts_once,
+    scene_3_the_same_key_in_two_processes_at_the_same_moment_deducts_once,
     /// C.6: the third shard does not have enough stock.
     a_batch_that_fails_in_the_third_shard_leaves_the_others_as_they_were,
     /// C.2, scenario 2 of document 002: a retry.
-    of_two_retries_of_a_failure_one_deducts,
+    scene_2_of_two_retries_of_a_failure_one_deducts,
     /// C.1: one row per key, in the shard of its hash, with the request.
     the_log_of_a_key_is_in_its_home_shard,
+    /// C.1: the log can be created by hand, from the SQL that the program prints.
+    the_printed_sql_makes_the_table_of_the_log,
 }
 
 async fn stock_sells_exactly_as_often_as_it_is_there(shards: &Shards) {
@@ -45,7 +47,7 @@ async fn stock_sells_exactly_as_often_as_it_is_there(shards: &Shards) {
     process.stop().await;
 }
 
-async fn a_repeated_deduction_is_answered_again_without_effect(shards: &Shards) {
+async fn scene_1_a_repeated_deduction_is_answered_again_without_effect(shards: &Shards) {
     let process = Process::start(shards).await;
     let caller = process.caller();
     let products = one_in_each_shard();
@@ -67,7 +69,7 @@ async fn a_repeated_deduction_is_answered_again_without_effect(shards: &Shards) 
     process.stop().await;
 }
 
-async fn the_same_key_in_two_processes_at_the_same_moment_deducts_once(shards: &Shards) {
+async fn scene_3_the_same_key_in_two_processes_at_the_same_moment_deducts_once(shards: &Shards) {
     const KEYS: usize = 30;
     let (one, other) = tokio::join!(Process::start(shards), Process::start(shards));
     let products = one_in_each_shard();
@@ -107,7 +109,7 @@ async fn a_batch_that_fails_in_the_third_shard_leaves_the_others_as_they_were(sh
     process.stop().await;
 }
 
-async fn of_two_retries_of_a_failure_one_deducts(shards: &Shards) {
+async fn scene_2_of_two_retries_of_a_failure_one_deducts(shards: &Shards) {
     const KEYS: usize = 20;
     let (one, other) = tokio::join!(Process::start(shards), Process::start(shards));
     let products = one_in_each_shard();
@@ -151,6 +153,27 @@ async fn the_log_of_a_key_is_in_its_home_shard(shards: &Shards) {
         assert_eq!(shards.number_in(shard, &mine).await, 1);
     }
     assert_eq!(shards.number("SELECT count(*) FROM inventory_deduction_idempotency").await, 3);
+    process.stop().await;
+}
+
+async fn the_printed_sql_makes_the_table_of_the_log(shards: &Shards) {
+    const ROWS: &str = "SELECT count(*) FROM inventory_deduction_idempotency WHERE status = 'SUCCESS'";
+    let printed = command(&[]).args(["--print-log-table", shards.dialect()]).output().await.unwrap();
+    assert!(printed.status.success(), "{printed:?}");
+    let sql = String::from_utf8(printed.stdout).unwrap();
+    for shard in 0..SHARDS {
+        for _ in 0..2 {
+            shards.write_to(shard, &sql).await;
+        }
+    }
+    assert_eq!(shards.number(ROWS).await, 0, "the tables are there, before any process");
+
+    let process = Process::start(shards).await;
+    let product = vec![name_in(1, "lamp")];
+    process.caller().put(&product[0], 10).await;
+    assert_eq!(process.caller().deduct("123-DEDUCT", &product, 2).await, fresh());
+    assert_eq!(process.caller().deduct("123-DEDUCT", &product, 2).await, replayed());
+    assert_eq!(shards.number(ROWS).await, 1);
     process.stop().await;
 }
 

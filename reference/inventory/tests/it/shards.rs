@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use postrider::shard::shard_of;
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 /// The time limit of a wait. Only a failing test waits this long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -101,6 +102,15 @@ impl Shards {
 
     pub(crate) fn urls(&self) -> &[String] {
         &self.urls
+    }
+
+    /// The name of the kind of database.
+    pub(crate) fn dialect(&self) -> &'static str {
+        match self.place {
+            Place::Sqlite { .. } => "sqlite",
+            Place::Postgres { .. } => "postgres",
+            Place::MySql { .. } => "mysql",
+        }
     }
 
     /// Runs a query that returns one number on one shard.
@@ -239,12 +249,13 @@ impl Shards {
     }
 
     /// Runs a statement on a shard directly.
-    pub(crate) async fn write_to(&self, shard: usize, sql: &'static str) {
+    pub(crate) async fn write_to(&self, shard: usize, sql: &str) {
         match self.place {
             Place::Sqlite { .. } => {
-                let mut conn = SqliteConnection::connect(&self.urls[shard]).await.unwrap();
+                let options: SqliteConnectOptions = self.urls[shard].parse().unwrap();
+                let mut conn = options.create_if_missing(true).connect().await.unwrap();
                 sqlx::raw_sql("PRAGMA busy_timeout = 30000").execute(&mut conn).await.unwrap();
-                sqlx::raw_sql(sql).execute(&mut conn).await.unwrap();
+                sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut conn).await.unwrap();
                 conn.close().await.unwrap();
             }
             Place::Postgres { .. } => on_postgres(&self.urls[shard], sql.to_owned()).await,

@@ -55,10 +55,10 @@ macro_rules! apart {
 }
 
 apart! {
-    /// E.3
-    a_deletion_in_one_process_cleans_once_in_another,
-    /// E.3
-    the_same_message_again_changes_and_logs_nothing,
+    /// E.3: the verification of the requirements document, and its log lines.
+    verification_1_a_deletion_in_one_process_cleans_once_in_another,
+    /// E.3: the second half of that verification.
+    verification_2_the_same_message_again_changes_and_logs_nothing,
     /// E.3
     kills_on_either_side_lose_no_cleaning_and_double_none,
     /// E.3
@@ -101,7 +101,7 @@ impl Apart {
     }
 }
 
-async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
+async fn verification_1_a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
     let mut playlists = apart.start_playlists().await;
     let (users, songs) = (apart.start_users().await, apart.start_songs().await);
     users.post("/users/zoe").await;
@@ -134,7 +134,7 @@ async fn a_deletion_in_one_process_cleans_once_in_another(apart: &Apart) {
     }
 }
 
-async fn the_same_message_again_changes_and_logs_nothing(apart: &Apart) {
+async fn verification_2_the_same_message_again_changes_and_logs_nothing(apart: &Apart) {
     let mut playlists = apart.start_playlists().await;
     let users = apart.start_users().await;
     for user in ["zoe", "bob"] {

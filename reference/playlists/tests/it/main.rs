@@ -4,6 +4,7 @@
 mod apart;
 mod broker;
 mod cleaning;
+mod compose;
 mod database;
 mod http;
 mod process;

@@ -12,6 +12,9 @@ use crate::shop::{Caller, Shop};
 
 /// One unit of growth per this many cents.
 const GROWTH_CENTS: i64 = 100;
+/// How a customer is notified of a purchase, and with which text.
+const CHANNEL: &str = "inApp";
+const TEMPLATE: &str = "order-purchased";
 
 consumers! {
     Member: "member-service" hears Purchased, does grow;
@@ -20,18 +23,21 @@ consumers! {
     AfterMessage: "activity" hears NotificationSent, does remember;
 }
 
-async fn grow<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<i64> {
+async fn grow<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<i64> {
     const INSERT: &str = "INSERT INTO shop_growth (order_id, user_id, growth) VALUES ($1, $2, $3)";
     let growth = order.amount_cents / GROWTH_CENTS;
     S::execute(tx, INSERT, &[(&order.order_id).into(), (&order.user_id).into(), growth.into()]).await?;
-    enqueue_event(shop, tx, &order, &Caller::default(), PointsAdded(Facts::of(&order))).await?;
+    let facts = Facts { points: Some(growth), source_event_id: Some(cause.event_id), ..Facts::of(&order) };
+    enqueue_event(shop, tx, &order, &Caller::default(), PointsAdded(facts)).await?;
     Ok(growth)
 }
 
 async fn notify<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<&'static str> {
     const INSERT: &str = "INSERT INTO shop_message (order_id, user_id) VALUES ($1, $2)";
     S::execute(tx, INSERT, &[(&order.order_id).into(), (&order.user_id).into()]).await?;
-    enqueue_event(shop, tx, &order, &Caller::default(), NotificationSent(Facts::of(&order))).await?;
+    let (channel, template_id) = (Some(CHANNEL.to_owned()), Some(TEMPLATE.to_owned()));
+    let facts = Facts { channel, template_id, ..Facts::of(&order) };
+    enqueue_event(shop, tx, &order, &Caller::default(), NotificationSent(facts)).await?;
     Ok("sent")
 }
 

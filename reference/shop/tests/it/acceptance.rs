@@ -1,11 +1,16 @@
-//! The acceptance cases of the requirements document, with their names there. The fifth, to trace one order through the
-//! logs, is in `http.rs`.
+//! The acceptance cases of the requirements document, with their numbers there. The fifth, to trace one order through the
+//! logs, is in `http.rs`. And: whole orders, and what repairs them.
 
 use std::time::Duration;
 
+use postrider::lineage;
 use postrider_shop::jobs;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use crate::fixture::{Fixture, Tested, at_once, over_every_store};
+use crate::process::Process;
 
 over_every_store! {
     /// A.8, A.9, A.10
@@ -13,17 +18,21 @@ over_every_store! {
     /// A.9, A.10: all assets are returned, and earned points are taken back
     a_refund_gives_everything_back,
     /// A.14: acceptance 1
-    restart_after_a_crash,
+    acceptance_1_restart_after_a_crash,
     /// A.15: acceptance 2
-    a_payment_callback_that_comes_again,
+    acceptance_2_a_payment_callback_comes_again,
     /// A.15
     ten_payment_callbacks_at_the_same_moment,
     /// A.12: acceptance 3
-    a_lock_that_times_out_is_released,
+    acceptance_3_a_lock_that_times_out_is_released,
     /// A.13: acceptance 4
-    a_lost_event_is_restored,
+    acceptance_4_a_lost_event_is_restored,
+    /// A.13: the window is counted from the last change of the order.
+    the_consistency_check_has_a_window,
     /// A.13: whatever its status is by then
     an_event_that_is_restored_too_late_does_no_harm,
+    /// A.13: a wrong guess is harmless, also when neither the inbox nor the keys know the event any more.
+    an_event_that_is_restored_after_its_keys_were_pruned_does_no_harm,
     /// A.19
     an_event_that_a_person_inserts_does_the_same,
     /// A.12
@@ -61,22 +70,39 @@ async fn a_refund_gives_everything_back<S: Tested>(shop: Fixture<S>) {
     shop.books_balance().await;
 }
 
-/// Events that were committed but not delivered before a crash are delivered after a restart. `killed.rs` tests this
-/// with killed processes.
-async fn restart_after_a_crash<S: Tested>(shop: Fixture<S>) {
-    let order = shop.check_out(Fixture::<S>::wanted()).await;
-    let event = format!("order:{order}:checkout_locked");
-    assert_eq!(shop.shop.store.find(&event).await.unwrap().unwrap().deliveries.len(), 3, "one for each asset");
-    let again = shop.but(|_| {}).await;
-    again.settle().await;
-    assert!(again.shop.store.find(&event).await.unwrap().unwrap().deliveries.is_empty());
-    let sent = "SELECT count(*) FROM postrider_outbox WHERE topic = 'order.checkout_locked' AND status = 'SENT'";
-    assert_eq!(again.number(sent).await, 1);
-    assert_eq!(again.balances().await, [8_000, 2_000, 400, 100]);
-    again.books_balance().await;
+/// Lanes are paused until the process is killed, so that its events are NEW by then.
+async fn acceptance_1_restart_after_a_crash<S: Tested>(shop: Fixture<S>) {
+    const STATUS: &str = "SELECT status FROM postrider_outbox WHERE topic = 'order.checkout_locked'";
+    let (store, lanes) = (&shop.shop.store, ["coupon", "wallet", "points"]);
+    for lane in lanes {
+        store.set_paused(lane, true).await.unwrap();
+    }
+    let process = Process::start(&shop.url, &[]).await;
+    let wanted =
+        json!({"userId": "ada", "amountCents": 9_950, "couponId": "spring", "walletCents": 2_000, "points": 100});
+    let (_, order) = process.post("/shop/orders", wanted).await;
+    let path = format!("/shop/orders/{}", order["orderId"].as_str().unwrap());
+    assert_eq!(process.post(&format!("{path}/checkout"), json!({})).await.0, 200);
+    process.kill().await;
+    assert_eq!(shop.texts(STATUS).await, ["NEW"]);
+    assert_eq!(shop.balances().await, [10_000, 0, 500, 0]);
+    for lane in lanes {
+        store.set_paused(lane, false).await.unwrap();
+    }
+
+    let mut process = Process::start(&shop.url, &[]).await;
+    for consumer in lanes {
+        let consumer = format!("consumer={consumer}");
+        process.logs(&["Consumed", &consumer, order["traceId"].as_str().unwrap(), "request-7"]).await;
+    }
+    process.stop().await;
+    assert_eq!(shop.texts(STATUS).await, ["SENT"]);
+    assert_eq!(shop.balances().await, [8_000, 2_000, 400, 100]);
+    assert_eq!(shop.coupon().await, "LOCKED");
+    shop.books_balance().await;
 }
 
-async fn a_payment_callback_that_comes_again<S: Tested>(shop: Fixture<S>) {
+async fn acceptance_2_a_payment_callback_comes_again<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     let payment = shop.begin_payment(&order).await;
@@ -104,7 +130,7 @@ async fn ten_payment_callbacks_at_the_same_moment<S: Tested>(shop: Fixture<S>) {
     shop.books_balance().await;
 }
 
-async fn a_lock_that_times_out_is_released<S: Tested>(shop: Fixture<S>) {
+async fn acceptance_3_a_lock_that_times_out_is_released<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     assert_eq!(jobs::reap(&shop.shop).await.unwrap().locks_released, 0, "they are young");
@@ -121,11 +147,11 @@ async fn a_lock_that_times_out_is_released<S: Tested>(shop: Fixture<S>) {
     shop.books_balance().await;
 }
 
-async fn a_lost_event_is_restored<S: Tested>(shop: Fixture<S>) {
+async fn acceptance_4_a_lost_event_is_restored<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     shop.pay(&order).await;
-    lose_the_payment(&shop, &order).await;
+    lose_the_payment(&shop).await;
     shop.settle().await;
     assert_eq!(shop.balances().await, [8_000, 2_000, 400, 100], "no consumer has received the payment");
     let audit = postrider_shop::audit::audit(&shop.shop).await.unwrap();
@@ -142,24 +168,37 @@ async fn a_lost_event_is_restored<S: Tested>(shop: Fixture<S>) {
 }
 
 /// Deletes the `order.paid` event by hand, and that of the safety net, which would have the same effect.
-pub(crate) async fn lose_the_payment<S: Tested>(shop: &Fixture<S>, order: &str) {
-    shop.execute(
-        "DELETE FROM postrider_delivery WHERE event_seq IN (SELECT seq FROM postrider_event
-            WHERE topic IN ('order.paid', 'payment.success')) AND 0 = $1",
-        0,
-    )
-    .await;
-    shop.execute_text("DELETE FROM postrider_event WHERE topic = 'payment.success' AND event_key = $1", order).await;
-    let deleted =
-        shop.execute_text("DELETE FROM postrider_event WHERE topic = 'order.paid' AND event_key = $1", order).await;
-    assert_eq!(deleted, 1);
+pub(crate) async fn lose_the_payment<S: Tested>(shop: &Fixture<S>) {
+    shop.lose("order.paid").await;
+    shop.lose("payment.success").await;
+}
+
+async fn the_consistency_check_has_a_window<S: Tested>(shop: Fixture<S>) {
+    const HOUR: i64 = 3_600_000;
+    const MINUTE: i64 = 60_000;
+    const CHANGED: &str = "UPDATE shop_order SET updated_at = updated_at - $1";
+    const PAID: &str = "UPDATE shop_order SET paid_at = paid_at - $1";
+    let order = shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.pay(&order).await;
+    // Paid long ago and changed lately: the change counts.
+    shop.execute(PAID, 29 * 24 * HOUR).await;
+    shop.lose("order.paid").await;
+    shop.execute(CHANGED, 24 * HOUR + MINUTE).await;
+    assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap(), Default::default(), "outside");
+    shop.execute(CHANGED, -2 * MINUTE).await;
+    assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap().repaired, 1, "inside");
+    // Paid before the retention began: its event may have been pruned.
+    shop.lose("order.paid").await;
+    shop.execute(PAID, 2 * 24 * HOUR).await;
+    assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap(), Default::default());
 }
 
 async fn an_event_that_is_restored_too_late_does_no_harm<S: Tested>(shop: Fixture<S>) {
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     shop.pay(&order).await;
-    lose_the_payment(&shop, &order).await;
+    lose_the_payment(&shop).await;
     let refund = postrider_shop::refunds::begin(&shop.shop, &order).await.unwrap();
     shop.refund_callback(&refund.refund_id, true).await.unwrap();
     shop.settle().await;
@@ -170,12 +209,26 @@ async fn an_event_that_is_restored_too_late_does_no_harm<S: Tested>(shop: Fixtur
     shop.books_balance().await;
 }
 
+async fn an_event_that_is_restored_after_its_keys_were_pruned_does_no_harm<S: Tested>(shop: Fixture<S>) {
+    let order = shop.check_out(Fixture::<S>::wanted()).await;
+    shop.settle().await;
+    shop.pay(&order).await;
+    shop.settle().await;
+    lose_the_payment(&shop).await;
+    shop.execute("DELETE FROM postrider_idempotency WHERE 0 = $1", 0).await;
+    shop.execute("DELETE FROM postrider_inbox WHERE 0 = $1", 0).await;
+    assert_eq!(jobs::check_consistency(&shop.shop).await.unwrap().repaired, 1);
+    shop.settle().await;
+    assert_eq!(shop.balances().await, [8_000, 0, 499, 0]);
+    shop.books_balance().await;
+}
+
 async fn an_event_that_a_person_inserts_does_the_same<S: Tested>(shop: Fixture<S>) {
     const INSERT: &str = "INSERT INTO postrider_event (event_id, topic, payload) VALUES ('by-hand', 'order.paid', $1)";
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     shop.pay(&order).await;
-    lose_the_payment(&shop, &order).await;
+    lose_the_payment(&shop).await;
     shop.settle().await;
     shop.execute_text(INSERT, &format!(r#"{{"orderId": "{order}"}}"#)).await;
     shop.settle().await;
@@ -205,12 +258,35 @@ async fn a_purchase_is_one_trace_with_its_children<S: Tested>(shop: Fixture<S>) 
     shop.settle().await;
     shop.pay(&order).await;
     shop.settle().await;
-    let trace = shop.order(&order).await.trace_id;
-    for (child, parent) in [("points_added", "purchased"), ("notified", "purchased")] {
-        let child = shop.shop.store.find(&format!("order:{order}:{child}")).await.unwrap().unwrap().envelope;
-        assert_eq!(child.trace_id.as_deref(), Some(trace.as_str()));
-        assert_eq!(child.parent_event_id.unwrap().as_str(), format!("order:{order}:{parent}"));
+    let stored = shop.order(&order).await;
+    let trace = lineage::trace(&shop.shop.store, &stored.trace_id).await.unwrap();
+    let topic = |node: &lineage::Node| trace.events[node.event].envelope.topic.clone();
+    let purchased = trace.roots.iter().find(|node| topic(node) == "order.purchased").expect("a root of the trace");
+    let mut children: Vec<_> = purchased.children.iter().map(topic).collect();
+    children.sort();
+    assert_eq!(children, ["notification.sent", "points.added"]);
+    let mut payloads = Vec::new();
+    for event in ["purchased", "points_added", "notified"] {
+        let event = shop.shop.store.find(&format!("order:{order}:{event}")).await.unwrap().unwrap().envelope;
+        assert_eq!(event.trace_id.as_ref(), Some(&stored.trace_id));
+        payloads.push(serde_json::from_str::<Value>(&event.payload).unwrap());
     }
+    let paid_at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(stored.paid_at.unwrap()) * 1_000_000).unwrap();
+    let occurred_at = paid_at.format(&Rfc3339).unwrap();
+    let common = |payload: Value| {
+        let mut fields = json!({"orderId": order, "userId": "ada", "amountCents": 9_950});
+        fields.as_object_mut().unwrap().extend(payload.as_object().unwrap().clone());
+        fields
+    };
+    let source = format!("order:{order}:purchased");
+    assert_eq!(
+        payloads,
+        [
+            common(json!({"occurredAt": occurred_at})),
+            common(json!({"points": 99, "sourceEventId": source})),
+            common(json!({"channel": "inApp", "templateId": "order-purchased"})),
+        ]
+    );
     assert_eq!(shop.number("SELECT growth FROM shop_growth").await, 99);
     assert_eq!(shop.number("SELECT count(*) FROM shop_message").await, 1);
     assert_eq!(shop.number("SELECT count(*) FROM shop_activity").await, 2);

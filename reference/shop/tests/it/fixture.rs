@@ -252,6 +252,15 @@ impl<S: Tested> Fixture<S> {
         self.execute("UPDATE shop_order SET checked_out_at = checked_out_at - $1", millis).await;
     }
 
+    /// Deletes all events of a topic with their deliveries, as if they had never been written.
+    pub(crate) async fn lose(&self, topic: &str) {
+        const DELIVERIES: &str = "DELETE FROM postrider_delivery
+            WHERE event_seq IN (SELECT seq FROM postrider_event WHERE topic = $1)";
+        self.execute_text(DELIVERIES, topic).await;
+        let lost = self.execute_text("DELETE FROM postrider_event WHERE topic = $1", topic).await;
+        assert!(lost > 0, "there was no {topic}");
+    }
+
     pub(crate) async fn execute(&self, sql: &'static str, value: i64) -> u64 {
         let mut tx = self.shop.store.begin().await.unwrap();
         let rows = S::execute(&mut tx, sql, &[value.into()]).await.unwrap();

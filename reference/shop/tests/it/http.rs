@@ -17,9 +17,8 @@ over_every_store! {
     errors_are_answered_with_a_problem,
     /// A.12, A.13: manual runs need a token.
     jobs_are_run_by_operators_alone,
-    /// A.16: the fifth acceptance case, "complete tracing": the history of
-    /// an order by its id, its trace and its request.
-    one_order_can_be_followed_through_the_logs,
+    /// A.16: the fifth acceptance case, "complete tracing": the history of an order by its id, its trace and its request.
+    acceptance_5_one_order_can_be_followed_through_the_logs,
 }
 
 async fn an_order_from_draft_to_refunded<S: Tested>(Fixture { url, .. }: Fixture<S>) {
@@ -163,34 +162,65 @@ async fn jobs_are_run_by_operators_alone<S: Tested>(Fixture { url, shop, .. }: F
     shop.stop().await;
 }
 
-async fn one_order_can_be_followed_through_the_logs<S: Tested>(Fixture { url, .. }: Fixture<S>) {
+async fn acceptance_5_one_order_can_be_followed_through_the_logs<S: Tested>(Fixture { url, .. }: Fixture<S>) {
     let mut shop = Process::start(&url, &[]).await;
-    shop.post("/shop/accounts", json!({"userId": "ada", "walletCents": 100})).await;
-    let (_, order) = shop.post("/shop/orders", json!({"userId": "ada", "amountCents": 100, "walletCents": 50})).await;
+    let wanted = json!({"userId": "ada", "amountCents": 9_950, "couponId": "spring", "walletCents": 50, "points": 7});
+    let (_, order) = shop.post("/shop/orders", wanted).await;
     let (id, trace) = (order["orderId"].as_str().unwrap(), order["traceId"].as_str().unwrap());
+    let request = "request_id=\"request-7\"";
+    shop.logs(&["Order created", &format!("order_id={id}"), trace, request]).await;
+    let trace = format!("trace_id=\"{trace}\"");
     shop.ask(Method::POST, &format!("/shop/orders/{id}/checkout"), None).await;
-    let event = format!("order:{id}:checkout_locked");
-    shop.logs(&["Order created", id, trace, "request-7"]).await;
-    shop.logs(&["Outbox enqueued", &event, "order.checkout_locked", trace]).await;
-    shop.logs(&["Outbox published", &event, trace]).await;
-    for consumer in ["coupon", "wallet", "points"] {
-        shop.logs(&["Consumed", &format!("consumer={consumer}"), &event, trace]).await;
+    for (step, keys) in [
+        (
+            "checkout_locked",
+            [format!("order:{id}:checkout"), format!("wallet:{id}:freeze"), format!("points:{id}:freeze")],
+        ),
+        ("paid", [format!("order:{id}:commit"), format!("wallet:{id}:commit"), format!("points:{id}:commit")]),
+    ] {
+        let event = format!("order:{id}:{step}");
+        shop.logs(&["Outbox enqueued", &event, &format!("order.{step}"), &trace, request]).await;
+        for (consumer, key) in ["coupon", "wallet", "points"].into_iter().zip(&keys) {
+            shop.logs(&["Outbox published", &format!("lane={consumer}"), &event, &trace, request]).await;
+            let consumer = format!("consumer={consumer}");
+            shop.logs(&["Handling", &consumer, &format!("order_id={id}"), &event, &trace, request]).await;
+            shop.logs(&["Asset operation", &consumer, key, "result=Done", id, &event, &trace, request]).await;
+            shop.logs(&["Consumed", &consumer, &event, &trace, request]).await;
+        }
+        if step == "checkout_locked" {
+            let (_, payment) = shop.ask(Method::POST, &format!("/shop/orders/{id}/payments"), None).await;
+            let callback = json!({"paymentId": payment["paymentId"], "success": true});
+            assert_eq!(shop.post("/shop/payments/callback", callback).await.0, 200);
+        }
     }
-    let key = format!("wallet:{id}:freeze");
-    shop.logs(&["Asset operation", &key, "result=Done", trace, &event]).await;
+    // What a consumer enqueues belongs to the same request.
+    for (step, consumer) in [("points_added", "member-service"), ("notified", "message-service")] {
+        let (event, by) = (format!("order:{id}:{step}"), format!("consumer={consumer}"));
+        shop.logs(&["Outbox enqueued", &event, &by, &trace, request]).await;
+        shop.logs(&["Consumed", "consumer=activity", &event, &trace, request]).await;
+    }
     shop.stop().await;
 }
 
-/// A.12, A.17: an invalid value stops the start, with its key and its origin.
+/// A.12, A.13, A.17: an invalid value stops the start, with its key and its origin.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_bad_setting_stops_the_start() {
     let file = std::env::temp_dir().join(format!("postrider-{}.toml", uuid::Uuid::new_v4()));
-    std::fs::write(&file, "[asset]\norder-timeout-minutes = 20\n[points]\nper-cents = \"many\"\n").unwrap();
+    std::fs::write(
+        &file,
+        "[asset]\norder-timeout-minutes = 20\n[points]\nper-cents = \"many\"\n[retention]\nfinished-days = 1\n",
+    )
+    .unwrap();
     let (name, variable) = (file.display().to_string(), "POSTRIDER_POINTS__PER_CENTS");
     for (arguments, environment, complaint) in [
         (&[][..], "", format!("points.per-cents in {name} must be a number from 1 to 1000000, is \"many\"")),
         (&[], "few", format!("points.per-cents in the environment ({variable}) must be a number")),
         (&["--points-per-cents", "0"], "7", "points.per-cents in the command line must be a number".into()),
+        (
+            &["--scan-window-hours", "25"],
+            "7",
+            format!("retention.finished-days in {name}: must not be shorter than consistency.scan-window-hours"),
+        ),
         (
             &["--lock-timeout-minutes", "20"],
             "7",

@@ -39,11 +39,11 @@ const ARGUMENTS: &[&str] = &[
 ];
 
 over_every_store! {
-    /// A.14, A.15
-    the_books_balance_whatever_dies,
+    /// A.14, A.15: scene 5 of the requirements document.
+    scene_5_crash_and_restart_the_books_balance_whatever_dies,
 }
 
-async fn the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
+async fn scene_5_crash_and_restart_the_books_balance_whatever_dies<S: Tested>(shop: Fixture<S>) {
     open_accounts(&shop).await;
     let mut process = Process::start_quietly(&shop.url, ARGUMENTS).await;
     let (moved, base) = watch::channel(process.base.clone());

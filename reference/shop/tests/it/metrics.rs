@@ -43,7 +43,7 @@ async fn the_consistency_check_counts_what_was_missing_and_what_it_repaired<S: T
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.settle().await;
     shop.pay(&order).await;
-    lose_the_payment(&shop, &order).await;
+    lose_the_payment(&shop).await;
     let guard = metrics::set_default_local_recorder(&recorder);
     for _ in 0..2 {
         jobs::check_consistency(&shop.shop).await.unwrap();

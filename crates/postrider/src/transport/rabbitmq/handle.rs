@@ -111,7 +111,7 @@ impl<S: Enlist> HandleMessages<S> {
         let after = topology::delay_for(&self.delays, after);
         tracing::warn!(
             consumer = %self.lane.name, event_id = %envelope.event_id, trace_id = envelope.trace_id.as_deref(),
-            attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
+            request_id = envelope.request_id(), attempt, after_seconds = after, code = failure.cause().code, error = %failure, "failed, will be tried again"
         );
         let queue = topology::retry_queue(&self.lane.name, after);
         if self.move_to(&queue, message, &failure, attempt).await && self.report(envelope, Some((&failure, true))).await
