@@ -9,6 +9,7 @@ mod answer;
 mod auth;
 mod event;
 mod filter;
+mod handed;
 mod input;
 mod limits;
 mod listen;
@@ -94,6 +95,7 @@ pub(crate) struct Shared {
     options: Options,
     rates: rate::Rates,
     waiting: waiting::Waiting,
+    handed_out: handed::HandedOut,
     document: String,
     page: String,
     /// Messages for all open streams.
@@ -121,6 +123,7 @@ impl Server {
                 bus: Bus::new(Arc::clone(&store)),
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
+                handed_out: handed::HandedOut::default(),
                 page: page::render(&document),
                 document: format!("{document:#}\n"),
                 live: tokio::sync::broadcast::channel(live::BEHIND).0,

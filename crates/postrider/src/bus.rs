@@ -46,9 +46,8 @@ impl Bus {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let spans = observe::publishing(batch);
         let enqueued = self.store.publish(batch, Unheard::Skip).await;
-        observe::published(&spans, &enqueued);
+        observe::published(batch, &enqueued);
         let enqueued = enqueued?;
         outbox::announce(self.store.wake(), batch, &enqueued);
         Ok(enqueued)
