@@ -49,6 +49,7 @@ pub mod relay;
 pub mod release;
 pub mod rename_consumer;
 pub mod retry;
+pub mod rolling;
 pub mod route;
 pub mod settle;
 pub mod subscriptions;
@@ -97,6 +98,9 @@ macro_rules! suite {
                 a_batch_is_one_transaction
                 concurrent_duplicates_store_one_event
                 a_batch_stops_at_its_limit
+            }
+            rolling {
+                a_rolling_deployment_kills_and_strands_nothing
             }
             route {
                 each_enabled_lane_gets_one_delivery
@@ -591,6 +595,7 @@ mod tests {
             ("release", include_str!("release.rs")),
             ("rename_consumer", include_str!("rename_consumer.rs")),
             ("retry", include_str!("retry.rs")),
+            ("rolling", include_str!("rolling.rs")),
             ("route", include_str!("route.rs")),
             ("settle", include_str!("settle.rs")),
             ("subscriptions", include_str!("subscriptions.rs")),

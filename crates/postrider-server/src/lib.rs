@@ -188,3 +188,8 @@ pub async fn first_token(store: &dyn Store) -> postrider::Result<Option<String>>
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/getting-started.md")]
 mod getting_started {}
+
+/// And those of docs/renames.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/renames.md")]
+mod renames {}
