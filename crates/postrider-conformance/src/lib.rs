@@ -20,6 +20,7 @@ mod harness;
 mod steps;
 
 pub mod access;
+pub mod arrived;
 pub mod bury;
 pub mod claim;
 pub mod claim_keyed;
@@ -98,6 +99,10 @@ macro_rules! suite {
                 a_batch_is_one_transaction
                 concurrent_duplicates_store_one_event
                 a_batch_stops_at_its_limit
+            }
+            arrived {
+                only_plain_inserts_arrive
+                an_idle_relay_finds_a_plain_insert_soon
             }
             rolling {
                 a_rolling_deployment_kills_and_strands_nothing
@@ -573,6 +578,7 @@ mod tests {
         let table = &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
         let verbs = [
             ("access", include_str!("access.rs")),
+            ("arrived", include_str!("arrived.rs")),
             ("bury", include_str!("bury.rs")),
             ("claim", include_str!("claim.rs")),
             ("claim_keyed", include_str!("claim_keyed.rs")),
