@@ -4,6 +4,7 @@
 mod broker;
 mod commands;
 mod demo;
+mod grants;
 mod migrate;
 mod process;
 mod redrive;

@@ -42,6 +42,11 @@ impl Database {
         Self { url: format!("{place}/{name}"), server: Some(server.clone()), name, folder }
     }
 
+    /// The same database under another URL; it is not dropped.
+    pub(crate) fn at(url: String, folder: &Path) -> Self {
+        Self { url, server: None, name: String::new(), folder: folder.into() }
+    }
+
     pub(crate) async fn drop(self) {
         if let Some(server) = &self.server {
             execute(server, &format!("DROP DATABASE {}", self.name)).await;
