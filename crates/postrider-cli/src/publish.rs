@@ -45,7 +45,8 @@ impl Publish {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let payload: Value =
             serde_json::from_str(&self.data).map_err(|error| End::Wrong(format!("--data is no JSON: {error}")))?;
-        let mut event = json!({ "topic": self.topic, "payload": payload });
+        let topic = self.topic;
+        let mut event = json!({ "topic": topic, "payload": payload });
         for (field, value) in [("key", self.key), ("parentEventId", self.parent), ("eventId", self.id)] {
             if let Some(value) = value {
                 event[field] = value.into();
@@ -56,8 +57,14 @@ impl Publish {
         }
         let published = self.remote.post("/events", &event).await?;
         output::one(context.output, &published);
+        let is_kept = published["outcome"] == "unheard";
+        if is_kept || published["outcome"] == "skipped" {
+            let becomes = if is_kept { "kept until there is one" } else { "not stored" };
+            print_note(format!("no consumer subscribes to {topic}: the event is {becomes}"));
+            return if is_kept { Ok(()) } else { Err(End::Partly) };
+        }
         match published["eventId"].as_str() {
-            Some(id) if self.wait && published["outcome"] != "skipped" => wait(&self.remote, id).await,
+            Some(id) if self.wait => wait(&self.remote, id).await,
             _ => Ok(()),
         }
     }

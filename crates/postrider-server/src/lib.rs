@@ -32,7 +32,7 @@ use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::store::IntoStore;
 use postrider::transport::rabbitmq::Reconciler;
-use postrider::{Bus, RetryPolicy, Store};
+use postrider::{Bus, RetryPolicy, Store, Unheard};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
@@ -51,6 +51,8 @@ pub struct Options {
     pub redrive: RedriveRules,
     /// What a DEAD delivery does to the later ones of its key.
     pub dead_head: DeadHead,
+    /// What happens to an event of a topic without an enabled subscription.
+    pub unheard: Unheard,
     /// The largest payload in bytes; the library's limit counts too.
     pub payload_bytes: usize,
     /// Requests of one caller a second, on average.
@@ -76,6 +78,7 @@ impl Default for Options {
             lease: Duration::from_secs(30),
             redrive: RedriveRules::default(),
             dead_head: DeadHead::Hold,
+            unheard: Unheard::Skip,
             payload_bytes: postrider::limits::PAYLOAD_BYTES,
             requests_per_second: limits::REQUESTS_PER_SECOND,
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),
@@ -120,7 +123,7 @@ impl Server {
         let document = openapi::document();
         Self {
             app: Arc::new(Shared {
-                bus: Bus::new(Arc::clone(&store)),
+                bus: Bus::new(Arc::clone(&store)).unheard(options.unheard),
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
                 handed_out: handed::HandedOut::default(),
