@@ -18,7 +18,9 @@ use crate::{Context, End, output, print_data};
   postrider migrate up --store postgres://app@localhost/shop
   postrider migrate up --store mysql://app@localhost/shop         MySQL or MariaDB
   postrider migrate status --store postgres://app@localhost/shop  exits with 5 if it is out of date
-  postrider migrate print --store postgres: > schema.sql          for your own migration tool; connects to nothing")]
+  postrider migrate print --store postgres: > schema.sql          for your own migration tool; connects to nothing
+  postrider migrate print --store postgres: --from 8              only what an upgrade from version 8 adds
+  postrider migrate print --store postgres: --roles               roles for producers, relays and the console")]
 pub(crate) struct Migrate {
     #[command(subcommand)]
     action: Action,
@@ -38,6 +40,9 @@ enum Action {
         /// Only the migrations after this version, for a database that has it
         #[arg(long, value_name = "VERSION", default_value_t = 0)]
         from: i64,
+        /// Instead, the roles with the rights of producers, relays and the console
+        #[arg(long, conflicts_with = "from")]
+        roles: bool,
     },
 }
 
@@ -85,7 +90,11 @@ impl Migrate {
                 show(context, sentence, &json!({ "found": found, "needed": needed, "current": found == needed }));
                 if found == needed { Ok(()) } else { Err(End::OutOfDate) }
             }
-            Action::Print { from } => {
+            Action::Print { roles: true, .. } => {
+                print_data(store::roles(url)?);
+                Ok(())
+            }
+            Action::Print { from, .. } => {
                 print_data(store::migrations(url, from)?);
                 Ok(())
             }

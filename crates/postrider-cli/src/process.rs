@@ -14,7 +14,7 @@ use postrider::store::DeadHead;
 use postrider::transport::rabbitmq::{Publisher, RabbitMqOptions, Reconciler};
 use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
-    LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
+    LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store, Unheard,
 };
 use postrider_server::{ConnectionLimits, Options, Server, Setting, Tls, check_listen};
 use tokio::net::{TcpListener, TcpSocket};
@@ -131,6 +131,11 @@ impl Plan {
             lease: self.relay.lease,
             redrive: self.redrive,
             dead_head: dead_head(config),
+            unheard: match config.get(&server::BUS_UNHEARD).as_str() {
+                "keep" => Unheard::Keep,
+                "refuse" => Unheard::Refuse,
+                _ => Unheard::Skip,
+            },
             payload_bytes: usize::try_from(config.get(&server::LIMITS_PAYLOAD_BYTES)).unwrap_or(usize::MAX),
             requests_per_second: config.get(&server::LIMITS_REQUESTS_PER_SECOND),
             connections: connection_limits(config),

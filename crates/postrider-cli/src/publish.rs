@@ -46,7 +46,8 @@ pub(crate) struct Publish {
 impl Publish {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let payload = payload(&self.data)?;
-        let mut event = json!({ "topic": self.topic, "payload": payload });
+        let topic = self.topic;
+        let mut event = json!({ "topic": topic, "payload": payload });
         for (field, value) in [("key", self.key), ("parentEventId", self.parent), ("eventId", self.id)] {
             if let Some(value) = value {
                 event[field] = value.into();
@@ -57,8 +58,14 @@ impl Publish {
         }
         let published = self.remote.post("/events", &event).await?;
         output::one(context.output, &published);
+        let is_kept = published["outcome"] == "unheard";
+        if is_kept || published["outcome"] == "skipped" {
+            let becomes = if is_kept { "kept until there is one" } else { "not stored" };
+            print_note(format!("no consumer subscribes to {topic}: the event is {becomes}"));
+            return if is_kept { Ok(()) } else { Err(End::Partly) };
+        }
         match published["eventId"].as_str() {
-            Some(id) if self.wait && published["outcome"] != "skipped" => wait(&self.remote, id).await,
+            Some(id) if self.wait => wait(&self.remote, id).await,
             _ => Ok(()),
         }
     }

@@ -3,12 +3,10 @@
 
 #[cfg(feature = "otel")]
 mod export;
-#[cfg(feature = "otel")]
-mod spans;
 
 use postrider::observe::SPANS;
-use tracing_subscriber::filter::{EnvFilter, FilterExt as _, FilterFn};
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::filter::{DynFilterFn, EnvFilter, FilterExt as _, dynamic_filter_fn};
+use tracing_subscriber::layer::{Context, Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::End;
@@ -28,7 +26,7 @@ impl Telemetry {
         let chosen = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
         // Spans for the collector would be repeated in front of every line. The broker's client shows whole messages at its
         // lowest level.
-        let for_people = FilterFn::new(|about| {
+        let for_people = each_time(|about| {
             about.target() != SPANS && !(about.target().starts_with("lapin") && *about.level() == tracing::Level::TRACE)
         });
         let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
@@ -46,12 +44,20 @@ impl Telemetry {
         }
         #[cfg(feature = "otel")]
         {
-            let Some((exporter, spans)) = export::Exporter::start(config)? else {
+            let Some((exporter, tracer)) = export::Exporter::start(config)? else {
                 registry.init();
                 return Ok(Self { exporter: None });
             };
-            let for_collectors = FilterFn::new(|about| about.target() == SPANS)
+            // Fields are exported as they are: only spans whose fields are known, and no log line.
+            let for_collectors = each_time(|about| about.target() == SPANS || is_consume(about))
                 .with_max_level_hint(tracing::level_filters::LevelFilter::INFO);
+            let spans = tracing_opentelemetry::layer()
+                .with_tracer(tracer)
+                .with_location(false)
+                .with_threads(false)
+                .with_level(false)
+                .with_target(false)
+                .with_tracked_inactivity(false);
             registry.with(spans.with_filter(for_collectors)).init();
             Ok(Self { exporter: Some(exporter) })
         }
@@ -64,4 +70,19 @@ impl Telemetry {
             exporter.end().await;
         }
     }
+}
+
+/// A filter of one layer that is asked for each event. If its answer were cached, the layer would take the answer to the last
+/// question of this thread for the answer about an event, and drivers ask `tracing::enabled!` for levels that are disabled: on
+/// PostgreSQL and MySQL every line would be lost.
+fn each_time<S>(
+    is_wanted: fn(&tracing::Metadata<'_>) -> bool,
+) -> DynFilterFn<S, impl Fn(&tracing::Metadata<'_>, &Context<'_, S>) -> bool> {
+    dynamic_filter_fn(move |about, _: &Context<'_, S>| is_wanted(about))
+}
+
+/// The span of a consumer of this process.
+#[cfg(feature = "otel")]
+fn is_consume(about: &tracing::Metadata<'_>) -> bool {
+    about.is_span() && about.target() == "postrider::inbox" && about.name() == "consume"
 }

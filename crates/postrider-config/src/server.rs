@@ -25,6 +25,7 @@ keys! {
     RETENTION_INBOX: Duration = days("retention.inbox-days", "14", 1, 36_500), "How long the inbox remembers what was consumed; must outlast every retry and redrive";
     RETENTION_FINISHED: Duration = days("retention.finished-days", "30", 1, 36_500), "How long finished events are kept; the shop reads it too";
     RETENTION_ARCHIVE_DIR: Option<String> = optional("retention.archive-dir"), "The folder that finished events are written to before they are deleted";
+    BUS_UNHEARD: String = one_of("bus.unheard", &["skip", "keep", "refuse"]), "What a publish over HTTP does with an event of a topic without a consumer: skip stores nothing, keep stores it until there is a consumer, refuse answers with an error";
     ORDERING_DEAD_HEAD: String = one_of("ordering.dead-head", &["hold", "skip"]), "Whether a DEAD delivery holds back the later ones of its key";
     SCHEDULER_TIME_ZONE: String = zone("scheduler.time-zone", "UTC"), "The time zone of every cron expression; the shop reads it too";
     LIMITS_PAYLOAD_BYTES: u32 = number("limits.payload-bytes", "1048576", 1, 1_048_576), "The largest payload";

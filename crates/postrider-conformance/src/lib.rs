@@ -20,6 +20,7 @@ mod harness;
 mod steps;
 
 pub mod access;
+pub mod arrived;
 pub mod bury;
 pub mod claim;
 pub mod claim_keyed;
@@ -49,6 +50,7 @@ pub mod relay;
 pub mod release;
 pub mod rename_consumer;
 pub mod retry;
+pub mod rolling;
 pub mod route;
 pub mod settle;
 pub mod subscriptions;
@@ -97,6 +99,13 @@ macro_rules! suite {
                 a_batch_is_one_transaction
                 concurrent_duplicates_store_one_event
                 a_batch_stops_at_its_limit
+            }
+            arrived {
+                only_plain_inserts_arrive
+                an_idle_relay_finds_a_plain_insert_soon
+            }
+            rolling {
+                a_rolling_deployment_kills_and_strands_nothing
             }
             route {
                 each_enabled_lane_gets_one_delivery
@@ -570,6 +579,7 @@ mod tests {
         let table = &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
         let verbs = [
             ("access", include_str!("access.rs")),
+            ("arrived", include_str!("arrived.rs")),
             ("bury", include_str!("bury.rs")),
             ("claim", include_str!("claim.rs")),
             ("claim_keyed", include_str!("claim_keyed.rs")),
@@ -592,6 +602,7 @@ mod tests {
             ("release", include_str!("release.rs")),
             ("rename_consumer", include_str!("rename_consumer.rs")),
             ("retry", include_str!("retry.rs")),
+            ("rolling", include_str!("rolling.rs")),
             ("route", include_str!("route.rs")),
             ("settle", include_str!("settle.rs")),
             ("subscriptions", include_str!("subscriptions.rs")),

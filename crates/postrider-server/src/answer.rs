@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use postrider::envelope::trace::TraceContext;
-use postrider::observe::SPANS;
+use postrider::observe::{self, SPANS};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
@@ -40,7 +40,10 @@ pub(crate) async fn set_headers(mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(RequestId(id));
     let span = span(&request);
     let mut response = next.run(request).instrument(span.clone()).await;
-    span.record("status", response.status().as_u16());
+    span.record("http.response.status_code", i64::from(response.status().as_u16()));
+    if response.status().is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
@@ -55,15 +58,19 @@ pub(crate) async fn set_headers(mut request: Request, next: Next) -> Response {
 fn span(request: &Request) -> Span {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let caused_by = request.headers().get("traceparent").and_then(|value| TraceContext::parse(value.to_str().ok()?));
-    tracing::info_span!(
+    let span = tracing::info_span!(
         target: SPANS,
         "request",
-        trace_id = caused_by.as_ref().map(|context| context.trace_id.as_str()),
-        parent_span_id = caused_by.as_ref().map(|context| context.span_id.as_str()),
-        method = request.method().as_str(),
-        route,
-        status = Empty,
-    )
+        otel.kind = "server",
+        http.request.method = request.method().as_str(),
+        http.route = route,
+        http.response.status_code = Empty,
+        otel.status_code = Empty,
+    );
+    if let Some(TraceContext { trace_id, span_id }) = caused_by {
+        observe::set_parent(&span, &trace_id, &span_id);
+    }
+    span
 }
 
 /// The id that the caller sent, if it fits into the audit.

@@ -10,6 +10,7 @@ mod auth;
 mod connections;
 mod event;
 mod filter;
+mod handed;
 mod input;
 mod limits;
 mod listen;
@@ -32,7 +33,7 @@ use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::store::IntoStore;
 use postrider::transport::rabbitmq::Reconciler;
-use postrider::{Bus, RetryPolicy, Store};
+use postrider::{Bus, RetryPolicy, Store, Unheard};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
@@ -52,6 +53,8 @@ pub struct Options {
     pub redrive: RedriveRules,
     /// What a DEAD delivery does to the later ones of its key.
     pub dead_head: DeadHead,
+    /// What happens to an event of a topic without an enabled subscription.
+    pub unheard: Unheard,
     /// The largest payload in bytes; the library's limit counts too.
     pub payload_bytes: usize,
     /// Requests of one caller a second, on average.
@@ -79,6 +82,7 @@ impl Default for Options {
             lease: Duration::from_secs(30),
             redrive: RedriveRules::default(),
             dead_head: DeadHead::Hold,
+            unheard: Unheard::Skip,
             payload_bytes: postrider::limits::PAYLOAD_BYTES,
             requests_per_second: limits::REQUESTS_PER_SECOND,
             connections: ConnectionLimits::default(),
@@ -99,6 +103,7 @@ pub(crate) struct Shared {
     options: Options,
     rates: rate::Rates,
     waiting: waiting::Waiting,
+    handed_out: handed::HandedOut,
     document: String,
     page: String,
     /// Messages for all open streams.
@@ -123,9 +128,10 @@ impl Server {
         let document = openapi::document();
         Self {
             app: Arc::new(Shared {
-                bus: Bus::new(Arc::clone(&store)),
+                bus: Bus::new(Arc::clone(&store)).unheard(options.unheard),
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
+                handed_out: handed::HandedOut::default(),
                 page: page::render(&document),
                 document: format!("{document:#}\n"),
                 live: tokio::sync::broadcast::channel(live::BEHIND).0,
@@ -190,3 +196,8 @@ pub async fn first_token(store: &dyn Store) -> postrider::Result<Option<String>>
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/getting-started.md")]
 mod getting_started {}
+
+/// And those of docs/renames.md.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/renames.md")]
+mod renames {}

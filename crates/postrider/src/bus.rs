@@ -1,5 +1,5 @@
-//! The bus: events of callers without a transaction, such as those over HTTP. An event of a topic without a subscription is
-//! not stored, and the result says so.
+//! The bus: events of callers without a transaction, such as those over HTTP. By default an event of a topic without a
+//! subscription is not stored, and the result says so.
 
 use std::sync::Arc;
 
@@ -26,12 +26,20 @@ use crate::store::{Enqueued, IntoStore, NewEvent, Store, Unheard};
 #[derive(Clone)]
 pub struct Bus {
     store: Arc<dyn Store>,
+    unheard: Unheard,
 }
 
 impl Bus {
     /// The bus on a store.
     pub fn new(store: impl IntoStore) -> Self {
-        Self { store: store.into_store() }
+        Self { store: store.into_store(), unheard: Unheard::Skip }
+    }
+
+    /// What happens to an event of a topic without an enabled subscription; [`Unheard::Skip`] by default.
+    #[must_use]
+    pub fn unheard(mut self, unheard: Unheard) -> Self {
+        self.unheard = unheard;
+        self
     }
 
     /// Completes an event or a draft with defaults, and checks every limit. Nothing is written yet.
@@ -40,15 +48,15 @@ impl Bus {
     }
 
     /// Writes prepared events in one transaction: 1,000 at most. One result per event, in order; after an error nothing is
-    /// written. An event of a topic without a subscription is [`Enqueued::Skipped`], and an error in the log.
+    /// written. An event of a topic without a subscription is [`Enqueued::Skipped`], and an error in the log, unless
+    /// [`unheard`](Self::unheard) says otherwise.
     pub async fn publish(&self, batch: &[NewEvent]) -> Result<Vec<Enqueued>> {
         outbox::check_batch(batch)?;
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let spans = observe::publishing(batch);
-        let enqueued = self.store.publish(batch, Unheard::Skip).await;
-        observe::published(&spans, &enqueued);
+        let enqueued = self.store.publish(batch, self.unheard).await;
+        observe::published(batch, &enqueued);
         let enqueued = enqueued?;
         outbox::announce(self.store.wake(), batch, &enqueued);
         Ok(enqueued)

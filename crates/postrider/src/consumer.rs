@@ -17,10 +17,10 @@ use async_trait::async_trait;
 use serde::Serialize;
 
 use crate::envelope::Envelope;
-use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
 use crate::event::FromEnvelope;
 use crate::limits;
+use crate::observe;
 use crate::store::Enlist;
 
 /// A consumer whose effect is in the transaction that also writes the inbox row: both happen, once, or neither.
@@ -198,11 +198,11 @@ impl<E> Received<E> {
         format!("{}:{}", self.handling.consumer, self.handling.envelope.event_id)
     }
 
-    /// The `traceparent` header for calls that this consumer makes: the event's trace, and a new span for this
-    /// attempt. Returns `None` if the event's trace id is not a W3C trace id.
+    /// The `traceparent` header for calls that this consumer makes: the event's trace, and the current span. Without spans
+    /// of OpenTelemetry (the feature `opentelemetry`), it names the span that wrote the event. Returns `None` if the event's
+    /// trace id is not a W3C trace id.
     pub fn traceparent(&self) -> Option<String> {
-        let trace = self.handling.envelope.trace_id.as_deref()?;
-        traceparent(trace, &fresh_span_id())
+        observe::header(&self.handling.envelope)
     }
 
     /// Runs `work` on behalf of this event: events that it enqueues have this event's trace and parent. Only a

@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// The topic has no subscription, and the outbox refuses such events
     /// ([`Unheard::Refuse`](crate::store::Unheard::Refuse)).
-    #[error("no enabled consumer subscribes to topic {topic}: register one, or let the outbox keep unheard events")]
+    #[error("no enabled consumer subscribes to topic {topic}: subscribe one, or let unheard events be kept")]
     Unheard {
         /// The topic.
         topic: String,

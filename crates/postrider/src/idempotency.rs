@@ -100,7 +100,8 @@ pub enum IdempotencyError<E> {
     #[error("the key was lost before the work was recorded: try again later")]
     LeaseLost,
     /// The work failed. The failure is recorded, and the operation may be tried again with the same key.
-    #[error(transparent)]
+    // Not transparent, which would ask for `E: Error`, and `anyhow::Error` is none. With `#` that shows its causes too.
+    #[error("{0:#}")]
     Work(E),
     /// The store failed, or the key or the result exceeds a limit, which the text names. Try again, or correct it.
     #[error(transparent)]
@@ -371,4 +372,23 @@ fn decode<T: DeserializeOwned>(text: &str) -> Result<T> {
         let message = format!("that was kept under this key cannot be read as what is asked for now ({error})");
         Error::invalid("result", message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_an_error_also_for_work_whose_error_is_none() {
+        /// Like `anyhow::Error`: it can be shown, and is not an `Error` itself.
+        #[derive(Debug)]
+        struct Shown;
+        impl Display for Shown {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(if f.alternate() { "no stock: the shelf is empty" } else { "no stock" })
+            }
+        }
+        let error: Box<dyn std::error::Error + Send + Sync> = IdempotencyError::Work(Shown).into();
+        assert_eq!(error.to_string(), "no stock: the shelf is empty");
+    }
 }

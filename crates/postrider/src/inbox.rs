@@ -301,7 +301,14 @@ impl<S: Enlist> Inbox<S> {
                     _ => consumer.handle(&mut tx, &fresh).await,
                 }
             };
-            let span = tracing::info_span!("consume", consumer = %lane.name, events = fresh.len());
+            let span = match &fresh[..] {
+                [alone] => span(alone),
+                many => {
+                    let span = tracing::info_span!("consume", consumer = %lane.name, events = many.len());
+                    observe::link(&span, many.iter().map(|one| &*one.envelope));
+                    span
+                }
+            };
             guarded(work, lane.options.timeout).instrument(span).await?;
         }
         self.end(tx, lane, tries).await.map_err(rolled_back)?;
@@ -455,14 +462,15 @@ fn receipt(handling: &Handling) -> Receipt<'_> {
 /// The span of one try, with its event and trace.
 fn span(handling: &Handling) -> tracing::Span {
     let envelope = &handling.envelope;
-    tracing::info_span!(
+    let span = tracing::info_span!(
         "consume",
         consumer = %handling.consumer,
         event_id = %envelope.event_id,
         topic = %envelope.topic,
         trace_id = envelope.trace_id.as_deref(),
         request_id = envelope.request_id(),
-        parent_span_id = envelope.span_id.as_deref(),
-        attempt = handling.attempt,
-    )
+        attempt = i64::from(handling.attempt),
+    );
+    observe::set_parent_of(&span, envelope);
+    span
 }

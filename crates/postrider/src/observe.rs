@@ -3,6 +3,8 @@
 //! Metrics go to the recorder that the program has installed ([`metrics`]); without one they cost nothing. [`describe`]
 //! gives it their help texts. The only label is the consumer: the number of ids or keys has no limit.
 
+mod place;
+
 use std::time::Duration;
 
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -15,6 +17,9 @@ use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::store::{Enqueued, LaneCounts, NewEvent};
 use crate::transport::Parcel;
+
+pub use place::set_parent;
+pub(crate) use place::{header, is_current, link, place, set_parent_of};
 
 /// Events written by this process, without duplicates.
 pub const EVENTS_CREATED: &str = "postrider_outbox_events_created_total";
@@ -205,8 +210,9 @@ pub fn describe() {
     }
 }
 
-/// The target of spans for export: `publish` and `deliver` here, `request` in the server. Each has the event's trace
-/// (`trace_id`) and the span that caused it (`parent_span_id`), and never a payload.
+/// The target of the spans `publish` and `deliver`, and of `request` in the server. Their fields have the names that
+/// OpenTelemetry gives them, and no field has a payload. The span `consume` has the target `postrider::inbox`, and the
+/// fields of a log line.
 pub const SPANS: &str = "postrider::spans";
 
 /// The message of a log line about an enqueued event.
@@ -217,59 +223,63 @@ pub(crate) const PUBLISHED: &str = "Outbox published";
 pub(crate) const CONSUMED_LINE: &str = "Consumed";
 
 /// Whether a subscriber collects spans.
-pub(crate) fn wants_spans() -> bool {
+pub fn wants_spans() -> bool {
     tracing::span_enabled!(target: SPANS, tracing::Level::INFO)
 }
 
-/// A span for each event that is written, since they may belong to different traces. Empty where spans are not collected.
-pub(crate) fn publishing(batch: &[NewEvent]) -> Vec<Span> {
-    if !wants_spans() {
-        return Vec::new();
-    }
-    let span = |NewEvent { envelope, .. }: &NewEvent| {
-        tracing::info_span!(
-            target: SPANS,
-            "publish",
-            trace_id = envelope.trace_id.as_deref(),
-            parent_span_id = envelope.span_id.as_deref(),
-            event_id = envelope.event_id.as_str(),
-            topic = envelope.topic,
-            outcome = Empty,
-        )
-    };
-    batch.iter().map(span).collect()
+/// The span of an event that is written. It is below the current span.
+pub(crate) fn publishing(envelope: &Envelope) -> Span {
+    tracing::info_span!(
+        target: SPANS,
+        "publish",
+        otel.kind = "producer",
+        messaging.message.id = envelope.event_id.as_str(),
+        messaging.destination.name = envelope.topic,
+        trace_id = Empty,
+        postrider.outcome = Empty,
+        otel.status_code = Empty,
+    )
 }
 
 /// Records how the write ended.
-pub(crate) fn published(spans: &[Span], enqueued: &Result<Vec<Enqueued>>) {
-    for (n, span) in spans.iter().enumerate() {
+pub(crate) fn published(batch: &[NewEvent], enqueued: &Result<Vec<Enqueued>>) {
+    for (n, NewEvent { span, .. }) in batch.iter().enumerate() {
         let outcome = match enqueued.as_ref().map(|enqueued| enqueued.get(n)) {
             Ok(Some(Enqueued::Accepted(_))) => "accepted",
             Ok(Some(Enqueued::Duplicate(_))) => "duplicate",
             Ok(Some(Enqueued::Unheard(_))) => "unheard",
             Ok(Some(Enqueued::Skipped(_))) => "skipped",
-            Ok(None) | Err(_) => "failed",
+            Ok(None) | Err(_) => {
+                span.record("otel.status_code", "ERROR");
+                "failed"
+            }
         };
-        span.record("outcome", outcome);
+        span.record("postrider.outcome", outcome);
     }
 }
 
-/// A span for one attempt to deliver. For a consumer that pulls it ends when the delivery is handed out.
+/// A span for one attempt to deliver, below the span that wrote the event.
 pub fn delivering(consumer: &str, attempt: u32, envelope: &Envelope) -> Span {
-    tracing::info_span!(
+    let span = tracing::info_span!(
         target: SPANS,
         // A relay delivers many at a time; none of them is the parent of another.
         parent: None,
         "deliver",
+        otel.kind = "consumer",
+        messaging.message.id = envelope.event_id.as_str(),
+        messaging.destination.name = envelope.topic,
+        messaging.consumer.group.name = consumer,
         trace_id = envelope.trace_id.as_deref(),
-        parent_span_id = envelope.span_id.as_deref(),
-        event_id = envelope.event_id.as_str(),
-        topic = envelope.topic,
-        consumer,
-        attempt,
-        outcome = Empty,
-        code = Empty,
-    )
+        // Unsigned numbers would be exported as text.
+        postrider.attempt = i64::from(attempt),
+        postrider.outcome = Empty,
+        error.type = Empty,
+        otel.status_code = Empty,
+    );
+    if let (Some(trace_id), Some(span_id)) = (&envelope.trace_id, &envelope.span_id) {
+        set_parent(&span, trace_id, span_id);
+    }
+    span
 }
 
 /// Spans for attempts that begin together. Empty where spans are not collected.
@@ -281,8 +291,8 @@ pub(crate) fn delivering_all(consumer: &str, parcels: &[Parcel]) -> Vec<Span> {
     }
 }
 
-/// Records how the attempt ended.
-pub(crate) fn delivered(span: &Span, outcome: &Outcome) {
+/// Records how an attempt ended.
+pub fn delivered(span: &Span, outcome: &Outcome) {
     let word = match outcome {
         Outcome::Completed | Outcome::Done => "done",
         Outcome::Duplicate => "duplicate",
@@ -291,13 +301,15 @@ pub(crate) fn delivered(span: &Span, outcome: &Outcome) {
         Outcome::Expired => "expired",
         Outcome::Exhausted => "exhausted",
         Outcome::Failed(failure) => {
+            // Without the text of the error, which may quote a payload.
+            span.record("otel.status_code", "ERROR");
             if let Some(code) = &failure.cause().code {
-                span.record("code", code.as_str());
+                span.record("error.type", code.as_str());
             }
             "failed"
         }
     };
-    span.record("outcome", word);
+    span.record("postrider.outcome", word);
 }
 
 pub(crate) fn created(events: usize) {

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use time::OffsetDateTime;
+use tracing::Span;
 use uuid::{NoContext, Timestamp, Uuid};
 
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Handling;
-use crate::envelope::trace::{TraceContext, fresh_span_id};
+use crate::envelope::trace::TraceContext;
 use crate::envelope::{Encoding, Envelope, Initiator};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, Event, EventId, with_payload_version};
@@ -68,9 +69,8 @@ impl<S: Enlist> Outbox<S> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let spans = observe::publishing(&batch);
         let enqueued = self.store.enqueue(conn, &batch, self.unheard).await;
-        observe::published(&spans, &enqueued);
+        observe::published(&batch, &enqueued);
         let enqueued = enqueued?;
         announce(self.store.wake(), &batch, &enqueued);
         Ok(enqueued)
@@ -180,14 +180,10 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         Some(id) => Some(EventId::new(id)?),
         None => consumed.map(|parent| parent.event_id.clone()),
     };
-    let trace_id = draft.trace_id.or_else(|| consumed.and_then(|parent| parent.trace_id.clone()));
-    (envelope.trace_id, envelope.span_id) = match (trace_id, draft.span_id) {
-        (Some(trace), span) => (Some(trace), Some(span.unwrap_or_else(fresh_span_id))),
-        (None, span) => {
-            let fresh = TraceContext::fresh();
-            (Some(fresh.trace_id), Some(span.unwrap_or(fresh.span_id)))
-        }
-    };
+    let inherited = if draft.trace_id.is_none() { consumed } else { None };
+    let trace_id = draft.trace_id.or_else(|| inherited?.trace_id.clone());
+    let caller = draft.caller_span_id.or_else(|| inherited?.span_id.clone());
+    let span = publishing(&mut envelope, trace_id, draft.span_id, caller);
     envelope.initiator = draft.initiator;
     if envelope.initiator.client_request_id.is_none() {
         envelope.initiator.client_request_id = consumed.and_then(|parent| parent.initiator.client_request_id.clone());
@@ -206,7 +202,32 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
     envelope.exchange = draft.exchange;
     envelope.routing_key = draft.routing_key;
     envelope.check()?;
-    Ok(NewEvent { envelope, fresh_id, delay: draft.delay, expire_after: draft.expire_after })
+    Ok(NewEvent { envelope, fresh_id, delay: draft.delay, expire_after: draft.expire_after, span })
+}
+
+/// Opens the span `publish` and fills in the trace. `named` is the span that the caller says wrote the event, `caller` the
+/// span that called this process. Where spans are collected, the event names its own span `publish`, so that the spans of its
+/// consumers are below it.
+fn publishing(
+    envelope: &mut Envelope,
+    trace_id: Option<String>,
+    named: Option<String>,
+    caller: Option<String>,
+) -> Span {
+    let span = observe::publishing(envelope);
+    if let Some(trace_id) = trace_id.as_deref()
+        && let Some(parent) = named.as_deref().or(caller.as_deref().filter(|_| !observe::is_current(trace_id)))
+    {
+        observe::set_parent(&span, trace_id, parent);
+    }
+    let place = observe::place(&span).filter(|place| trace_id.as_ref().is_none_or(|trace| *trace == place.trace_id));
+    let own = place.unwrap_or_else(|| {
+        let fresh = TraceContext::fresh();
+        TraceContext { trace_id: trace_id.unwrap_or(fresh.trace_id), span_id: caller.unwrap_or(fresh.span_id) }
+    });
+    (envelope.trace_id, envelope.span_id) = (Some(own.trace_id), Some(named.unwrap_or(own.span_id)));
+    span.record("trace_id", envelope.trace_id.as_deref());
+    span
 }
 
 /// UUIDv7: new ids are next to each other in the index; random ids would be scattered.
@@ -259,6 +280,8 @@ pub struct Draft {
     store_id: Option<String>,
     trace_id: Option<String>,
     span_id: Option<String>,
+    /// The span that called this process, by `traceparent`.
+    caller_span_id: Option<String>,
     parent_event_id: Option<String>,
     initiator: Initiator,
     metadata: Option<String>,
@@ -342,7 +365,7 @@ impl Draft {
         self
     }
 
-    /// Continues a trace.
+    /// Continues a trace. `span_id` is stored as the span that wrote the event; if it is `None`, that is the span `publish`.
     #[must_use]
     pub fn trace(mut self, trace_id: impl Into<String>, span_id: Option<String>) -> Self {
         self.trace_id = Some(trace_id.into());
@@ -350,12 +373,13 @@ impl Draft {
         self
     }
 
-    /// Continues the trace of a W3C `traceparent` header. An invalid header begins a new trace.
+    /// Continues the trace of a W3C `traceparent` header: the span `publish` is below the span that the header names. An
+    /// invalid header begins a new trace.
     #[must_use]
     pub fn traceparent(mut self, header: &str) -> Self {
         if let Some(context) = TraceContext::parse(header) {
             self.trace_id = Some(context.trace_id);
-            self.span_id = Some(context.span_id);
+            self.caller_span_id = Some(context.span_id);
         }
         self
     }

@@ -68,6 +68,9 @@ pub struct RelayOptions {
     pub lanes: Option<BTreeSet<String>>,
     /// How often to look for work without a wake-up.
     pub poll: Duration,
+    /// How often to ask for events from plain `INSERT`s: one look into an index that is nearly always empty. A relay of a
+    /// database without plain inserts may ask less often.
+    pub arrivals: Duration,
     /// Times at which to look, in addition to `poll`.
     pub floor: Option<Schedule>,
     /// How long work in progress may take to finish after the relay was stopped.
@@ -85,6 +88,7 @@ impl Default for RelayOptions {
             shards: Shards::ALL,
             lanes: None,
             poll: Duration::from_secs(1),
+            arrivals: Duration::from_millis(20),
             floor: None,
             grace: Duration::from_secs(25),
             // Longer than any report should take on a database that events go through.

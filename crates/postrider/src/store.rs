@@ -159,6 +159,19 @@ pub fn migrations(url: &str, after: i64) -> Result<String> {
     }
 }
 
+/// Returns the rights of producers, relays and the console as a script of roles, for the dialect that a URL names. Opens no
+/// connection. SQLite has no roles: the rights of a file are those of its folder.
+pub fn roles(url: &str) -> Result<&'static str> {
+    match scheme(url) {
+        #[cfg(feature = "postgres")]
+        "postgres" | "postgresql" => Ok(include_str!("../roles/postgres.sql")),
+        #[cfg(feature = "mysql")]
+        "mysql" | "mariadb" => Ok(include_str!("../roles/mysql.sql")),
+        "sqlite" => Err(Error::Unsupported("SQLite has no roles: restrict who may read and write the file".into())),
+        other => Err(unknown_scheme(other)),
+    }
+}
+
 fn scheme(url: &str) -> &str {
     url.split_once(':').map_or(url, |(scheme, _)| scheme)
 }

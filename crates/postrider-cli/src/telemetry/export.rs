@@ -1,21 +1,20 @@
 //! Spans on their way to a collector: OTLP over HTTP, as protobuf. Queue, batches and encoding are OpenTelemetry's; a full
 //! queue drops spans, so a slow collector delays no request.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use opentelemetry::KeyValue;
+use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{RetryPolicy, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SpanProcessor as _};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 use tokio::runtime::Handle;
 
-use super::spans::SpanLayer;
 use crate::End;
 use crate::config::{Config, ConfigError, server};
 
@@ -31,11 +30,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sends spans until the program ends.
-pub(super) struct Exporter(Arc<BatchSpanProcessor>);
+pub(super) struct Exporter(SdkTracerProvider);
 
 impl Exporter {
     /// Starts to export, if `otel.endpoint` names a collector.
-    pub(super) fn start(config: &Config) -> Result<Option<(Self, SpanLayer)>, End> {
+    pub(super) fn start(config: &Config) -> Result<Option<(Self, SdkTracer)>, End> {
         let Some(endpoint) = config.get(&server::OTEL_ENDPOINT) else { return Ok(None) };
         let url = traces_url(&endpoint)
             .ok_or_else(|| config.refuse(&server::OTEL_ENDPOINT, "must be a URL such as http://127.0.0.1:4318"))?;
@@ -65,14 +64,17 @@ impl Exporter {
             .with_max_queue_size(QUEUE_SPANS)
             .with_max_export_batch_size(BATCH_SPANS)
             .with_scheduled_delay(BATCH_DELAY);
-        let mut processor = BatchSpanProcessor::new(exporter, batches.build());
         let resource = Resource::builder_empty()
             .with_service_name(config.get(&server::OTEL_SERVICE_NAME))
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
-        processor.set_resource(&resource.build());
-        let processor = Arc::new(processor);
-        let sampler = Sampler::TraceIdRatioBased(config.get(&server::OTEL_SAMPLE_SHARE));
-        Ok(Some((Self(Arc::clone(&processor)), SpanLayer::new(processor, sampler))))
+        let provider = SdkTracerProvider::builder()
+            .with_span_processor(BatchSpanProcessor::new(exporter, batches.build()))
+            // By the trace's id alone, so that every process decides the same.
+            .with_sampler(Sampler::TraceIdRatioBased(config.get(&server::OTEL_SAMPLE_SHARE)))
+            .with_resource(resource.build())
+            .build();
+        let tracer = provider.tracer("postrider");
+        Ok(Some((Self(provider), tracer)))
     }
 
     /// Sends what is queued, if the collector answers in time.

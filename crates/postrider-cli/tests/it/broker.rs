@@ -35,6 +35,29 @@ fn queues(listed: &str) -> Vec<String> {
     listed.iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// D.3: with a broker too, `bus.unheard` decides on an event without a subscriber. A kept one goes out once there is one.
+#[tokio::test]
+async fn with_rabbitmq_an_unheard_event_is_kept_or_refused() {
+    let (database, host) = (Database::make(Kind::Sqlite).await, VirtualHost::fresh().await);
+    let event = |id: &str| json!({ "eventId": id, "topic": "order.paid", "payload": 1 });
+    let server = Process::start(&database, &["--broker", host.url(), "--set", "bus.unheard=refuse"]);
+    let refused = server.admin(Method::POST, "/events", event("refused"), 422).await;
+    assert_eq!(refused["code"], "notSubscribed", "{refused}");
+    let token = server.token().to_owned();
+    server.stop();
+
+    let mut server = Process::start(&database, &["--broker", host.url(), "--set", "bus.unheard=keep"]);
+    server.token = Some(token);
+    server.admin(Method::GET, "/events/refused", Value::Null, 404).await;
+    let kept = server.admin(Method::POST, "/events", event("kept"), 202).await;
+    assert_eq!(kept["outcome"], "unheard", "{kept}");
+    server.admin(Method::PUT, "/subscriptions/order.paid/member", json!({}), 200).await;
+    let sent = until(&server, "kept", |shown| shown["status"] == "SENT").await;
+    assert_eq!(sent["lastError"], Value::Null, "{sent}");
+    server.kill();
+    database.drop().await;
+}
+
 /// D.2, D.3, D.11: with a broker, `rabbitmq` is the default. The queue is there when the subscription is set, an event goes
 /// into it, and an event without a subscriber is skipped, as without a broker.
 #[tokio::test]

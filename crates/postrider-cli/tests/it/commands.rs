@@ -17,7 +17,8 @@ async fn the_story_of_one_event_in_a_terminal() {
     let server = Process::start(&database, &[]);
     let unheard = server.run(&["publish", "order.paid", "--data", "{}", "-o", "json"]);
     let skipped: Value = serde_json::from_slice(&unheard.stdout).unwrap();
-    assert_eq!((unheard.status.code(), &skipped["outcome"]), (Some(0), &"skipped".into()));
+    assert_eq!((unheard.status.code(), &skipped["outcome"]), (Some(4), &"skipped".into()));
+    assert!(stderr(&unheard).contains("no consumer subscribes to order.paid: the event is not stored"), "{unheard:?}");
     let set = server.run(&["subscriptions", "set", "order.paid", "points", "--description", "积分"]);
     assert!(set.status.success(), "{}", stderr(&set));
     let listed = server.run(&["subscriptions", "list"]);
@@ -201,7 +202,8 @@ async fn tokens_are_made_listed_and_revoked() {
     let made = server.run(&["tokens", "create", "ci", "--role", "publisher", "-o", "json"]);
     let made: Value = serde_json::from_slice(&made.stdout).unwrap();
     let secret = made["secret"].as_str().unwrap();
-    assert!(server.run(&["publish", "t", "--data", "1", "--token", secret]).status.success());
+    // Allowed, but not stored: the topic has no consumer.
+    assert_eq!(server.run(&["publish", "t", "--data", "1", "--token", secret]).status.code(), Some(4));
     let revoked = server.run(&["tokens", "revoke", made["tokenId"].as_str().unwrap()]);
     assert!(revoked.status.success(), "{}", stderr(&revoked));
     assert_eq!(server.run(&["publish", "t", "--data", "1", "--token", secret]).status.code(), Some(6));

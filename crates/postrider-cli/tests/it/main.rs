@@ -6,6 +6,7 @@ mod broker;
 mod commands;
 mod demo;
 mod flood;
+mod grants;
 mod migrate;
 mod process;
 mod redrive;

@@ -56,6 +56,11 @@ impl Database {
         }
     }
 
+    /// The same database under another URL; it is not dropped.
+    pub(crate) fn at(url: String, folder: &Path) -> Self {
+        Self { url, server: None, name: String::new(), folder: folder.into() }
+    }
+
     pub(crate) async fn drop(self) {
         if let Some(server) = &self.server {
             // A pool of the test itself may still close its connections.

@@ -52,16 +52,18 @@ enum Outcome {
     Duplicate,
     /// Nobody subscribes to its topic: not stored.
     Skipped,
+    /// Nobody subscribes to its topic: stored until somebody does (`bus.unheard` is `keep`).
+    Unheard,
 }
 
 impl Published {
     fn of(enqueued: &Enqueued, topic: &str) -> Self {
+        let no_consumer = || Some(format!("no enabled consumer subscribes to topic {topic}"));
         let (outcome, reason) = match enqueued {
-            Enqueued::Accepted(_) | Enqueued::Unheard(_) => (Outcome::Accepted, None),
+            Enqueued::Accepted(_) => (Outcome::Accepted, None),
+            Enqueued::Unheard(_) => (Outcome::Unheard, no_consumer()),
             Enqueued::Duplicate(_) => (Outcome::Duplicate, Some("it was published before".into())),
-            Enqueued::Skipped(_) => {
-                (Outcome::Skipped, Some(format!("no enabled consumer subscribes to topic {topic}")))
-            }
+            Enqueued::Skipped(_) => (Outcome::Skipped, no_consumer()),
         };
         Self { event_id: enqueued.event_id().to_string(), outcome, reason }
     }
@@ -137,6 +139,7 @@ fn prepare(app: &App, event: EventIn, around: &Around<'_>) -> Result<NewEvent, P
     responses(
         (status = 202, description = "Accepted: stored, and on its way.", body = Published),
         (status = 200, description = "A duplicate, or skipped because nobody subscribes.", body = Published),
+        (status = 422, description = "A field breaks a rule, or `notSubscribed`: nobody subscribes, and `bus.unheard` is `refuse`.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`idConflict`: the id is taken by an event with other content.", body = Problem, content_type = "application/problem+json"),
     ))]
 async fn publish(
@@ -150,7 +153,10 @@ async fn publish(
     let new = prepare(&app, event, &around)?;
     let mut results = written(&app, &[new]).await?;
     let published = results.pop().ok_or_else(|| Problem::not_found("the store answered for no event"))?;
-    let status = if published.outcome == Outcome::Accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let status = match published.outcome {
+        Outcome::Accepted | Outcome::Unheard => StatusCode::ACCEPTED,
+        Outcome::Duplicate | Outcome::Skipped => StatusCode::OK,
+    };
     Ok((status, Json(published)).into_response())
 }
 

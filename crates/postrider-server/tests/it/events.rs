@@ -1,10 +1,12 @@
 //! Events: published in every form, completed, looked at, reported on.
 
+use postrider::Unheard;
+use postrider::prelude::*;
+use postrider_server::Options;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::desk::{Desk, read};
-use postrider::prelude::*;
 
 /// D.1: what is missing is filled in, over HTTP by the token's name, the route and `X-Request-Id`.
 #[tokio::test]
@@ -145,6 +147,33 @@ async fn an_event_without_a_subscription_is_skipped() {
     assert_eq!(desk.publish(event.clone(), 200).await["outcome"], "skipped", "disabled is not subscribed");
     desk.subscribe("order.paid", "points", json!({})).await;
     assert_eq!(desk.publish(event, 202).await["outcome"], "accepted");
+    desk.close().await;
+}
+
+/// D.3: the operator may let such events be kept, or refused; the answer says which.
+#[tokio::test]
+async fn an_event_without_a_subscription_may_be_kept_or_refused() {
+    let event = json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 });
+    let batch = json!({ "events": [event.clone()] });
+    let desk = Desk::with(Options { unheard: Unheard::Keep, ..Options::default() }).await;
+    let kept = desk.publish(event.clone(), 202).await;
+    assert_eq!((&kept["outcome"], &kept["eventId"]), (&json!("unheard"), &json!("e1")));
+    assert!(kept["reason"].as_str().unwrap().contains("order.paid"));
+    assert_eq!(desk.show("e1").await["status"], "PENDING");
+    let again = desk.ask("publisher", "/events/batch", batch.clone(), 200).await;
+    assert_eq!(again["results"][0]["outcome"], "duplicate");
+    desk.subscribe("order.paid", "points", json!({})).await;
+    desk.store.route(10).await.unwrap();
+    assert_eq!(desk.claim("points", 10).await.len(), 1, "it waits for the consumer that came later");
+    desk.close().await;
+
+    let desk = Desk::with(Options { unheard: Unheard::Refuse, ..Options::default() }).await;
+    for (path, body) in [("/events", event), ("/events/batch", batch)] {
+        let refused = desk.ask("publisher", path, body, 422).await;
+        assert_eq!(refused["code"], "notSubscribed");
+        assert!(refused["detail"].as_str().unwrap().contains("order.paid"), "{refused}");
+    }
+    assert!(desk.store.find("e1").await.unwrap().is_none());
     desk.close().await;
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use smallvec::SmallVec;
 use tokio::time::Instant;
+use tracing::{Instrument as _, Span};
 
 use super::RelayShared;
 use super::writing::Tried;
@@ -182,7 +183,9 @@ async fn offer(
     let spans = observe::delivering_all(&lane.name, offered);
     // The inbox catches the panics of consumers; this is for panics of a transport.
     let delivering = AssertUnwindSafe(transport.deliver(lane, offered)).catch_unwind();
-    let mut outcomes = delivering.await.unwrap_or_else(|_| {
+    // What a transport does for many parcels at once belongs to none of them.
+    let around = if let [alone] = &spans[..] { alone.clone() } else { Span::none() };
+    let mut outcomes = delivering.instrument(around).await.unwrap_or_else(|_| {
         vec![Outcome::Failed(Failure::retry("the transport panicked").code("panic")); offered.len()]
     });
     spans.iter().zip(&outcomes).for_each(|(span, outcome)| observe::delivered(span, outcome));

@@ -149,6 +149,7 @@ pub(super) async fn watch(shared: Arc<RelayShared>, lanes: Vec<LaneNotifier>) {
     let _listening = wake.listen();
     let mut watcher = Watcher { shared, lanes, interval: SOON, paused_read: None };
     let (mut last_look, mut next_look) = (Instant::now(), Instant::now());
+    let mut next_arrival = Instant::now();
     let mut next_sight = None;
     while !watcher.shared.stop.is_cancelled() {
         if !watcher.shared.health.is_up() {
@@ -158,14 +159,25 @@ pub(super) async fn watch(shared: Arc<RelayShared>, lanes: Vec<LaneNotifier>) {
         if next_sight.is_some_and(|at| at <= Instant::now()) {
             next_sight = watcher.or_away(watcher.sight().await).flatten();
         }
+        if next_arrival <= Instant::now() && next_look > Instant::now() {
+            let options = &watcher.shared.options;
+            let arrived = watcher.or_away(watcher.shared.store.arrived().await);
+            next_arrival = Instant::now() + if arrived.is_some() { options.arrivals } else { options.poll };
+            if arrived == Some(true) {
+                next_look = next_look.min(last_look + BETWEEN_LOOKS);
+            }
+        }
         if next_look <= Instant::now() {
             let looked = watcher.look().await;
             last_look = Instant::now();
             next_look = last_look + watcher.or_away(looked).unwrap_or(watcher.shared.options.poll);
+            // It has routed what had arrived.
+            next_arrival = last_look + watcher.shared.options.arrivals;
         }
         let shared = &watcher.shared;
         tokio::select! {
             () = sleep_finely_until(next_sight.map_or(next_look, |sight| next_look.min(sight))) => {}
+            () = sleep_until(next_arrival) => {}
             () = wake.poked() => next_sight = Some(Instant::now()),
             () = shared.look.notified() => next_look = next_look.min(last_look + BETWEEN_LOOKS),
             () = shared.stop.cancelled() => {}

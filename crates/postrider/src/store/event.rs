@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
+use tracing::Span;
 
 use super::{List, Page};
 use crate::envelope::Envelope;
@@ -44,6 +45,8 @@ pub struct NewEvent {
     pub delay: Option<Duration>,
     /// Expired this long after the database stores it; overrides `expire_at`.
     pub expire_after: Option<Duration>,
+    /// The span `publish`, which ends when the event is dropped.
+    pub(crate) span: Span,
 }
 
 /// What happens to an event without an enabled subscription.

@@ -27,6 +27,10 @@ pub trait Wakeups: Send + Sync {
     /// Returns those of the events whose transactions have committed.
     async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>>;
 
+    /// Whether an event from a plain `INSERT` waits for the router. Relays ask often: it must cost next to nothing, whatever
+    /// the size of the tables.
+    async fn arrived(&self) -> Result<bool>;
+
     /// For each lane, the time from now until its next delivery is due or the next lease ends; `None` if nothing waits.
     async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>>;
 }

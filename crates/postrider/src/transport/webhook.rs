@@ -24,8 +24,8 @@ use super::{Lane, LaneOptions, Outcome, Parcel, Transport};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
-use crate::envelope::trace::{fresh_span_id, traceparent};
 use crate::error::{Error, Result};
+use crate::observe;
 use crate::relay::{Relay, RelayOptions};
 use crate::store::{IntoStore, Store};
 use crate::subscription::{EVERY_TOPIC, Subscription, Via};
@@ -209,9 +209,7 @@ impl Webhooks {
         set("webhook-id", id)?;
         set("webhook-timestamp", &timestamp.to_string())?;
         set("webhook-signature", &signatures.join(" "))?;
-        if let Some(trace) = &envelope.trace_id
-            && let Some(header) = traceparent(trace, &fresh_span_id())
-        {
+        if let Some(header) = observe::header(envelope) {
             set("traceparent", &header)?;
         }
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -8,7 +8,6 @@ use axum::Json;
 use axum::extract::State;
 use postrider::Via;
 use postrider::entry::{self, Outcome};
-use postrider::observe;
 use postrider::store::{Buried, Claim, DeliveryId, History, Lease, Token};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -148,14 +147,14 @@ async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
         } else {
             app.store.claim(&claim).await?
         };
-        taken.extend(handed_out(app, &claim.lane, lease).await?);
+        taken.extend(handed_out(app, &claim, lease).await?);
     }
     Ok(taken)
 }
 
 /// The deliveries of a claim that are handed out. Expired ones are settled and those whose attempts are used up are buried.
 /// Behind a delivery of the same key that is handed out neither can be written yet: the rest of the key is released.
-async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
+async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
     let (mut handed, mut expired, mut exhausted, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begun, mut broken) = (BTreeSet::new(), BTreeSet::new());
     for claimed in lease.deliveries {
@@ -166,7 +165,8 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
             _ if is_in(&broken) => back.push(claimed.id),
             None => {
                 begun.extend(key);
-                observe::delivering(lane, claimed.attempt, &claimed.envelope).record("outcome", "handedOut");
+                let (id, attempt) = (claimed.id, claimed.attempt);
+                app.handed_out.begin(id, lease.token, claim.lease, &claim.lane, attempt, &claimed.envelope);
                 handed.push(ClaimedView {
                     delivery_id: delivery_id(claimed.id),
                     lease_token: LeaseToken { token: lease.token, attempt: claimed.attempt, max_attempts }.to_string(),
@@ -181,7 +181,7 @@ async fn handed_out(app: &App, lane: &str, lease: Lease) -> Result<Vec<ClaimedVi
             Some(Outcome::Expired) => expired.push(claimed.id),
             Some(_) => {
                 let attempts = claimed.attempt.saturating_sub(1);
-                tracing::error!(consumer = lane, event_id = %claimed.envelope.event_id, attempts, "DEAD: its holder was lost in every attempt");
+                tracing::error!(consumer = %claim.lane, event_id = %claimed.envelope.event_id, attempts, "DEAD: its holder was lost in every attempt");
                 let error = format!("given up: its holder was lost in each of {attempts} attempts");
                 exhausted.push(Buried { id: claimed.id, tried: false, error, code: Some("exhausted".into()) });
                 broken.extend(key);

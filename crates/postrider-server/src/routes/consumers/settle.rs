@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use axum::Json;
 use axum::extract::State;
 use postrider::Failure;
-use postrider::entry::{self, Decision};
+use postrider::entry::{self, Decision, Outcome};
 use postrider::store::{Buried, DeliveryId, Failed, History, Token};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -149,7 +149,9 @@ impl Ledger {
         counted: &mut BTreeSet<DeliveryId>,
     ) -> Result<(), Problem> {
         if !self.done.is_empty() {
-            counted.extend(app.store.settle(token, &self.done, History::Keep).await?);
+            let done = app.store.settle(token, &self.done, History::Keep).await?;
+            done.iter().for_each(|id| app.handed_out.end(*id, token, &Outcome::Done));
+            counted.extend(done);
         }
         if !self.retry.is_empty() {
             counted.extend(app.store.retry(token, &self.retry, History::Keep).await?);
@@ -161,6 +163,17 @@ impl Ledger {
             }
             counted.extend(buried);
         }
+        let failed = self.retry.into_iter().map(|one| (one.id, one.code));
+        for (id, code) in failed.chain(self.bury.into_iter().map(|one| (one.id, one.code))) {
+            let failure = Failure::retry("");
+            let outcome = match code {
+                _ if !counted.contains(&id) => Outcome::LeaseLost,
+                Some(code) => Outcome::Failed(failure.code(code)),
+                None => Outcome::Failed(failure),
+            };
+            app.handed_out.end(id, token, &outcome);
+        }
+        app.handed_out.end_expired();
         Ok(())
     }
 }
@@ -198,7 +211,10 @@ async fn extend(
     let (asked, by_token) = grouped(said.deliveries);
     let mut counted = BTreeSet::new();
     for (token, ids) in by_token {
-        counted.extend(app.store.extend(token, &ids, lease).await?);
+        for id in app.store.extend(token, &ids, lease).await? {
+            app.handed_out.extend(id, token, lease);
+            counted.insert(id);
+        }
     }
     Ok(answered(asked, &counted))
 }
@@ -225,7 +241,10 @@ async fn release(
     let (asked, by_token) = grouped(said.deliveries);
     let mut counted = BTreeSet::new();
     for (token, ids) in by_token {
-        counted.extend(app.store.release(token, &ids).await?);
+        for id in app.store.release(token, &ids).await? {
+            app.handed_out.end(id, token, &Outcome::NotTried);
+            counted.insert(id);
+        }
     }
     app.waiting.look();
     Ok(answered(asked, &counted))

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::MemoryStore;
 use super::state::State;
 use crate::error::Result;
-use crate::store::Wakeups;
+use crate::store::{Routing, Wakeups};
 use crate::wake::Wake;
 
 #[async_trait]
@@ -20,6 +20,10 @@ impl Wakeups for MemoryStore {
     async fn sight(&self, event_ids: &[&str]) -> Result<Vec<String>> {
         let there = |state: &State, id: &&str| state.sequences.contains_key(*id).then(|| (*id).to_owned());
         Ok(self.read(|state, _| event_ids.iter().filter_map(|id| there(state, id)).collect()))
+    }
+
+    async fn arrived(&self) -> Result<bool> {
+        Ok(self.read(|state, _| state.events.values().any(|event| event.routing == Routing::New)))
     }
 
     async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {

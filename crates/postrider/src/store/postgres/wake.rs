@@ -46,6 +46,10 @@ impl Wakeups for PostgresStore {
         Ok(sqlx::query_scalar(sql!("deliveries/sight")).bind(event_ids).fetch_all(&self.work).await?)
     }
 
+    async fn arrived(&self) -> Result<bool> {
+        Ok(sqlx::query_scalar(sql!("events/arrived")).fetch_one(&self.work).await?)
+    }
+
     async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
         let waits: Vec<Option<i64>> =
             sqlx::query_scalar(sql!("deliveries/next_due")).bind(lanes).fetch_all(&self.work).await?;

@@ -20,6 +20,10 @@ impl Wakeups for SqliteStore {
         Ok(sqlx::query_scalar(sql!("deliveries/sight")).bind(json(event_ids)?).fetch_all(&self.reader).await?)
     }
 
+    async fn arrived(&self) -> Result<bool> {
+        Ok(sqlx::query_scalar(sql!("events/arrived")).fetch_one(&self.reader).await?)
+    }
+
     async fn next_due(&self, lanes: &[&str]) -> Result<Vec<Option<Duration>>> {
         let mut waits = Vec::with_capacity(lanes.len());
         for lane in lanes {
