@@ -9,7 +9,6 @@ mod spans;
 use postrider::observe::SPANS;
 use tracing_subscriber::filter::{EnvFilter, FilterExt as _, FilterFn};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::End;
 use crate::config::Config;
@@ -41,18 +40,18 @@ impl Telemetry {
                     .refuse(&server::OTEL_ENDPOINT, "this program was built without the feature otel")
                     .into());
             }
-            registry.init();
+            start(registry)?;
             Ok(Self {})
         }
         #[cfg(feature = "otel")]
         {
             let Some((exporter, spans)) = export::Exporter::start(config)? else {
-                registry.init();
+                start(registry)?;
                 return Ok(Self { exporter: None });
             };
             let for_collectors = FilterFn::new(|about| about.target() == SPANS)
                 .with_max_level_hint(tracing::level_filters::LevelFilter::INFO);
-            registry.with(spans.with_filter(for_collectors)).init();
+            start(registry.with(spans.with_filter(for_collectors)))?;
             Ok(Self { exporter: Some(exporter) })
         }
     }
@@ -64,4 +63,11 @@ impl Telemetry {
             exporter.end().await;
         }
     }
+}
+
+/// Collects what is logged with `tracing`, and nothing of the crate `log`: a question of the latter whether a record is enabled
+/// makes the filter of a layer drop the thread's next event. The driver of the database asks with each statement.
+fn start(subscriber: impl tracing::Subscriber + Send + Sync) -> Result<(), End> {
+    tracing::subscriber::set_global_default(subscriber)
+        .map_err(|e| End::Wrong(format!("the log cannot be started: {e}")))
 }

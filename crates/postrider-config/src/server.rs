@@ -30,6 +30,14 @@ keys! {
     LIMITS_PAYLOAD_BYTES: u32 = number("limits.payload-bytes", "1048576", 1, 1_048_576), "The largest payload";
     LIMITS_REQUESTS_PER_SECOND: u32 = number("limits.requests-per-second", "1000", 1, 1_000_000), "Requests of one caller, on average";
     LIMITS_WAIT: Duration = seconds("limits.wait-seconds", "55", 0, 55), "The longest wait of a pulling consumer; keep it below the idle timeout of proxies";
+    ALERT_WEBHOOK_URL: Option<String> = optional_url("alert.webhook-url"), "Where alerts are sent; without it they are only in the log";
+    ALERT_WEBHOOK_SECRET: Option<String> = secret("alert.webhook-secret"), "The secret that signs alerts";
+    ALERT_OLDEST: Duration = seconds("alert.oldest-seconds", "300", 1, 31_536_000), "How long a delivery may be due before an alert";
+    ALERT_DEAD_PER_HOUR: u32 = number("alert.dead-per-hour", "1", 1, 1_000_000), "How many deliveries of one consumer may die within an hour before an alert";
+    ALERT_STALLED: Duration = seconds("alert.stalled-seconds", "60", 1, 31_536_000), "How long due deliveries may wait without a claim before an alert";
+    ALERT_BROKER_BLOCKED: Duration = seconds("alert.broker-blocked-seconds", "60", 1, 31_536_000), "How long the broker may be blocked or unreachable before an alert";
+    ALERT_STORE_AWAY: Duration = seconds("alert.store-away-seconds", "60", 1, 31_536_000), "How long the store may give no answer before an alert";
+    SERVER_ENVIRONMENT: String = text("server.environment", "local"), "The name of this installation in alerts";
     OTEL_ENDPOINT: Option<String> = optional_url("otel.endpoint"), "The OpenTelemetry collector (OTLP over HTTP); also OTEL_EXPORTER_OTLP_ENDPOINT";
     OTEL_HEADERS: Vec<String> = secret_list("otel.headers"), "Headers for the collector, as NAME=VALUE with commas between them; also OTEL_EXPORTER_OTLP_HEADERS";
     OTEL_SERVICE_NAME: String = text("otel.service-name", "postrider"), "The name of this service in traces; also OTEL_SERVICE_NAME";

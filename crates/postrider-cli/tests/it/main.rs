@@ -1,9 +1,11 @@
 //! The executable as people meet it: what it prints, where, and with which exit code.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod alerts;
 mod broker;
 mod commands;
 mod demo;
+mod health;
 mod migrate;
 mod process;
 mod redrive;
