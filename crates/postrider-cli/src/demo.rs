@@ -115,6 +115,7 @@ impl Demo {
         let store = SqliteStore::connect(&url).await?;
         let bus: Arc<dyn Store> = Arc::new(store.clone());
         bus.migrate().await?;
+        bus.wake().presence().set_role("demo");
         let played = self.data_dir.join(STORY_PLAYED);
         let is_first = !played.exists();
         if is_first {

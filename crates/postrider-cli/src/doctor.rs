@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider::Error;
+use postrider::alert::SnapshotHolder;
+use postrider::presence::{Unserved, UnservedLane, unserved};
 use postrider::store::{Store, connect};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -73,9 +75,11 @@ fn check_file(config: &Config, findings: &mut Findings) {
     use std::os::unix::fs::PermissionsExt as _;
     let has_password = |url: &str| without_password(url) != url;
     let (secret, previous) = (server::WEBHOOK_SECRET, server::WEBHOOK_PREVIOUS_SECRET);
+    let alerts = server::ALERT_WEBHOOK_SECRET;
     for (key, origin, is_secret) in [
         (secret.name(), config.origin(&secret), true),
         (previous.name(), config.origin(&previous), true),
+        (alerts.name(), config.origin(&alerts), true),
         (server::STORE.name(), config.origin(&server::STORE), has_password(&config.get(&server::STORE))),
         (
             server::BROKER.name(),
@@ -127,32 +131,60 @@ async fn check_store(url: &str, findings: &mut Findings) {
     }
     check_clock(&*store, findings).await;
     check_permissions(&*store, findings).await;
+    check_processes(&*store, findings).await;
     match store.snapshot_holders(SNAPSHOT_AGE).await {
-        Ok(holders) => {
-            for holder in holders {
-                let finding = format!("{} has been open for {} s", holder.holder, holder.age.as_secs());
-                findings.failed("snapshots", finding, "end it: it slows every claim");
-            }
-        }
+        Ok(holders) => compare_snapshots(&holders, findings),
         Err(error) => findings.failed("snapshots", error.to_string(), "let this user read the server's statistics"),
+    }
+}
+
+/// Which lanes and loops no process runs. Without any process there is nothing to compare with, unless deliveries wait.
+async fn check_processes(store: &dyn Store, findings: &mut Findings) {
+    let unserved = match unserved(store).await {
+        Ok(unserved) => unserved,
+        Err(error) => return findings.failed("processes", error.to_string(), "look at the database's log"),
+    };
+    let Unserved { live, lanes, loops } = unserved;
+    findings.ok("processes", if live == 0 { "none runs now".into() } else { format!("{live} run now") });
+    for UnservedLane { lane, waiting } in lanes {
+        findings.failed(
+            "lanes",
+            format!("{waiting} deliveries wait for {lane}, and no process serves it"),
+            "start its consumer, or rename it: postrider consumers rename",
+        );
+    }
+    for (name, without) in loops.into_iter().filter(|_| live > 0) {
+        findings.failed("loops", format!("no process runs {name}: {without}"), "run postrider serve, or a Service");
     }
 }
 
 async fn check_clock(store: &dyn Store, findings: &mut Findings) {
     match store.now().await {
-        Ok(now) => {
-            let skew = (OffsetDateTime::now_utc() - now).abs();
-            if skew > SKEW {
-                findings.failed(
-                    "clock",
-                    format!("this machine and the database are {skew} apart"),
-                    "run NTP on both; delivery is not affected, it goes by the database's clock",
-                );
-            } else {
-                findings.ok("clock", "agrees with the database's");
-            }
-        }
+        Ok(now) => compare_clocks(OffsetDateTime::now_utc(), now, findings),
         Err(error) => findings.failed("clock", error.to_string(), "look at the database's log"),
+    }
+}
+
+fn compare_clocks(here: OffsetDateTime, there: OffsetDateTime, findings: &mut Findings) {
+    let skew = (here - there).abs();
+    if skew > SKEW {
+        findings.failed(
+            "clock",
+            format!("this machine and the database are {skew} apart"),
+            "run NTP on both; delivery is not affected, it goes by the database's clock",
+        );
+    } else {
+        findings.ok("clock", "agrees with the database's");
+    }
+}
+
+fn compare_snapshots(holders: &[SnapshotHolder], findings: &mut Findings) {
+    for holder in holders {
+        let finding = format!("{} has been open for {} s", holder.holder, holder.age.as_secs());
+        findings.failed("snapshots", finding, "end it: it slows every claim");
+    }
+    if holders.is_empty() {
+        findings.ok("snapshots", "none is held for long");
     }
 }
 
@@ -188,5 +220,30 @@ async fn check_broker(url: Option<&str>, findings: &mut Findings) {
             findings.failed("broker", format!("{name}: {error}"), "start the broker, or correct `broker`")
         }
         Err(_) => findings.failed("broker", format!("{name} does not answer"), "start the broker, or correct `broker`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// G.9: clocks that differ by more than five seconds are named, and what holds a snapshot.
+    #[test]
+    fn clocks_and_snapshots_are_compared() {
+        let now = OffsetDateTime::UNIX_EPOCH;
+        let found = |compare: &dyn Fn(&mut Findings)| {
+            let mut findings = Findings::default();
+            compare(&mut findings);
+            findings.0.pop().unwrap_or_default()
+        };
+        for (seconds, ok) in [(5, true), (6, false), (-6, false)] {
+            let there = now + time::Duration::seconds(seconds);
+            let finding = found(&|findings| compare_clocks(now, there, findings));
+            assert_eq!((&finding["check"], &finding["ok"]), (&"clock".into(), &ok.into()), "{seconds}: {finding}");
+        }
+        let holder = SnapshotHolder { holder: "session 7 of reports".into(), age: Duration::from_secs(400) };
+        let finding = found(&|findings| compare_snapshots(std::slice::from_ref(&holder), findings));
+        assert_eq!(finding["finding"], "session 7 of reports has been open for 400 s");
+        assert_eq!(found(&|findings| compare_snapshots(&[], findings))["ok"], true);
     }
 }

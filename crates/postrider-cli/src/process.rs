@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use postrider::alert::{AlertRules, Alerting, NotifyWebhook};
 use postrider::jobs::Schedule;
 use postrider::observe;
 use postrider::operations::{Operations, OperationsOptions};
@@ -39,6 +40,9 @@ pub(crate) struct Plan {
     webhooks: WebhookOptions,
     broker: Option<RabbitMq>,
     broker_lane: LaneOptions,
+    alerts: AlertRules,
+    notify: Option<NotifyWebhook>,
+    environment: String,
 }
 
 impl Plan {
@@ -107,7 +111,16 @@ impl Plan {
             let why = format!("the broker may take {} seconds to confirm: set more than that", confirm.as_secs());
             return Err(config.refuse(&server::OUTBOX_LEASE, why).into());
         }
-        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane })
+        let alerts = AlertRules {
+            dead_per_hour: config.get(&server::ALERT_DEAD_PER_HOUR),
+            oldest: config.get(&server::ALERT_OLDEST),
+            stalled: config.get(&server::ALERT_STALLED),
+            broker_blocked: config.get(&server::ALERT_BROKER_BLOCKED),
+            store_away: config.get(&server::ALERT_STORE_AWAY),
+        };
+        let notify = notify(config)?;
+        let environment = config.get(&server::SERVER_ENVIRONMENT);
+        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane, alerts, notify, environment })
     }
 
     /// The reconciler of the broker, if there is one, for all stores that publish to it.
@@ -157,6 +170,17 @@ fn connection_limits(config: &Config) -> ConnectionLimits {
         body: config.get(&server::SERVER_BODY),
         shutdown: config.get(&server::SERVER_SHUTDOWN),
     }
+}
+
+/// Where alerts are sent.
+fn notify(config: &Config) -> Result<Option<NotifyWebhook>, End> {
+    let (url, secret) = (config.get(&server::ALERT_WEBHOOK_URL), config.get(&server::ALERT_WEBHOOK_SECRET));
+    let Some(url) = url else { return Ok(None) };
+    let refuse = |why: &dyn std::fmt::Display| config.refuse(&server::ALERT_WEBHOOK_SECRET, why);
+    let secret = secret.ok_or_else(|| refuse(&"is needed beside alert.webhook-url: alerts are signed"))?;
+    let secret: WebhookSecret = secret.parse().map_err(|e| refuse(&e))?;
+    let webhook = NotifyWebhook::new(&url, secret).map_err(|e| config.refuse(&server::ALERT_WEBHOOK_URL, e))?;
+    Ok(Some(webhook))
 }
 
 fn dead_head(config: &Config) -> DeadHead {
@@ -280,13 +304,20 @@ impl Parts {
         }
     }
 
-    /// Runs the roll-up and bulk operations; leases ensure that one instance at a time does.
+    /// Runs the roll-up, bulk operations and alerts; leases ensure that one instance at a time does.
     pub(crate) fn upkeep(&mut self, plan: &Plan, store: &Arc<dyn Store>) {
         let owner = || plan.relay.owner.clone();
         let options = RollupOptions { owner: owner(), ..RollupOptions::default() };
         self.spawn(Rollup::new(Arc::clone(store)).options(options).run(self.stopped()));
         let options = OperationsOptions { owner: owner(), ..OperationsOptions::default() };
         self.spawn(Operations::new(Arc::clone(store)).options(options).run(self.stopped()));
+        let alerting = Alerting::new(Arc::clone(store)).rules(plan.alerts.clone()).environment(&plan.environment);
+        let alerting = alerting.owner(&plan.relay.owner);
+        let alerting = match &plan.notify {
+            Some(webhook) => alerting.notify(webhook.clone()),
+            None => alerting,
+        };
+        self.spawn(alerting.run(self.stopped()));
     }
 
     /// Installs the recorder of metrics.

@@ -24,6 +24,17 @@ enum Role {
     Relay,
 }
 
+impl Role {
+    /// As other processes see it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Api => "api",
+            Self::Relay => "relay",
+        }
+    }
+}
+
 /// Serve the API, and carry events to webhooks and the broker
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -77,6 +88,7 @@ impl Serve {
         for url in urls {
             let store = connect(&url).await?;
             store.migrate().await?;
+            store.wake().presence().set_role(self.role.name());
             stores.push(store);
         }
         let reconciler = plan.reconciler(&stores);

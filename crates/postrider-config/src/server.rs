@@ -36,6 +36,14 @@ keys! {
     SERVER_SHUTDOWN: Duration = seconds("server.shutdown-seconds", "25", 0, 3_600), "How long open requests may take to finish at a shutdown; then they are cut";
     SERVER_MAX_CONNECTIONS: u32 = number("server.max-connections", "1024", 2, 1_000_000), "Connections in all; one more closes the oldest that has not sent the head of a request";
     SERVER_CONNECTIONS_PER_PEER: u32 = number("server.connections-per-peer", "512", 1, 1_000_000), "Connections of one address; raise it behind a proxy";
+    ALERT_WEBHOOK_URL: Option<String> = optional_url("alert.webhook-url"), "Where alerts are sent; without it they are only in the log";
+    ALERT_WEBHOOK_SECRET: Option<String> = secret("alert.webhook-secret"), "The secret that signs alerts";
+    ALERT_OLDEST: Duration = seconds("alert.oldest-seconds", "300", 1, 31_536_000), "How long a delivery may be due before an alert";
+    ALERT_DEAD_PER_HOUR: u32 = number("alert.dead-per-hour", "1", 1, 1_000_000), "How many deliveries of one consumer may die within an hour before an alert";
+    ALERT_STALLED: Duration = seconds("alert.stalled-seconds", "60", 1, 31_536_000), "How long due deliveries may wait without a claim before an alert";
+    ALERT_BROKER_BLOCKED: Duration = seconds("alert.broker-blocked-seconds", "60", 1, 31_536_000), "How long the broker may be blocked or unreachable before an alert";
+    ALERT_STORE_AWAY: Duration = seconds("alert.store-away-seconds", "60", 1, 31_536_000), "How long the store may give no answer before an alert";
+    SERVER_ENVIRONMENT: String = text("server.environment", "local"), "The name of this installation in alerts";
     OTEL_ENDPOINT: Option<String> = optional_url("otel.endpoint"), "The OpenTelemetry collector (OTLP over HTTP); also OTEL_EXPORTER_OTLP_ENDPOINT";
     OTEL_HEADERS: Vec<String> = secret_list("otel.headers"), "Headers for the collector, as NAME=VALUE with commas between them; also OTEL_EXPORTER_OTLP_HEADERS";
     OTEL_SERVICE_NAME: String = text("otel.service-name", "postrider"), "The name of this service in traces; also OTEL_SERVICE_NAME";

@@ -138,6 +138,38 @@ pub async fn oldest_due_is_the_longest_wait_of_each_lane<H: Harness>(h: H) {
     assert_eq!(waits[2], None);
 }
 
+/// A.5: a dead delivery is listed with its event, its error, its time and the number of deliveries behind it.
+pub async fn dead_letters_tell_what_waits_behind_them<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    subscribe(&h, TOPIC, "other", Via::Local).await;
+    enqueue(&h, keyed("a", 3)).await;
+    enqueue(&h, keyed("b", 1)).await;
+    enqueue_one(&h, draft("plain")).await;
+    assert!(h.store().dead_letters(LANE, 10).await.unwrap().is_empty());
+    let plain = claim(&h, 1).await;
+    h.store().bury(plain.token, &[buried(plain.ids()[0])], History::Omit).await.unwrap();
+    let keyed = h.store().claim_keyed(&wanted(10), postrider::store::DeadHead::Hold).await.unwrap();
+    let first = keyed.deliveries.iter().find(|one| one.envelope.event_id.as_str() == "a1").unwrap();
+    let (head, trace) = (first.id, first.envelope.trace_id.clone());
+    h.store().bury(keyed.token, &[buried(head)], History::Keep).await.unwrap();
+    let dead = h.store().find_dead(&[head, keyed.ids()[1]]).await.unwrap();
+    let [letter] = &dead[..] else { panic!("only one of them is dead: {dead:?}") };
+    assert_eq!((letter.id, letter.consumer.as_str(), letter.event_id.as_str()), (head, LANE, "a1"));
+    assert_eq!((letter.topic.as_str(), letter.key.as_deref(), &letter.trace_id), (TOPIC, Some("a"), &trace));
+    assert_eq!((letter.attempts, letter.error.as_deref(), letter.code.as_deref()), (1, Some("boom"), Some("E1")));
+    assert_eq!(letter.held, 2, "two of its key, in its lane");
+    let now = h.store().now().await.unwrap();
+    assert!((now - letter.died_at).abs() < MINUTE, "{letter:?} at {now}");
+    let all = h.store().dead_letters(LANE, 10).await.unwrap();
+    let mut listed: Vec<_> = all.iter().map(|one| (one.event_id.as_str(), one.held)).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, [("a1", 2), ("plain", 0)]);
+    assert_eq!(h.store().dead_letters(LANE, 1).await.unwrap().len(), 1, "no more than its limit");
+    assert!(h.store().dead_letters("other", 10).await.unwrap().is_empty());
+    h.store().redrive("a1", LANE, None).await.unwrap();
+    assert!(h.store().find_dead(&[head]).await.unwrap().is_empty(), "it is redriven");
+}
+
 /// G.3: old finished operations and old figures are removed; running operations stay.
 pub async fn old_operations_and_figures_are_pruned<H: Harness>(h: H) {
     let store = h.store();

@@ -20,6 +20,7 @@ mod harness;
 mod steps;
 
 pub mod access;
+pub mod alerts;
 pub mod arrived;
 pub mod bury;
 pub mod claim;
@@ -35,6 +36,7 @@ pub mod fold;
 pub mod idempotency;
 pub mod idempotency_run;
 pub mod inbox;
+pub mod instances;
 pub mod jobs;
 pub mod jobs_run;
 pub mod lease;
@@ -430,6 +432,7 @@ macro_rules! suite {
                 failures_are_grouped_by_consumer_and_kind
                 holdings_list_each_lease_with_its_owner
                 oldest_due_is_the_longest_wait_of_each_lane
+                dead_letters_tell_what_waits_behind_them
                 old_operations_and_figures_are_pruned
             }
             prune {
@@ -494,6 +497,20 @@ macro_rules! suite {
                 drain_returns_what_is_left
                 delivered_twice_has_one_effect
                 what_was_not_consumed_is_not_delivered_twice
+            }
+            instances {
+                a_process_is_live_while_it_beats
+                what_a_process_runs_comes_back
+                what_no_process_runs_is_found
+                the_store_tells_what_it_is
+            }
+            alerts {
+                an_alert_is_open_until_its_end_is_sent
+                one_of_each_kind_and_subject_is_open
+                a_dead_delivery_is_sent_once_and_once_when_it_is_over
+                a_restart_repeats_nothing
+                a_failed_message_is_sent_again
+                a_consumer_that_reports_is_alerted_too
             }
             migrate {
                 five_at_once_on_an_empty_database
@@ -579,6 +596,7 @@ mod tests {
         let table = &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
         let verbs = [
             ("access", include_str!("access.rs")),
+            ("alerts", include_str!("alerts.rs")),
             ("arrived", include_str!("arrived.rs")),
             ("bury", include_str!("bury.rs")),
             ("claim", include_str!("claim.rs")),
@@ -591,6 +609,7 @@ mod tests {
             ("idempotency", include_str!("idempotency.rs")),
             ("idempotency_run", include_str!("idempotency_run.rs")),
             ("inbox", include_str!("inbox.rs")),
+            ("instances", include_str!("instances.rs")),
             ("jobs", include_str!("jobs.rs")),
             ("jobs_run", include_str!("jobs_run.rs")),
             ("lease", include_str!("lease.rs")),

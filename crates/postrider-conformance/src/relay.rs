@@ -273,11 +273,13 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
     let dead = Alarm::Dead {
         event_id: "e".into(),
         topic: TOPIC.into(),
+        trace_id: find(&h, "e").await.envelope.trace_id,
         key: None,
         lane: "fails".into(),
         attempts: 10,
         error: "the mail server is down".into(),
         code: Some("mail".into()),
+        held: Some(0),
     };
     assert_eq!(alarms, [dead]);
     assert_eq!(find(&h, "e").await.consumptions.len(), 10);

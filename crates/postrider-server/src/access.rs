@@ -62,6 +62,7 @@ pub const TABLE: &[Entry] = &[
     audited(Method::POST, "/api/v1/events/{eventId}/expire", OPERATORS),
     audited(Method::POST, "/api/v1/events/{eventId}/discard", OPERATORS),
     to(Method::GET, "/api/v1/failures", WATCHERS),
+    to(Method::GET, "/api/v1/health", OPERATORS),
     to(Method::GET, "/api/v1/instances", WATCHERS),
     to(Method::GET, "/api/v1/jobs", WATCHERS),
     // Login writes its own audit record: the caller is unknown before it.

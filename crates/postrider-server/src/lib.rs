@@ -7,6 +7,7 @@
 mod access;
 mod answer;
 mod auth;
+mod broker;
 mod connections;
 mod event;
 mod filter;
@@ -33,7 +34,7 @@ use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::store::IntoStore;
 use postrider::transport::rabbitmq::Reconciler;
-use postrider::{Bus, RetryPolicy, Store, Unheard};
+use postrider::{Bus, RetryPolicy, Store, Unheard, presence};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
@@ -162,6 +163,9 @@ impl Server {
         let app = self.app;
         let router = routes::router(&app, self.more);
         let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
+        let present =
+            presence::keep(Arc::clone(&app.store), || std::future::ready(()), app.stop.clone().cancelled_owned());
+        let present = tokio::spawn(present);
         let stop = app.stop.clone();
         let shutdown = async move {
             shutdown.await;
@@ -170,6 +174,8 @@ impl Server {
         let served = listen::serve(listener, tls, router, app.options.connections, shutdown).await;
         app.stop.cancel();
         watching.iter().for_each(tokio::task::JoinHandle::abort);
+        // It removes the row of this process, which takes a second at most.
+        let _ = present.await;
         served
     }
 }

@@ -43,6 +43,7 @@ use run::{Run, Stage, chain};
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::presence;
 use crate::retry::{RetryPolicy, chance};
 use crate::store::{IntoStore, JobOutcome, JobPlan, JobStart, JobState, Store};
 
@@ -242,6 +243,7 @@ impl Jobs {
     /// leases then run out.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Result<()> {
         self.check()?;
+        let _running = self.store.wake().presence().run_loop(presence::JOBS);
         let mut shutdown = pin!(shutdown);
         let (stage, _) = watch::channel(Stage::Open);
         let mut runs = Runs::default();

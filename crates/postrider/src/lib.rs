@@ -130,7 +130,8 @@
 //! 6. [`relay`]: what delivers it; [`wake`]: how the relay learns of it at once.
 //! 7. [`store`]: deliveries of a lane are claimed under a lease, then settled, retried or buried; [`entry`]: these
 //!    states as a pure function; [`retry`]: the waits between attempts.
-//! 8. [`alert`]: what an operator must know at once; [`observe`]: every metric and log line.
+//! 8. [`alert`]: what an operator must know at once; [`observe`]: every metric and log line; [`presence`]: which
+//!    processes run what.
 //! 9. [`status`]: the status of an event, for people; [`rollup`]: the stored status for lists; [`retention`]: how
 //!    long all of it is kept.
 //!
@@ -162,6 +163,7 @@ pub mod lineage;
 pub mod observe;
 pub mod operations;
 pub mod outbox;
+pub mod presence;
 pub mod redrive;
 pub mod relay;
 pub mod retention;
@@ -180,8 +182,8 @@ pub mod wake;
 /// The traits of a store, so that its methods can be called: `use postrider::prelude::*;`.
 pub mod prelude {
     pub use crate::store::{
-        Access, Deliveries, Enlist, Events, Figures, JobRuns, Keys, Leases, OperationRuns, Redrives, Schema, Store,
-        Subscriptions, Transactions, Upkeep, Wakeups,
+        Access, Alerts, Deliveries, Enlist, Events, Figures, Instances, JobRuns, Keys, Leases, OperationRuns, Redrives,
+        Schema, Store, Subscriptions, Transactions, Upkeep, Wakeups,
     };
 }
 

@@ -321,7 +321,8 @@ pub(crate) fn unheard(events: usize) {
 }
 
 /// The metrics of one lane. They are looked up once, since a lookup takes longer than counting.
-pub(crate) struct LaneFigures {
+#[derive(Clone)]
+pub struct LaneFigures {
     sent: Counter,
     failed: Counter,
     dead: Counter,
@@ -332,7 +333,8 @@ pub(crate) struct LaneFigures {
 }
 
 impl LaneFigures {
-    pub(crate) fn new(consumer: &str) -> Self {
+    /// The metrics of this consumer's lane.
+    pub fn new(consumer: &str) -> Self {
         let consumer = consumer.to_owned();
         Self {
             sent: counter!(EVENTS_SENT),
@@ -349,16 +351,30 @@ impl LaneFigures {
         self.sent.increment(deliveries as u64);
     }
 
-    pub(crate) fn failed(&self) {
+    /// An attempt failed.
+    pub fn failed(&self) {
         self.failed.increment(1);
         self.consumer_failed.increment(1);
     }
 
-    pub(crate) fn dead(&self) {
+    /// A delivery was given up.
+    pub fn dead(&self) {
         self.dead.increment(1);
     }
 
-    pub(crate) fn idempotent(&self) {
+    /// Deliveries that a pulling consumer has settled. It tells no time, so there is no sample of [`DELIVERY_SECONDS`].
+    pub fn settled(&self, deliveries: usize) {
+        self.sent(deliveries);
+        self.consumed.increment(deliveries as u64);
+    }
+
+    /// A remote consumer reports an effect.
+    pub fn reported(&self) {
+        self.consumed.increment(1);
+    }
+
+    /// The effect had happened before.
+    pub fn idempotent(&self) {
         self.idempotent.increment(1);
     }
 
@@ -370,7 +386,8 @@ impl LaneFigures {
     }
 }
 
-pub(crate) fn lease_lost(deliveries: usize) {
+/// Results came after their lease was lost.
+pub fn lease_lost(deliveries: usize) {
     counter!(LEASE_LOST).increment(deliveries as u64);
 }
 

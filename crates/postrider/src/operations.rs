@@ -15,6 +15,7 @@ use uuid::Uuid;
 use crate::consumer::Failure;
 use crate::error::Result;
 use crate::limits;
+use crate::presence;
 use crate::retry;
 use crate::store::{Advance, Filter, IntoStore, List, Operation, OperationState, Store, Token};
 
@@ -86,6 +87,7 @@ impl Operations {
     /// Works until `shutdown` is ready; it stops between two batches.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         self.store.check_schema().await?;
+        let _running = self.store.wake().presence().run_loop(presence::OPERATIONS);
         let mut shutdown = pin!(shutdown);
         let owner = self.owner();
         let mut work = None;

@@ -224,12 +224,18 @@ impl Relay {
             notifiers.push(notifier.clone());
             working.spawn(LaneTask::new(Arc::clone(&shared), lane, transport, notifier).run());
         }
+        let present: Vec<_> = names.iter().map(|lane| shared.store.wake().presence().lane(lane)).collect();
         let mut upkeep = JoinSet::new();
         upkeep.spawn(watch::watch(Arc::clone(&shared), notifiers.clone()));
         upkeep.spawn(watch::listen(Arc::clone(&shared), notifiers));
         upkeep.spawn(watch::keep_figures(Arc::clone(&shared), names));
         let mut alerting = JoinSet::new();
         alerting.spawn(send_alarms(self.alerts, alarmed));
+        let mut beating = JoinSet::new();
+        // A drain ends soon: what it does is no reason to count on it.
+        if !until_drained {
+            beating.spawn(watch::beat(Arc::clone(&shared)));
+        }
         if let Some(retention) = self.retention {
             upkeep.spawn(watch::prune(Arc::clone(&shared), retention));
         }
@@ -257,8 +263,10 @@ impl Relay {
             Ok(()) => tracing::info!(owner = %shared.owner, "the relay has finished"),
             Err(_) => tracing::warn!(owner = %shared.owner, ?grace, "unfinished work is left to its lease"),
         }
+        drop(present);
         working.shutdown().await;
         upkeep.shutdown().await;
+        while beating.join_next().await.is_some() {}
         // This drops the last sender of alarms, so the task ends once it has sent the last one.
         drop(shared);
         let _ = tokio::time::timeout(LAST_ALARMS, alerting.join_next()).await;

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::consumer::Failure;
 use crate::error::Result;
+use crate::presence;
 use crate::retry;
 use crate::store::{IntoStore, KeptLease, Store};
 
@@ -83,6 +84,7 @@ impl Rollup {
     /// Works until `shutdown` is ready, while no other instance holds the lease.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
         self.store.check_schema().await?;
+        let _running = self.store.wake().presence().run_loop(presence::ROLLUP);
         let owner = format!("{}-{}", self.options.owner, &Uuid::new_v4().simple().to_string()[..8]);
         let mut shutdown = pin!(shutdown);
         let mut lease = KeptLease::new(LEASE_NAME, self.options.lease);

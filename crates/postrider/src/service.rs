@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::alert::Alert;
+use crate::alert::{Alert, Alerting};
 use crate::error::Result;
 use crate::inbox::Inbox;
 use crate::jobs::Jobs;
@@ -37,11 +37,13 @@ use crate::transport::Transport;
 /// | [`Relay`], also without a transport | events that were written by plain `INSERT` are not routed |
 /// | [`Rollup`] | lists show old statuses |
 /// | [`Operations`] | bulk redrives wait |
+/// | [`Alerting`] | no alert is sent |
 pub struct Service {
     store: Arc<dyn Store>,
     relay: Relay,
     options: RelayOptions,
     jobs: Option<Arc<Jobs>>,
+    alerting: Option<Alerting>,
 }
 
 impl Service {
@@ -49,7 +51,7 @@ impl Service {
     pub fn new(store: impl IntoStore) -> Self {
         let store = store.into_store();
         let relay = Relay::without_transport(Arc::clone(&store));
-        Self { store, relay, options: RelayOptions::default(), jobs: None }
+        Self { store, relay, options: RelayOptions::default(), jobs: None, alerting: None }
     }
 
     /// Delivers to the consumers of an inbox.
@@ -86,6 +88,13 @@ impl Service {
         self
     }
 
+    /// Sends alerts by these rules to this place. Without it they go to the log, by the default rules.
+    #[must_use]
+    pub fn alerting(mut self, alerting: Alerting) -> Self {
+        self.alerting = Some(alerting);
+        self
+    }
+
     /// Sets the options of the relay. The other loops take its [`owner`](RelayOptions::owner).
     #[must_use]
     pub fn relay_options(mut self, options: RelayOptions) -> Self {
@@ -96,7 +105,7 @@ impl Service {
     /// Works until `shutdown` is ready, or until one of the loops fails. Then all of them stop: each finishes what it has
     /// begun, as [`Relay::run`] and [`Jobs::run`] describe.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        let Self { store, relay, options, jobs } = self;
+        let Self { store, relay, options, jobs, alerting } = self;
         let stop = CancellationToken::new();
         let stopped = || stop.clone().cancelled_owned();
         let owner = || options.owner.clone();
@@ -104,6 +113,7 @@ impl Service {
             Rollup::new(Arc::clone(&store)).options(RollupOptions { owner: owner(), ..RollupOptions::default() });
         let operations = OperationsOptions { owner: owner(), ..OperationsOptions::default() };
         let operations = Operations::new(Arc::clone(&store)).options(operations);
+        let alerting = alerting.unwrap_or_else(|| Alerting::new(Arc::clone(&store)).owner(&options.owner));
         let jobs = async {
             match &jobs {
                 Some(jobs) => jobs.run(stopped()).await,
@@ -120,14 +130,15 @@ impl Service {
             }
             stop.cancel();
         };
-        let (relay, rollup, operations, jobs, ()) = tokio::join!(
+        let (relay, rollup, operations, jobs, alerting, ()) = tokio::join!(
             stopping_all(&stop, relay.options(options.clone()).run(stopped())),
             stopping_all(&stop, rollup.run(stopped())),
             stopping_all(&stop, operations.run(stopped())),
             stopping_all(&stop, jobs),
+            stopping_all(&stop, alerting.run(stopped())),
             signal,
         );
-        relay.and(rollup).and(operations).and(jobs)
+        relay.and(rollup).and(operations).and(jobs).and(alerting)
     }
 }
 

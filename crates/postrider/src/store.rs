@@ -16,12 +16,14 @@ pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 
+mod alert;
 mod batch;
 pub mod decide;
 mod delivery;
 mod enlist;
 mod event;
 mod figure;
+mod instance;
 mod job;
 mod lease;
 mod list;
@@ -42,17 +44,19 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 
 pub use access::Access;
+pub use alert::{Alerts, NewAlert, StoredAlert};
 pub use delivery::{Buried, Claim, Claimed, DeadHead, Deliveries, Delivery, DeliveryId, Failed, History, Lease, Token};
 pub use enlist::{Completed, Completion, Enlist, Handled, Key, KeyState, Keys, Receipt};
 pub use event::{Appended, Consumption, Enqueued, Events, Found, NewEvent, Report, Routed, Routing, Unheard};
-pub use figure::{Figures, Holding, LaneCounts, Minute};
+pub use figure::{DeadLetter, Figures, Holding, LaneCounts, Minute};
+pub use instance::{Beat, Instance, Instances, LIVE};
 pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};
 pub(crate) use lease::KeptLease;
 pub use lease::Leases;
 pub use list::{Cursor, Filter, List, Page};
 pub use operation::{Advance, NewOperation, Operation, OperationRuns, OperationState, Steer};
 pub use redrive::{Redriven, Redrives};
-pub use schema::{Schema, SchemaVersion};
+pub use schema::{About, Schema, SchemaVersion};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 pub use sessions::Tx;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -77,6 +81,8 @@ pub trait Store:
     + JobRuns
     + Leases
     + Figures
+    + Instances
+    + Alerts
     + Upkeep
     + Wakeups
     + Access
@@ -96,6 +102,8 @@ impl<S> Store for S where
         + JobRuns
         + Leases
         + Figures
+        + Instances
+        + Alerts
         + Upkeep
         + Wakeups
         + Access

@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::presence::Presence;
+
 /// Events that are looked for at the same time, at most. With this many open transactions the relays are busy anyway.
 const POKES: usize = 1_024;
 /// How long an event is looked for. Most commits come within milliseconds; the poll finds the others.
@@ -20,7 +22,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from
 /// A pause is this fraction of the time since the poke. It bounds how much later than its commit an event is found.
 const SHARE: u32 = 400;
 
-/// Connects `enqueue` with the relays of the same process.
+/// Connects `enqueue` with the relays of the same process, and knows what else the process runs.
 #[derive(Debug, Clone, Default)]
 pub struct Wake(Arc<WakeInner>);
 
@@ -29,6 +31,7 @@ struct WakeInner {
     pokes: Mutex<Vec<Poke>>,
     poked: Notify,
     listeners: AtomicUsize,
+    presence: Presence,
 }
 
 /// An event that was enqueued in a transaction that may still be open.
@@ -40,6 +43,11 @@ pub(crate) struct Poke {
 }
 
 impl Wake {
+    /// What this process runs on the store.
+    pub fn presence(&self) -> &Presence {
+        &self.0.presence
+    }
+
     /// An event is being written.
     pub(crate) fn poke(&self, event_id: &str, topic: &str) {
         if self.0.listeners.load(Ordering::Relaxed) == 0 {

@@ -10,7 +10,7 @@ use postrider_proof::proxy::Proxy;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::process::{Database, Kind, Process};
+use crate::process::{Database, Kind, Process, RelayProcess};
 
 /// Reads an event until it is as wanted.
 async fn until(server: &Process, event: &str, wanted: impl Fn(&Value) -> bool) -> Value {
@@ -134,6 +134,29 @@ async fn no_payload_of_rabbitmq_is_in_the_log() {
     let bytes = canary.bytes().map(|byte| byte.to_string()).collect::<Vec<_>>().join(", ");
     let told: Vec<_> = log.lines().filter(|line| line.contains(canary) || line.contains(&bytes)).collect();
     assert!(told.is_empty(), "{told:?}");
+    host.remove().await;
+    database.drop().await;
+}
+
+/// D.11: what cannot be bound is shown by every instance, not only by the one that keeps the queues.
+#[tokio::test]
+async fn a_problem_with_rabbitmq_is_shown_by_every_instance() {
+    let (database, host) = (Database::make(Kind::Sqlite).await, VirtualHost::fresh().await);
+    let api = Process::start(&database, &["--role", "api", "--broker", host.url()]);
+    let relay = RelayProcess::start(&[&database], "relay.log", &["--broker", host.url()]);
+    api.admin(Method::PUT, "/subscriptions/order.sent/member", json!({ "exchange": "billing" }), 200).await;
+    let listed = async {
+        loop {
+            let listed = api.admin(Method::GET, "/subscriptions?topic=order.sent", Value::Null, 200).await;
+            if listed["subscriptions"][0]["problem"].as_str().is_some_and(|problem| problem.contains("billing")) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), listed).await.expect("the API shows what the relay knows");
+    relay.stop();
+    api.stop();
     host.remove().await;
     database.drop().await;
 }

@@ -221,6 +221,7 @@ async fn tokens_are_made_listed_and_revoked() {
     database.drop().await;
 }
 
+/// G.9: each check of the doctor, well and not well.
 #[tokio::test]
 async fn the_doctor_reports_failed_checks_and_remedies() {
     let database = Database::make(Kind::Sqlite).await;
@@ -234,13 +235,58 @@ async fn the_doctor_reports_failed_checks_and_remedies() {
         (1, &"schema".into(), &"postrider migrate up".into())
     );
     assert!(postrider(&["migrate", "up", "--store", &database.url]).status.success());
-    let well = postrider(&["doctor", "--store", &database.url]);
+    let well = postrider(&["doctor", "--store", &database.url, "-o", "json"]);
     assert!(well.status.success(), "{}", stdout(&well));
+    let findings: Value = serde_json::from_slice(&well.stdout).unwrap();
+    let checks: Vec<_> = findings.as_array().unwrap().iter().map(|one| one["check"].as_str().unwrap()).collect();
+    let all = ["configuration", "store", "schema", "clock", "permissions", "processes", "snapshots", "broker"];
+    assert_eq!(checks, all, "{findings}");
+    let file = database.folder().join("postrider.toml");
+    std::fs::write(&file, "[alert]\nwebhook-secret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n").unwrap();
+    let config = file.display().to_string();
+    let readable = postrider(&["doctor", "--store", &database.url, "--config", &config]);
+    assert_eq!(readable.status.code(), Some(4));
+    assert!(stdout(&readable).contains("holds alert.webhook-secret and others can read it"), "{}", stdout(&readable));
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(postrider(&["doctor", "--store", &database.url, "--config", &config]).status.success());
+    let away = postrider(&["doctor", "--store", "postgres://postgres@127.0.0.1:1/none", "-o", "json"]);
+    let findings: Value = serde_json::from_slice(&away.stdout).unwrap();
+    let store = findings.as_array().unwrap().iter().find(|one| one["check"] == "store").unwrap();
+    assert_eq!((&store["ok"], &store["remedy"]), (&false.into(), &"start the database, or correct `store`".into()));
     let no_broker = postrider(&["doctor", "--store", &database.url, "--broker", "amqp://u:secret@127.0.0.1:1/"]);
     assert_eq!(no_broker.status.code(), Some(4));
     assert!(stdout(&no_broker).contains("start the broker") && !stdout(&no_broker).contains("secret@"));
     let bad = postrider(&["doctor", "--set", "outbox.batch-size=x"]);
     assert!(stdout(&bad).contains("outbox.batch-size in the command line"), "{}", stdout(&bad));
+    database.drop().await;
+}
+
+/// G.9: a user who may only read is told which grants are missing; a broker that answers is well.
+#[tokio::test]
+async fn the_doctor_names_missing_grants_on_postgres_and_a_rabbitmq_that_answers() {
+    use sqlx::{Connection as _, Executor as _};
+    let database = Database::make(Kind::Postgres).await;
+    assert!(postrider(&["migrate", "up", "--store", &database.url]).status.success());
+    let mut admin = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let role = format!("reads_{}", uuid::Uuid::new_v4().simple());
+    for sql in [format!("CREATE ROLE {role} LOGIN"), format!("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")] {
+        // The name is ours, made of hexadecimal digits.
+        admin.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
+    }
+    let (scheme, place) = database.url.split_once("://").unwrap();
+    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+    let broker =
+        std::env::var("POSTRIDER_TEST_RABBITMQ").expect("POSTRIDER_TEST_RABBITMQ is not set: run `make services`");
+    let store = format!("{scheme}://{role}@{place}");
+    let found = postrider(&["doctor", "--store", &store, "--broker", &broker, "-o", "json"]);
+    let findings: Value = serde_json::from_slice(&found.stdout).unwrap();
+    let of = |check: &str| findings.as_array().unwrap().iter().find(|one| one["check"] == check).unwrap().clone();
+    assert_eq!((&of("permissions")["ok"], &of("broker")["ok"]), (&false.into(), &true.into()), "{findings}");
+    assert!(of("permissions")["remedy"].as_str().unwrap().contains("grant this user"), "{findings}");
+    for sql in [format!("DROP OWNED BY {role}"), format!("DROP ROLE {role}")] {
+        admin.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
+    }
+    admin.close().await.unwrap();
     database.drop().await;
 }
 

@@ -1,12 +1,14 @@
 //! The executable as people meet it: what it prints, where, and with which exit code.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod alerts;
 mod bench;
 mod broker;
 mod commands;
 mod demo;
 mod flood;
 mod grants;
+mod health;
 mod migrate;
 mod process;
 mod redrive;

@@ -14,8 +14,9 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 use postrider::alert::{Alarm, Alert};
 use postrider::prelude::*;
+use postrider::presence::BrokerWord;
 use postrider::store::sqlite::SqliteStore;
-use postrider::store::{Found, Redriven};
+use postrider::store::{Found, Instance, LIVE, Redriven};
 use postrider::transport::rabbitmq::topology::Binding;
 use postrider::transport::rabbitmq::{BrokerState, ReceiverOptions};
 use postrider::{
@@ -495,6 +496,13 @@ async fn a_blocked_rabbitmq_is_reported_and_waited_for() {
         }
     };
     timeout(TIMEOUT, blocked).await.expect("the state is shown");
+    let shown = async |word| {
+        let is_shown = |one: &Instance| one.running.broker.as_ref().is_some_and(|report| report.state == word);
+        while !store.instances(LIVE).await.unwrap().iter().any(is_shown) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(TIMEOUT, shown(BrokerWord::Blocked)).await.expect("other processes see it");
     last += 1;
     enqueue(last).await;
     broker.clear_memory_alarm().await;
@@ -506,6 +514,7 @@ async fn a_blocked_rabbitmq_is_reported_and_waited_for() {
     assert!(orders.into_iter().eq(2..=last));
     database.until("SELECT count(*) FROM postrider_delivery", 0).await;
     assert_eq!(database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await, 0);
+    timeout(TIMEOUT, shown(BrokerWord::Connected)).await.expect("and that it is over");
     relay.abort();
     receiving.abort();
     drop((relay.await.err(), receiving.await.err(), store));

@@ -8,7 +8,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use postrider::store::{Appended, Found, NewEvent, Report};
-use postrider::{Enqueued, EventId, Initiator, lineage};
+use postrider::{Enqueued, EventId, Initiator, alert, lineage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,7 +20,7 @@ use crate::event::{Around, EventIn};
 use crate::input::{self, Body, Path, Time};
 use crate::problem::Problem;
 use crate::view::EventDetail;
-use crate::{App, limits};
+use crate::{App, broker, limits};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -211,7 +211,9 @@ fn unknown() -> Problem {
 async fn find(app: &App, id: &str) -> Result<Found, Problem> {
     // What cannot be an id is answered without a query.
     let id = EventId::new(id).map_err(|_| unknown())?;
-    app.store.find(id.as_str()).await?.ok_or_else(unknown)
+    let mut found = app.store.find(id.as_str()).await?.ok_or_else(unknown)?;
+    broker::explain(app, std::slice::from_mut(&mut found)).await?;
+    Ok(found)
 }
 
 /// What a remote consumer reports.
@@ -275,7 +277,9 @@ async fn report(
         callback_id: report.callback_id.map(|id| id.0),
         consumed_at: report.consumed_at.map(|at| at.0),
     };
-    match app.store.append_consumption(&report).await? {
+    let appended = app.store.append_consumption(&report).await?;
+    alert::note_report(&*app.store, &report, &appended).await;
+    match appended {
         Appended::Attempt(attempt_no) => Ok((StatusCode::CREATED, Json(Reported { attempt_no })).into_response()),
         Appended::Repeated(attempt_no) => Ok((StatusCode::OK, Json(Reported { attempt_no })).into_response()),
         Appended::NotExpected => Err(not_expected(&find(&app, &id).await?, &report.consumer)),

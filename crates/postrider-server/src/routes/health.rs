@@ -1,8 +1,12 @@
-//! Routes outside of the API: health, metrics, the OpenAPI document and the page.
+//! Routes outside of the API: readiness, metrics, the OpenAPI document and the page. And the health of the whole installation,
+//! for operators.
+
+mod report;
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
+use postrider::Error;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -16,6 +20,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(readyz))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
+        .merge(report::routes())
 }
 
 /// A page that says what can be called
@@ -31,19 +36,33 @@ async fn livez() -> &'static str {
 }
 
 /// Whether requests can be served: the store answers and has this program's schema
-#[utoipa::path(get, path = "/readyz", tag = "server", responses((status = 200, description = "They can.", content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/readyz", tag = "server", responses(
+    (status = 200, description = "They can.", content_type = "text/plain", body = String),
+    (status = 503, description = "They cannot: `storeAway`, `schemaOld`, `schemaNew`, `schemaOther` or `stopping`.", body = Problem, content_type = "application/problem+json"),
+))]
 async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
     if app.stop.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
     }
     match app.store.check_schema().await {
         Ok(()) => Ok("ok\n"),
-        // Without details of the store: this route needs no token.
         Err(error) => {
-            tracing::warn!(%error, "not ready");
-            let detail = "the store does not answer, or has another schema: the server's log says more";
-            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail))
+            let (code, detail) = unready(&error);
+            tracing::warn!(%error, code, "not ready");
+            Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail))
         }
+    }
+}
+
+/// Why no request can be served. Without details of the store: the route needs no token.
+fn unready(error: &Error) -> (&'static str, &'static str) {
+    match error {
+        Error::SchemaOutOfDate { .. } => {
+            ("schemaOld", "the tables are older than this program: run `postrider migrate up`")
+        }
+        Error::SchemaTooNew { .. } => ("schemaNew", "the tables are newer than this program: update it"),
+        Error::Unsupported(_) => ("schemaOther", "the tables are of another build: the server's log says more"),
+        _ => ("storeAway", "the store does not answer: the server's log says more"),
     }
 }
 

@@ -4,6 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use postrider::presence::SubscriptionProblem;
+use postrider::store::LIVE;
 use postrider::subscription::{EVERY_TOPIC, StoredSubscription};
 use postrider::{Subscription, Via};
 use serde::{Deserialize, Serialize};
@@ -70,7 +72,7 @@ struct SubscriptionView {
     routing_key: Option<String>,
     created_at: At,
     updated_at: At,
-    /// Why the broker does not bring its events, as far as this server knows.
+    /// Why the broker does not bring its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
@@ -117,9 +119,14 @@ async fn list(State(app): State<App>, Query(wanted): Query<Wanted>) -> Result<Js
         return Err(Problem::bad_query("topic", "must be 1 to 128 of A-Z a-z 0-9 . _ -, or *"));
     }
     let stored = app.store.subscriptions(wanted.topic.as_deref()).await?;
+    // Only the instance that keeps the queues knows what is wrong; it tells the others.
+    let instances = if app.options.broker.is_some() { app.store.instances(LIVE).await? } else { Vec::new() };
+    let problems: Vec<_> = instances.iter().flat_map(|one| &one.running.problems).collect();
     let view = |stored: StoredSubscription| {
         let said = &stored.subscription;
-        let problem = app.options.broker.as_ref().and_then(|broker| broker.problem(&said.topic, &said.consumer));
+        let here = app.options.broker.as_ref().and_then(|broker| broker.problem(&said.topic, &said.consumer));
+        let is_of = |one: &&&SubscriptionProblem| (&one.topic, &one.consumer) == (&said.topic, &said.consumer);
+        let problem = here.or_else(|| problems.iter().find(is_of).map(|one| one.problem.clone()));
         SubscriptionView::of(stored, problem)
     };
     Ok(Json(Subscriptions { subscriptions: stored.into_iter().map(view).collect() }))

@@ -10,6 +10,7 @@ mod events;
 mod limits;
 mod lists;
 mod mend;
+mod observe;
 mod operations;
 mod problems;
 mod sessions;

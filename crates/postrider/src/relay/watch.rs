@@ -15,6 +15,7 @@ use crate::alert::Alarm;
 use crate::consumer::Failure;
 use crate::error::{Error, Result};
 use crate::observe;
+use crate::presence;
 use crate::retention::Retention;
 use crate::retry;
 use crate::store::LaneCounts;
@@ -143,9 +144,16 @@ impl LaneNotifier {
     }
 }
 
+/// Tells other processes what this one runs.
+pub(super) async fn beat(shared: Arc<RelayShared>) {
+    let up = || shared.health.up();
+    presence::keep(Arc::clone(&shared.store), up, shared.stop.cancelled()).await;
+}
+
 /// Watches until the relay stops.
 pub(super) async fn watch(shared: Arc<RelayShared>, lanes: Vec<LaneNotifier>) {
     let wake = shared.store.wake().clone();
+    let _running = wake.presence().run_loop(presence::ROUTER);
     let _listening = wake.listen();
     let mut watcher = Watcher { shared, lanes, interval: SOON, paused_read: None };
     let (mut last_look, mut next_look) = (Instant::now(), Instant::now());
@@ -369,6 +377,7 @@ pub(super) async fn keep_figures(shared: Arc<RelayShared>, lanes: BTreeSet<Arc<s
 
 /// Prunes regularly, one relay at a time.
 pub(super) async fn prune(shared: Arc<RelayShared>, retention: Retention) {
+    let _running = shared.store.wake().presence().run_loop(presence::RETENTION);
     loop {
         shared.health.up().await;
         if let Err(error) = prune_once(&shared, &retention).await {

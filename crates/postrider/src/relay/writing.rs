@@ -185,11 +185,13 @@ impl Results {
                 let alarm = Alarm::Dead {
                     event_id: envelope.event_id.to_string(),
                     topic: envelope.topic.clone(),
+                    trace_id: envelope.trace_id.clone(),
                     key: envelope.key.clone(),
                     lane: lane.name.to_string(),
                     attempts,
                     error: error.clone(),
                     code: code.clone(),
+                    held: None,
                 };
                 self.of(token, &envelope).bury.push((Buried { id, tried, error, code }, alarm));
             }
@@ -296,8 +298,9 @@ impl ClaimResults {
             let burials: Vec<_> = self.bury.iter().map(|(buried, _)| buried.clone()).collect();
             let buried = store.bury(token, &burials, history).await?;
             note_lost(self.bury.len(), buried.len());
-            for (_, alarm) in self.bury.drain(..).filter(|(dead, _)| buried.contains(&dead.id)) {
+            for (dead, mut alarm) in self.bury.drain(..).filter(|(dead, _)| buried.contains(&dead.id)) {
                 figures.dead();
+                alarm.count_held(store, dead.id).await;
                 shared.alarm(alarm);
             }
         }

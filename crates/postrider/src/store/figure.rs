@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
+use super::{Delivery, DeliveryId};
 use crate::alert::SnapshotHolder;
+use crate::entry::DeliveryStatus;
 use crate::error::Result;
 use crate::status::{EventStatus, Record, Standing};
 
@@ -29,6 +31,12 @@ pub trait Figures: Send + Sync {
     /// How long the oldest due delivery of all lanes has waited; `None` if none is due.
     async fn oldest_pending(&self) -> Result<Option<Duration>>;
 
+    /// Dead deliveries of a lane, at most `limit`, those that were due last first.
+    async fn dead_letters(&self, lane: &str, limit: u32) -> Result<Vec<DeadLetter>>;
+
+    /// Those of the deliveries that are dead.
+    async fn find_dead(&self, deliveries: &[DeliveryId]) -> Result<Vec<DeadLetter>>;
+
     /// Sessions that have kept a snapshot open for longer than `older_than`, on a database where that slows claims.
     async fn snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
         Ok(Vec::new())
@@ -48,6 +56,59 @@ pub struct LaneCounts {
     pub dead: u64,
     /// Of the new and failed ones, those that wait behind a dead delivery of their key.
     pub held: u64,
+}
+
+/// A delivery that was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// The delivery.
+    pub id: DeliveryId,
+    /// The consumer, or the broker's lane.
+    pub consumer: String,
+    /// The event.
+    pub event_id: String,
+    /// Its topic.
+    pub topic: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// Its trace.
+    pub trace_id: Option<String>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last error.
+    pub error: Option<String>,
+    /// The code of the last error.
+    pub code: Option<String>,
+    /// When the last attempt ended; of a lane without history, when it was due.
+    pub died_at: OffsetDateTime,
+    /// How many later deliveries of its key and lane are not dead.
+    pub held: u64,
+}
+
+/// The dead deliveries of these events. The caller counts those behind them.
+pub(super) fn dead_letters(records: &[Record]) -> Vec<DeadLetter> {
+    let dead_of = |record: &Record| {
+        let dead = record.deliveries.iter().filter(|one| one.status == DeliveryStatus::Dead);
+        let letter = |delivery: &Delivery| {
+            let consumer = delivery.target.as_ref().unwrap_or(&delivery.lane);
+            let last = record.consumptions.iter().rfind(|attempt| attempt.consumer == *consumer && attempt.attempt > 0);
+            DeadLetter {
+                id: delivery.id,
+                consumer: consumer.clone(),
+                event_id: record.envelope.event_id.to_string(),
+                topic: record.envelope.topic.clone(),
+                key: record.envelope.key.clone(),
+                trace_id: record.envelope.trace_id.clone(),
+                attempts: delivery.attempts,
+                error: delivery.last_error.clone(),
+                code: last.and_then(|attempt| attempt.code.clone()),
+                died_at: last.map_or(delivery.due_at, |attempt| attempt.created_at),
+                held: 0,
+            }
+        };
+        dead.map(letter).collect::<Vec<_>>()
+    };
+    records.iter().flat_map(dead_of).collect()
 }
 
 /// What happened to events in one minute, as the roll-up counted it.

@@ -8,6 +8,7 @@ mod access;
 mod deliveries;
 mod events;
 mod figures;
+mod instances;
 mod jobs;
 mod keys;
 mod leases;
@@ -26,7 +27,7 @@ use time::OffsetDateTime;
 use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard};
 
 use super::{
-    Completion, Enlist, Enqueued, Handled, Key, KeyState, Keys, NewEvent, Receipt, Schema, SchemaVersion, Token,
+    About, Completion, Enlist, Enqueued, Handled, Key, KeyState, Keys, NewEvent, Receipt, Schema, SchemaVersion, Token,
     Unheard,
 };
 use crate::clock::{Clock, SystemClock};
@@ -135,6 +136,10 @@ impl Schema for MemoryStore {
 
     fn name(&self) -> &str {
         "memory"
+    }
+
+    async fn about(&self) -> Result<About> {
+        Ok(About { kind: "memory", version: env!("CARGO_PKG_VERSION").into(), sizes: Vec::new() })
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {

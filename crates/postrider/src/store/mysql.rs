@@ -46,6 +46,12 @@ macro_rules! clock_later {
         later!($ms)
     };
 }
+/// Whether a delivery is dead.
+macro_rules! is_dead {
+    () => {
+        "(place = 3)"
+    };
+}
 macro_rules! for_update {
     () => {
         " FOR UPDATE"
@@ -108,8 +114,9 @@ const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_expected_lock"),
 ];
 
-const MIGRATIONS: &[Migration] =
-    migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access"];
+const KIND: &str = "mysql";
+
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0010_instances"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.

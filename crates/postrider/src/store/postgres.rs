@@ -35,6 +35,12 @@ macro_rules! clock_later {
         concat!("clock_timestamp() + ", $ms, " * interval '1 ms'")
     };
 }
+/// Whether a delivery is dead.
+macro_rules! is_dead {
+    () => {
+        "(place = 3)"
+    };
+}
 macro_rules! for_update {
     () => {
         " FOR UPDATE"
@@ -101,7 +107,9 @@ const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_expected_lock"),
 ];
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version"];
+const KIND: &str = "postgres";
+
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0010_instances"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;

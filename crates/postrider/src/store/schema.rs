@@ -22,8 +22,22 @@ pub trait Schema: Send + Sync {
         self.schema_version().await?.check(self.name())
     }
 
+    /// What the store is, its version, and how large it is.
+    async fn about(&self) -> Result<About>;
+
     /// The database's clock.
     async fn now(&self) -> Result<OffsetDateTime>;
+}
+
+/// What a store is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct About {
+    /// `memory`, `sqlite`, `postgres` or `mysql`.
+    pub kind: &'static str,
+    /// The version of the database.
+    pub version: String,
+    /// Bytes by name: of each table with its indexes, or of the whole database.
+    pub sizes: Vec<(String, u64)>,
 }
 
 /// Which schema a database has, and which this program needs.

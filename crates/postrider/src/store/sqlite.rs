@@ -36,6 +36,12 @@ macro_rules! clock_later {
         later!($ms)
     };
 }
+/// Whether a delivery is dead.
+macro_rules! is_dead {
+    () => {
+        "dead"
+    };
+}
 /// The transaction has the write lock already.
 macro_rules! for_update {
     () => {
@@ -94,7 +100,9 @@ type OwnTx = Transaction<'static, Sqlite>;
 /// Nothing to lock before a redrive is decided: the transaction has the write lock.
 const REDRIVE_LOCKS: [&str; 0] = [];
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access"];
+const KIND: &str = "sqlite";
+
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0010_instances"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;

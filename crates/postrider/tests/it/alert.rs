@@ -8,11 +8,13 @@ fn dead() -> Alarm {
     Alarm::Dead {
         event_id: "order:7:paid".into(),
         topic: "order.paid".into(),
+        trace_id: None,
         key: Some("7".into()),
         lane: "points".into(),
         attempts: 10,
         error: "no such account".into(),
         code: None,
+        held: Some(3),
     }
 }
 

@@ -9,6 +9,8 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use postrider::observe::{self, MetricKind};
 use postrider::prelude::*;
 use postrider::store::memory::{Conn, MemoryStore};
+use postrider::store::{Claim, DeadHead};
+use postrider::testing::Age;
 use postrider::{
     Consumer, Draft, Event, Failure, Inbox, Initiator, Outbox, OutsideConsumer, Received, Relay, Subscription, Via,
 };
@@ -171,11 +173,52 @@ fn a_rejected_delivery_is_an_error_in_the_log() {
         ("consumer", "points"),
         ("key", "13"),
         ("code", "luck"),
+        ("trace_id", TRACE),
         ("error", "unlucky"),
     ] {
         assert_eq!(dead["fields"][field], expected, "{field} of {dead:#}");
     }
-    assert_eq!(dead["fields"]["attempts"], 1);
+    assert_eq!((&dead["fields"]["attempts"], &dead["fields"]["held"]), (&1.into(), &0.into()));
+}
+
+/// A hook that keeps nothing.
+struct Hook;
+
+#[async_trait::async_trait]
+impl postrider::alert::Alert for Hook {
+    async fn alert(&self, _: &postrider::alert::Alarm) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+}
+
+/// A.5: an alert hook of the user does not replace the line in the log, which tells how many deliveries wait behind.
+#[test]
+fn a_hook_does_not_replace_the_error_in_the_log() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    tracing::subscriber::with_default(subscriber.finish(), || {
+        runtime.block_on(async {
+            let store = MemoryStore::new();
+            store.set_subscription(&Subscription::new("order.paid", "slow", Via::Local)).await.expect("subscribes");
+            let outbox = Outbox::new(store.clone());
+            let mut tx = store.begin().await.expect("begins");
+            for (id, order) in [("first", 13), ("second", 7), ("third", 7)] {
+                let paid = Draft::of(&Paid { order, secret: String::new() }).expect("JSON").event_id(id).key("one");
+                outbox.enqueue(&mut tx, paid).await.expect("enqueues");
+            }
+            store.commit(tx).await.expect("commits");
+            let inbox = Inbox::new(store.clone()).outside(Slow);
+            Relay::new(store.clone(), inbox).also_alert(Hook).drain().await.expect("drains");
+        });
+    });
+    let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("UTF-8");
+    let dead: Vec<_> = text.lines().filter(|line| line.contains("DEAD")).collect();
+    let [dead] = &dead[..] else { panic!("one line: {text}") };
+    let dead: serde_json::Value = serde_json::from_str(dead).expect("JSON");
+    let fields = &dead["fields"];
+    assert_eq!((&dead["level"], &fields["event_id"], &fields["held"]), (&"ERROR".into(), &"first".into(), &2.into()));
 }
 
 /// The figures by name and labels. Of a histogram, the number of samples.
@@ -218,9 +261,6 @@ fn figures_are_counted() {
     for (name, value) in expected {
         assert_eq!(figures.get(name), Some(&value), "{name} of {figures:#?}");
     }
-    for name in ["postrider_outbox_events_pending", "postrider_outbox_oldest_pending_seconds"] {
-        assert!(figures.contains_key(name), "{name} of {figures:#?}");
-    }
     assert!(figures["postrider_delivery_seconds{consumer=points}"] >= 2, "{figures:#?}");
 }
 
@@ -244,7 +284,11 @@ fn gauges_return_to_zero() {
     let snapshotter = recorder.snapshotter();
     let gauges = || {
         let values = values(&snapshotter);
-        ["lag", "held", "dead"].map(|name| values[&format!("postrider_consumer_{name}{{consumer=slow}}")])
+        let pending = values["postrider_outbox_events_pending"];
+        let gauges = ["lag", "held", "dead"].map(|name| values[&format!("postrider_consumer_{name}{{consumer=slow}}")]);
+        assert_eq!(pending, gauges[0], "there is one consumer");
+        assert!(values.contains_key("postrider_outbox_oldest_pending_seconds"), "{values:?}");
+        gauges
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     metrics::with_local_recorder(&recorder, || {
@@ -275,6 +319,76 @@ fn gauges_return_to_zero() {
             assert_eq!(gauges(), [0, 0, 0]);
         });
     });
+}
+
+/// A consumer that takes so long that another instance has its delivery.
+struct Late(MemoryStore);
+
+impl OutsideConsumer for Late {
+    const NAME: &'static str = "late";
+    type Event = Paid;
+
+    async fn handle(&self, _: Received<Paid>) -> Result<(), Failure> {
+        self.0.age(Duration::from_secs(3_600)).await?;
+        let taken = self.0.claim_keyed(&Claim::new("late", 10), DeadHead::Hold).await?;
+        assert_eq!(taken.deliveries.len(), 1, "its lease is over");
+        Ok(())
+    }
+}
+
+/// A.18: a result that comes after its lease was lost is counted, and is no delivery that was sent. The gauges tell how
+/// many wait, and since when.
+#[test]
+fn a_lost_lease_is_counted() {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    metrics::with_local_recorder(&recorder, || {
+        runtime.block_on(async {
+            let store = MemoryStore::new();
+            store.set_subscription(&Subscription::new("order.paid", "late", Via::Local)).await.expect("subscribes");
+            let mut tx = store.begin().await.expect("begins");
+            let paid = Paid { order: 7, secret: String::new() };
+            Outbox::new(store.clone()).enqueue(&mut tx, &paid).await.expect("enqueues");
+            store.commit(tx).await.expect("commits");
+            let drain = async |inbox| Relay::new(store.clone(), inbox).drain().await.expect("drains");
+            drain(Inbox::new(store.clone()).outside(Late(store.clone()))).await;
+            drain(Inbox::new(store.clone()).outside(Slow)).await;
+        });
+    });
+    let figures = values(&snapshotter);
+    for (name, value) in [
+        ("postrider_relay_lease_lost_total", 1),
+        ("postrider_outbox_events_sent_total", 0),
+        ("postrider_outbox_events_pending", 1),
+        ("postrider_consumer_lag{consumer=late}", 1),
+    ] {
+        assert_eq!(figures.get(name), Some(&value), "{name} of {figures:#?}");
+    }
+    let oldest = figures["postrider_outbox_oldest_pending_seconds"];
+    assert!((3_600..3_700).contains(&oldest), "{oldest} seconds");
+}
+
+const RULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/prometheus-rules.yml");
+
+/// G.10: the example rules for Prometheus use metrics that exist.
+#[test]
+fn the_example_rules_use_our_metrics() {
+    let rules = std::fs::read_to_string(RULES).expect("the rules are there");
+    let words = rules.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let named: Vec<_> = words.filter(|word| word.starts_with("postrider_")).collect();
+    assert!(named.len() > 8, "{named:?}");
+    for name in named {
+        assert!(observe::METRICS.iter().any(|metric| metric.name == name), "{name} is no metric");
+    }
+}
+
+/// G.10: Prometheus accepts the example rules.
+#[test]
+fn promtool_accepts_the_example_rules() {
+    let checked = std::process::Command::new("promtool").args(["check", "rules", RULES]).output();
+    let checked = checked.expect("promtool is missing: run `make services`");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
 /// The recorder gets a description of every figure.

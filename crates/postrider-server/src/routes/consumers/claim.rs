@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use postrider::Via;
 use postrider::entry::{self, Outcome};
+use postrider::observe::LaneFigures;
 use postrider::store::{Buried, Claim, DeliveryId, History, Lease, Token};
+use postrider::{Via, alert};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -94,6 +95,7 @@ async fn claim(
     }
     let claim = Claim { lease, owner: owner(&caller), ..Claim::new(&*consumer, wanted.max) };
     let until = Instant::now() + Duration::from_secs(wait);
+    app.store.wake().presence().note_claim(&consumer);
     let place = app.waiting.join(&consumer);
     loop {
         let is_paused = app.store.paused().await?.contains(&consumer);
@@ -181,7 +183,6 @@ async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<Claime
             Some(Outcome::Expired) => expired.push(claimed.id),
             Some(_) => {
                 let attempts = claimed.attempt.saturating_sub(1);
-                tracing::error!(consumer = %claim.lane, event_id = %claimed.envelope.event_id, attempts, "DEAD: its holder was lost in every attempt");
                 let error = format!("given up: its holder was lost in each of {attempts} attempts");
                 exhausted.push(Buried { id: claimed.id, tried: false, error, code: Some("exhausted".into()) });
                 broken.extend(key);
@@ -195,7 +196,10 @@ async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<Claime
         app.store.release(lease.token, &back).await?;
     }
     if !exhausted.is_empty() {
-        app.store.bury(lease.token, &exhausted, History::Keep).await?;
+        let buried = app.store.bury(lease.token, &exhausted, History::Keep).await?;
+        let figures = LaneFigures::new(&claim.lane);
+        buried.iter().for_each(|_| figures.dead());
+        alert::log_dead(&*app.store, &buried).await;
     }
     Ok(handed)
 }

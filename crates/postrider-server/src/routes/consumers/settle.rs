@@ -6,7 +6,9 @@ use axum::Json;
 use axum::extract::State;
 use postrider::Failure;
 use postrider::entry::{self, Decision, Outcome};
+use postrider::observe::{self, LaneFigures};
 use postrider::store::{Buried, DeliveryId, Failed, History, Token};
+use postrider::{Failure, alert};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,7 +18,6 @@ use super::claim::{LeaseToken, lease, parse_delivery};
 use super::via;
 use crate::input::{Body, Path};
 use crate::problem::Problem;
-use crate::view::delivery_id;
 use crate::{App, limits};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -148,19 +149,28 @@ impl Ledger {
         token: Token,
         counted: &mut BTreeSet<DeliveryId>,
     ) -> Result<(), Problem> {
+        let figures = LaneFigures::new(consumer);
         if !self.done.is_empty() {
-            let done = app.store.settle(token, &self.done, History::Keep).await?;
-            done.iter().for_each(|id| app.handed_out.end(*id, token, &Outcome::Done));
-            counted.extend(done);
+            let settled = app.store.settle(token, &self.done, History::Keep).await?;
+            settled.iter().for_each(|id| app.handed_out.end(*id, token, &Outcome::Done));
+            figures.settled(settled.len());
+            observe::lease_lost(self.done.len() - settled.len());
+            counted.extend(settled);
         }
         if !self.retry.is_empty() {
-            counted.extend(app.store.retry(token, &self.retry, History::Keep).await?);
+            let retried = app.store.retry(token, &self.retry, History::Keep).await?;
+            retried.iter().for_each(|_| figures.failed());
+            observe::lease_lost(self.retry.len() - retried.len());
+            counted.extend(retried);
         }
         if !self.bury.is_empty() {
             let buried = app.store.bury(token, &self.bury, History::Keep).await?;
-            for id in &buried {
-                tracing::error!(consumer, delivery = delivery_id(*id), "DEAD: given up, redrive it when mended");
+            for _ in &buried {
+                figures.failed();
+                figures.dead();
             }
+            observe::lease_lost(self.bury.len() - buried.len());
+            alert::log_dead(&*app.store, &buried).await;
             counted.extend(buried);
         }
         let failed = self.retry.into_iter().map(|one| (one.id, one.code));

@@ -8,11 +8,11 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::App;
 use crate::filter::FilterIn;
 use crate::input::Wanted;
 use crate::problem::Problem;
 use crate::view::{EventSummary, summaries};
+use crate::{App, broker};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
@@ -49,6 +49,7 @@ async fn list(State(app): State<App>, wanted: Wanted) -> Result<Json<EventPage>,
     let after = wanted.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     let after = after.map_err(|_| Problem::bad_query("cursor", "is not the nextCursor of a page"))?;
     let filter = wanted.filter.into_filter().map_err(Problem::in_query)?;
-    let page = app.store.list(&List { filter, limit: wanted.limit, after }).await?;
+    let mut page = app.store.list(&List { filter, limit: wanted.limit, after }).await?;
+    broker::explain(&app, &mut page.events).await?;
     Ok(Json(EventPage { events: summaries(&page.events), next_cursor: page.next.map(|next| next.to_string()) }))
 }

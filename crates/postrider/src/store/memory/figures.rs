@@ -1,16 +1,16 @@
 //! Counts, ages and holders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
-use super::state::State;
+use super::state::{DeliveryRow, State};
 use crate::entry::DeliveryStatus;
 use crate::error::Result;
-use crate::store::{Figures, Holding, LaneCounts, Minute, OperationState, figure};
+use crate::store::{DeadLetter, DeliveryId, Figures, Holding, LaneCounts, Minute, OperationState, figure};
 
 #[async_trait]
 impl Figures for MemoryStore {
@@ -75,6 +75,21 @@ impl Figures for MemoryStore {
         Ok(self.read(|state, now| lanes.iter().map(|lane| state.oldest_due(lane, now)).collect()))
     }
 
+    async fn dead_letters(&self, lane: &str, limit: u32) -> Result<Vec<DeadLetter>> {
+        Ok(self.read(|state, now| {
+            let dead =
+                state.deliveries.iter().filter(|(_, row)| row.lane == lane && row.status == DeliveryStatus::Dead);
+            let mut dead: Vec<_> = dead.map(|(id, row)| (row.due_at, *id)).collect();
+            dead.sort_unstable_by(|a, b| b.cmp(a));
+            let ids: Vec<_> = dead.into_iter().take(limit as usize).map(|(_, id)| id).collect();
+            state.find_dead(&ids, now)
+        }))
+    }
+
+    async fn find_dead(&self, deliveries: &[DeliveryId]) -> Result<Vec<DeadLetter>> {
+        Ok(self.read(|state, now| state.find_dead(deliveries, now)))
+    }
+
     async fn oldest_pending(&self) -> Result<Option<Duration>> {
         Ok(self.read(|state, now| {
             let in_sight = state.deliveries.values().filter(|row| row.is_in_sight());
@@ -85,6 +100,25 @@ impl Figures for MemoryStore {
 }
 
 impl State {
+    fn find_dead(&self, ids: &[DeliveryId], now: OffsetDateTime) -> Vec<DeadLetter> {
+        let sequences: BTreeSet<_> = ids.iter().map(|id| id.sequence).collect();
+        let records: Vec<_> = sequences.iter().filter_map(|sequence| self.record(*sequence, now)).collect();
+        let mut letters = figure::dead_letters(&records);
+        letters.retain(|letter| ids.contains(&letter.id));
+        letters.sort_by_key(|letter| ids.iter().position(|id| *id == letter.id));
+        for letter in &mut letters {
+            let head = &self.deliveries[&letter.id];
+            let is_behind = |row: &&DeliveryRow| {
+                row.key.is_some()
+                    && (&row.lane, &row.key) == (&head.lane, &head.key)
+                    && row.event_seq > head.event_seq
+                    && row.status != DeliveryStatus::Dead
+            };
+            letter.held = self.deliveries.values().filter(is_behind).count() as u64;
+        }
+        letters
+    }
+
     fn oldest_due(&self, lane: &str, now: OffsetDateTime) -> Option<Duration> {
         let of_lane = self.deliveries.values().filter(|row| row.lane == lane && row.is_in_sight());
         let oldest = of_lane.map(|row| row.due_at).filter(|due_at| *due_at <= now).min();

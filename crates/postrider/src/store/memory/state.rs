@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
 use crate::store::access::AuditRecord;
 use crate::store::figure::Counted;
-use crate::store::{Consumption, DeliveryId, Operation, Routing, Token, batch};
+use crate::store::{Consumption, DeliveryId, Instance, Operation, Routing, StoredAlert, Token, batch};
 use crate::subscription::StoredSubscription;
 
 /// All tables. A transaction works on a clone.
@@ -33,6 +33,10 @@ pub(super) struct State {
     pub(super) keys: BTreeMap<(String, String), KeyRow>,
     /// By topic and consumer.
     pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
+    /// By id.
+    pub(super) instances: BTreeMap<String, Instance>,
+    /// By kind and subject.
+    pub(super) alerts: BTreeMap<(&'static str, String), StoredAlert>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
     pub(super) jobs: BTreeMap<String, JobRow>,
@@ -239,6 +243,14 @@ impl State {
             row.updated_at -= by;
         }
         self.leases.values_mut().for_each(|row| row.until -= by);
+        for row in self.instances.values_mut() {
+            row.started_at -= by;
+            row.seen_at -= by;
+        }
+        for row in self.alerts.values_mut() {
+            row.since -= by;
+            row.over_at = row.over_at.map(|at| at - by);
+        }
         let minutes = by.whole_minutes();
         let aged = std::mem::take(&mut self.figures).into_iter().map(|(minute, row)| {
             let [_, created, sent, consumed, failed, dead] = row;

@@ -229,6 +229,8 @@ impl crate::testing::Age for MySqlStore {
             sql!("testing/age_inbox"),
             sql!("testing/age_keys"),
             sql!("testing/age_leases"),
+            sql!("testing/age_instances"),
+            sql!("testing/age_alerts"),
             sql!("testing/age_jobs"),
             sql!("testing/age_statuses"),
             sql!("testing/age_operations"),

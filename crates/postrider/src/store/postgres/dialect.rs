@@ -138,9 +138,13 @@ pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8]
 #[cfg(feature = "testing")]
 impl crate::testing::Age for PostgresStore {
     async fn age(&self, by: Duration) -> Result<()> {
-        for sql in
-            [sql!("testing/age"), sql!("testing/age_jobs"), sql!("testing/age_operations"), sql!("testing/age_access")]
-        {
+        for sql in [
+            sql!("testing/age"),
+            sql!("testing/age_jobs"),
+            sql!("testing/age_operations"),
+            sql!("testing/age_access"),
+            sql!("testing/age_instances"),
+        ] {
             retrying!(async { Ok(sqlx::query(sql).bind(millis(by)).execute(&self.work).await?) })?;
         }
         let mut tx = self.work.begin().await?;

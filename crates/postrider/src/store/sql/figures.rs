@@ -1,17 +1,18 @@
 //! Counts, ages and holders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
+use super::records::records;
 use super::rows::get;
-use super::{Row, SqlStore, Time, time};
+use super::{Conn, Row, SqlStore, Time, time};
 use crate::alert::SnapshotHolder;
 use crate::error::Result;
 use crate::store::sql::duration;
-use crate::store::{Figures, Holding, LaneCounts, Minute, figure};
+use crate::store::{DeadLetter, DeliveryId, Figures, Holding, LaneCounts, Minute, figure};
 
 #[async_trait]
 impl Figures for SqlStore {
@@ -57,9 +58,50 @@ impl Figures for SqlStore {
         Ok(self.oldest_pending_ms().await?.map(duration))
     }
 
+    async fn dead_letters(&self, lane: &str, limit: u32) -> Result<Vec<DeadLetter>> {
+        let sql = text!(
+            "SELECT event_seq, id FROM postrider_delivery WHERE lane = $1 AND ",
+            is_dead!(),
+            " ORDER BY due_at DESC, id DESC LIMIT $2"
+        );
+        let query = sqlx::query_as(sql).bind(lane).bind(i64::from(limit));
+        let dead: Vec<(i64, i64)> = query.fetch_all(self.reader()).await?;
+        let ids: Vec<_> = dead.into_iter().map(|(sequence, number)| DeliveryId::new(sequence, number)).collect();
+        self.find_dead(&ids).await
+    }
+
+    async fn find_dead(&self, deliveries: &[DeliveryId]) -> Result<Vec<DeadLetter>> {
+        let sequences: BTreeSet<_> = deliveries.iter().map(|id| id.sequence).collect();
+        let sequences: Vec<_> = sequences.into_iter().collect();
+        let mut session = self.snapshot().await?;
+        let mut letters = figure::dead_letters(&records(&mut session, &sequences).await?);
+        letters.retain(|letter| deliveries.contains(&letter.id));
+        // In the order of the ids that were asked for.
+        letters.sort_by_key(|letter| deliveries.iter().position(|id| *id == letter.id));
+        for letter in &mut letters {
+            letter.held = followers(&mut session, letter).await?;
+        }
+        Ok(letters)
+    }
+
     async fn snapshot_holders(&self, older_than: Duration) -> Result<Vec<SnapshotHolder>> {
         self.find_snapshot_holders(older_than).await
     }
+}
+
+/// How many deliveries wait behind a dead one.
+async fn followers(conn: &mut Conn, letter: &DeadLetter) -> Result<u64> {
+    let Some(key) = &letter.key else { return Ok(0) };
+    let sql = text!(
+        "SELECT count(*) FROM postrider_delivery d WHERE NOT ",
+        is_dead!(),
+        " AND event_key = $1 AND event_seq > $2 \
+         AND lane = (SELECT f.lane FROM postrider_delivery f WHERE f.event_seq = $3 AND f.id = $4)"
+    );
+    let DeliveryId { sequence, number, .. } = letter.id;
+    let query = sqlx::query_scalar(sql).bind(key).bind(sequence).bind(sequence).bind(number);
+    let count: i64 = query.fetch_one(conn).await?;
+    Ok(count.unsigned_abs())
 }
 
 fn lane_counts(row: &Row) -> Result<(String, LaneCounts)> {

@@ -5,6 +5,7 @@ use super::*;
 mod access;
 mod events;
 mod figures;
+mod instances;
 mod jobs;
 mod keys;
 mod leases;

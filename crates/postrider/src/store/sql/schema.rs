@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Conn, MIGRATIONS, SqlStore, Time, time};
+use super::{Conn, KIND, MIGRATIONS, SqlStore, Time, time};
 use crate::error::{Error, Result};
 use crate::store::sql::{self, Migration};
-use crate::store::{Schema, SchemaVersion};
+use crate::store::{About, Schema, SchemaVersion};
 
 #[async_trait]
 impl Schema for SqlStore {
@@ -36,6 +36,13 @@ impl Schema for SqlStore {
 
     fn name(&self) -> &str {
         &self.url
+    }
+
+    async fn about(&self) -> Result<About> {
+        let version = sqlx::query_scalar(sql!("schema/server_version")).fetch_one(self.reader()).await?;
+        let sizes: Vec<(String, i64)> = sqlx::query_as(sql!("schema/sizes")).fetch_all(self.reader()).await?;
+        let sizes = sizes.into_iter().map(|(name, bytes)| (name, bytes.unsigned_abs())).collect();
+        Ok(About { kind: KIND, version, sizes })
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {

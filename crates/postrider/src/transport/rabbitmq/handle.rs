@@ -137,11 +137,13 @@ impl<S: Enlist> HandleMessages<S> {
         let alarm = Alarm::Dead {
             event_id: envelope.map(|e| e.event_id.to_string()).or(id).unwrap_or_default(),
             topic: envelope.map(|e| e.topic.clone()).unwrap_or_default(),
+            trace_id: envelope.and_then(|e| e.trace_id.clone()),
             key: message.key().map(str::to_owned),
             lane: self.lane.name.to_string(),
             attempts,
             error: failure.to_string(),
             code: failure.cause().code.clone(),
+            held: None,
         };
         alarm.log();
         alarm.send(&self.shared.alerts).await;

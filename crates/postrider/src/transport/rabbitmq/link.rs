@@ -5,14 +5,18 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use lapin::protocol::{AMQPErrorKind, AMQPHardError};
 use lapin::tcp::AMQPUriTcpExt;
 use lapin::uri::AMQPUri;
 use lapin::{Channel, Connection, ConnectionProperties, ErrorKind};
+use time::OffsetDateTime;
 use tokio::time::Instant;
 use tracing::dispatcher::{self, DefaultGuard, Dispatch};
 
 use super::RabbitMqOptions;
+use crate::clock::{Clock, SystemClock};
+use crate::presence::{BrokerProbe, BrokerReport, BrokerWord};
 use crate::retry;
 
 /// The longest pause before a connection that worked is opened again, so that many clients do not reconnect together.
@@ -43,6 +47,8 @@ struct State {
     /// When the next connection may be opened.
     rest_until: Option<Instant>,
     last_error: String,
+    /// The state that was reported last, and since when it is the same.
+    reported: Option<(BrokerWord, OffsetDateTime)>,
 }
 
 /// The state of the connection to a broker.
@@ -99,6 +105,21 @@ impl Link {
             None if state.rest_until.is_none() => BrokerState::Unused,
             _ => BrokerState::Away(state.last_error.clone()),
         }
+    }
+
+    /// The state with its time and reason.
+    fn report(&self) -> BrokerReport {
+        let (word, error) = match self.state() {
+            BrokerState::Unused => (BrokerWord::Unused, None),
+            BrokerState::Connected => (BrokerWord::Connected, None),
+            BrokerState::Blocked => (BrokerWord::Blocked, None),
+            BrokerState::Away(error) => (BrokerWord::Away, Some(error)),
+        };
+        let now = SystemClock.now();
+        let mut state = self.lock();
+        let since = state.reported.filter(|(before, _)| *before == word).map_or(now, |(_, since)| since);
+        state.reported = Some((word, since));
+        BrokerReport { state: word, since, error }
     }
 
     /// A new channel.
@@ -185,6 +206,18 @@ impl Link {
     pub(super) fn rest(&self) -> Duration {
         let until = self.lock().rest_until;
         until.map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+}
+
+#[async_trait]
+impl BrokerProbe for Link {
+    /// Nothing may be waiting to be sent, so that only this finds out that the broker is back.
+    async fn probe(&self) -> BrokerReport {
+        if matches!(self.state(), BrokerState::Away(_)) {
+            // The link keeps the error.
+            let _: Result<_, Away> = self.connection().await;
+        }
+        self.report()
     }
 }
 

@@ -299,6 +299,7 @@ impl Transport for Publisher {
         if self.every_topic {
             store.register(&Subscription::new(EVERY_TOPIC, RABBITMQ, Via::RabbitMq)).await?;
         }
+        store.wake().presence().watch_broker(Arc::clone(&self.link) as _);
         match self.channel().await {
             Ok(channel) => {
                 self.give_back(channel);

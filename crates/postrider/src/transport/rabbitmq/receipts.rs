@@ -13,6 +13,7 @@ use time::OffsetDateTime;
 use super::link::{Away, Link};
 use super::publisher::{Letter, Properties, Publisher};
 use super::topology::{self, Undeclared};
+use crate::alert;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::retry;
@@ -21,6 +22,9 @@ use crate::transport::Outcome;
 
 /// Receipts that the broker delivers ahead.
 const PREFETCH: u16 = 100;
+
+/// Marks receipts of this library's receivers.
+const APP_ID: &str = "postrider";
 
 /// A report, in the names of the API.
 #[derive(Serialize, Deserialize)]
@@ -57,7 +61,13 @@ pub(super) fn body(report: &Report) -> Vec<u8> {
 }
 
 pub(super) fn properties() -> BasicProperties {
-    BasicProperties::default().with_delivery_mode(2).with_content_type("application/json".into())
+    let properties = BasicProperties::default().with_delivery_mode(2).with_content_type("application/json".into());
+    properties.with_app_id(APP_ID.into())
+}
+
+/// Whether a receiver of this library has sent it.
+fn is_ours(properties: &BasicProperties) -> bool {
+    properties.app_id().as_ref().is_some_and(|id| id.as_str() == APP_ID)
 }
 
 fn parse(body: &[u8]) -> Result<Report, String> {
@@ -117,7 +127,7 @@ impl ReceiptCollector {
         while let Some(message) = messages.next().await {
             let message = message.map_err(Away::from)?;
             match parse(&message.data) {
-                Ok(report) => self.write(&report).await,
+                Ok(report) => self.write(&report, is_ours(&message.properties)).await,
                 Err(why) => self.park(&message, &why).await?,
             }
             message.acker.ack(BasicAckOptions::default()).await.map_err(Away::from)?;
@@ -125,12 +135,20 @@ impl ReceiptCollector {
         Err(Away("the queue of receipts was closed".into()).into())
     }
 
-    /// Writes one receipt. An unreachable store is waited for.
-    async fn write(&self, report: &Report) {
+    /// Writes one receipt. An unreachable store is waited for. `counted`: whether its sender has metrics of its own.
+    async fn write(&self, report: &Report, counted: bool) {
         let mut failures = 0;
         loop {
             match self.store.append_consumption(report).await {
-                Ok(Appended::Attempt(_) | Appended::Repeated(_)) => return,
+                Ok(appended @ (Appended::Attempt(_) | Appended::Repeated(_))) => {
+                    match alert::last_attempt(report, &appended) {
+                        // A receiver of this library has counted it.
+                        Some(attempts) if counted => alert::log_given_up(&*self.store, report, attempts).await,
+                        None if counted => {}
+                        _ => alert::note_report(&*self.store, report, &appended).await,
+                    }
+                    return;
+                }
                 Ok(Appended::NotExpected) => {
                     tracing::warn!(
                         event_id = report.event_id,

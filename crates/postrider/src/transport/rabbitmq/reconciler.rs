@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::link::{Away, BrokerState, Link};
 use super::topology::{self, Binding, EXCHANGE, Undeclared};
 use crate::error::{Error, Result};
+use crate::presence::SubscriptionProblem;
 use crate::retry::RetryPolicy;
 use crate::store::{IntoStore, KeptLease, Store};
 use crate::subscription::{RABBITMQ, StoredSubscription, Subscription, Via};
@@ -143,6 +144,7 @@ impl Reconciler {
         if !work.lease.keep(&*self.stores[0], owner).await? {
             // The other instance knows better.
             self.problems().clear();
+            self.publish_problems();
             work.done = None;
             return Ok(());
         }
@@ -157,7 +159,10 @@ impl Reconciler {
         }
         work.done = None;
         match self.declare_all(&wanted).await {
-            Ok(problems) => self.note(problems),
+            Ok(problems) => {
+                self.note(problems);
+                self.publish_problems();
+            }
             // The link logs it.
             Err(Away(_)) => return Ok(()),
         }
@@ -279,6 +284,19 @@ impl Reconciler {
 
     fn problems(&self) -> MutexGuard<'_, Problems> {
         self.shared.problems.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the problems to the other instances.
+    fn publish_problems(&self) {
+        let problem = |((topic, consumer), problem): (&(String, String), &String)| SubscriptionProblem {
+            topic: topic.clone(),
+            consumer: consumer.clone(),
+            problem: problem.clone(),
+        };
+        let problems: Vec<_> = self.problems().iter().map(problem).collect();
+        for store in &self.stores {
+            store.wake().presence().set_problems(problems.clone());
+        }
     }
 
     /// Keeps the problems, and logs what has changed.
