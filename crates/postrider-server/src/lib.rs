@@ -151,6 +151,10 @@ impl Server {
         let app = self.app;
         let router = routes::router(&app, self.more);
         let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
+        // Pulling consumers are served here. Only people read it, so an error stops nothing.
+        if let Err(error) = app.store.record_max_attempts("*", app.options.retry.max_attempts).await {
+            tracing::warn!(%error, "the view postrider_outbox may show another number of attempts than is configured");
+        }
         let stop = app.stop.clone();
         let shutdown = async move {
             shutdown.await;

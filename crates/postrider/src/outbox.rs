@@ -13,7 +13,7 @@ use uuid::{NoContext, Timestamp, Uuid};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Handling;
 use crate::envelope::trace::{TraceContext, fresh_span_id};
-use crate::envelope::{Encoding, Envelope, Initiator};
+use crate::envelope::{Encoding, Envelope, Initiator, MetadataIds};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, Event, EventId, with_payload_version};
 use crate::limits;
@@ -176,7 +176,9 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         Some(id) => Some(EventId::new(id)?),
         None => consumed.map(|parent| parent.event_id.clone()),
     };
-    let trace_id = draft.trace_id.or_else(|| consumed.and_then(|parent| parent.trace_id.clone()));
+    let named = draft.metadata.as_deref().map(MetadataIds::of).unwrap_or_default();
+    let trace_id = draft.trace_id.or(named.trace_id);
+    let trace_id = trace_id.or_else(|| consumed.and_then(|parent| parent.trace_id.clone()));
     (envelope.trace_id, envelope.span_id) = match (trace_id, draft.span_id) {
         (Some(trace), span) => (Some(trace), Some(span.unwrap_or_else(fresh_span_id))),
         (None, span) => {
@@ -185,6 +187,8 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         }
     };
     envelope.initiator = draft.initiator;
+    envelope.initiator.user_id = envelope.initiator.user_id.or(named.user_id);
+    envelope.initiator.client_request_id = envelope.initiator.client_request_id.or(named.request_id);
     if envelope.initiator.service.is_none() {
         envelope.initiator.service = service.map(Into::into);
     }
@@ -353,6 +357,27 @@ impl Draft {
         self
     }
 
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.event_id.as_deref()
+    }
+
+    pub(crate) fn parent_id(&self) -> Option<&str> {
+        self.parent_event_id.as_deref()
+    }
+
+    /// The trace that it names, also in its metadata.
+    pub(crate) fn named_trace(&self) -> Option<String> {
+        let in_metadata = || self.metadata.as_deref().and_then(|metadata| MetadataIds::of(metadata).trace_id);
+        self.trace_id.clone().or_else(in_metadata)
+    }
+
+    /// Puts it into a trace, if it names none.
+    pub(crate) fn continue_trace(&mut self, trace_id: Option<String>) {
+        if self.named_trace().is_none() {
+            self.trace_id = trace_id;
+        }
+    }
+
     /// Sets the event that caused this one.
     #[must_use]
     pub fn parent(mut self, event_id: impl Into<String>) -> Self {
@@ -367,7 +392,7 @@ impl Draft {
         self
     }
 
-    /// Adds metadata, as a JSON object.
+    /// Adds metadata, as a JSON object. Its `traceId`, `requestId` and `userId` count where the draft names none.
     #[must_use]
     pub fn metadata(mut self, object: &serde_json::Map<String, serde_json::Value>) -> Self {
         self.metadata = serde_json::to_string(object).ok();

@@ -94,7 +94,7 @@ type OwnTx = Transaction<'static, Sqlite>;
 /// Nothing to lock before a redrive is decided: the transaction has the write lock.
 const REDRIVE_LOCKS: [&str; 0] = [];
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access"];
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0011_lanes_and_log"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;
