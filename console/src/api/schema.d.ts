@@ -840,8 +840,11 @@ export interface components {
             lockOwner?: string | null;
             lockTime?: components["schemas"]["At"] | null;
             lockUntil?: components["schemas"]["At"] | null;
-            /** Format: int32 */
-            maxAttempts?: number | null;
+            /**
+             * Format: int32
+             * @description Attempts in all: of the event, or as its lane is configured.
+             */
+            maxAttempts: number;
             /** Format: int32 */
             shard: number;
             status: components["schemas"]["DeliveryStatus"];
@@ -1114,7 +1117,7 @@ export interface components {
             tenantId?: components["schemas"]["Id"] | null;
             /** @description What kind of fact this is. */
             topic: string;
-            /** @description The trace that it belongs to; of the `traceparent` header, or new, where it is missing. */
+            /** @description The trace that it belongs to. Where it is missing: of the `traceparent` header, of `metadata.traceId`, of its parent, or new. */
             traceId?: string | null;
         };
         /** @description Many events. */

@@ -261,3 +261,24 @@ pub async fn a_subset_of_shards_gets_only_its_own<H: Harness>(h: H) {
     enqueue_one(&h, draft("one-more")).await;
     assert!(h.store().claim(&none).await.unwrap().deliveries.is_empty(), "no shards, no deliveries");
 }
+
+/// B.1: a claim returns only what it has leased; a mismatch is a warning.
+pub async fn what_is_leased_and_cannot_be_read_is_a_warning<H: Harness>(h: H) {
+    if h.dialect().is_none() {
+        return skipped("this store reads what it leases in one step");
+    }
+    subscribe_lane(&h).await;
+    enqueue(&h, drafts(3).into_iter().chain(keyed("a", 3))).await;
+    let (lease, log) = logged(claim(&h, 1)).await;
+    assert!(log.is_empty(), "{log}");
+    h.store().release(lease.token, &lease.ids()).await.unwrap();
+    let mut tx = h.store().begin().await.unwrap();
+    h.execute(&mut *tx, "DELETE FROM postrider_event WHERE event_id IN ('e00001', 'a2')", &[]).await;
+    h.store().commit(tx).await.unwrap();
+    let (lease, log) = logged(claim(&h, 10)).await;
+    assert_eq!(ids(&lease), ["e00000", "e00002"]);
+    assert!(log.contains("WARN") && log.contains("leased=3 read=2") && log.contains(LANE), "{log}");
+    let (lease, log) = logged(claim_keyed(&h, 10)).await;
+    assert_eq!(ids(&lease), ["a1", "a3"]);
+    assert!(log.contains("WARN") && log.contains("leased=3 read=2"), "{log}");
+}

@@ -3,14 +3,15 @@
 use std::time::Duration;
 
 use postrider::clock::ManualClock;
-use postrider::envelope::Encoding;
+use postrider::envelope::{Encoding, Envelope};
 use postrider::prelude::*;
-use postrider::store::Routing;
+use postrider::store::{Filter, List, Routing};
 use postrider::{Aggregate, Draft, Enqueued, Error, Initiator, Outbox, Unheard};
 use serde_json::json;
 use time::OffsetDateTime;
 
 use crate::Harness;
+use crate::fold::fold_all;
 use crate::steps::*;
 
 /// A.1: after a commit, both the change and the event exist.
@@ -507,4 +508,63 @@ pub async fn a_statement_writes_what_enqueue_writes<H: Harness>(h: H) {
     }
     let brief = statements.statement(Draft::json(TOPIC, &7).unwrap()).unwrap();
     assert_eq!(brief.values.len(), 7, "defaults are left to the table: {}", brief.sql);
+}
+
+/// A.2: `traceId`, `requestId` and `userId` of the metadata count where the columns of that name are empty: in claims, in the
+/// detail and in lists, of a plain `INSERT` and of `enqueue`.
+pub async fn metadata_names_what_the_columns_do_not<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    const NAMED: &str = r#"{"traceId":"t-1","requestId":"r-1","userId":42,"more":[1]}"#;
+    let mut expected = vec!["enqueued"];
+    let explicit = Initiator { user_id: Some("u-9".into()), ..Initiator::default() };
+    let chosen = draft("chosen").metadata_json(NAMED).trace("t-9", None).initiator(explicit);
+    enqueue(&h, [draft("enqueued").metadata_json(NAMED), chosen]).await;
+    if h.dialect().is_some() {
+        let mut tx = h.store().begin().await.unwrap();
+        for (id, trace, metadata) in [
+            ("plain", "NULL", NAMED),
+            ("own-trace", "'t-9'", NAMED),
+            ("odd", "NULL", r#"{"traceId": unreadable "traceId""#),
+        ] {
+            let sql = format!(
+                "INSERT INTO postrider_event (event_id, topic, payload, trace_id, metadata) \
+                 VALUES ('{id}', '{TOPIC}', '{{}}', {trace}, '{metadata}')"
+            );
+            h.execute(&mut *tx, &sql, &[]).await;
+        }
+        h.store().commit(tx).await.unwrap();
+        expected.push("plain");
+    }
+    h.store().route(10).await.unwrap();
+    let ids_of = |envelope: &Envelope| {
+        let Initiator { client_request_id, user_id, .. } = envelope.initiator.clone();
+        (envelope.trace_id.clone(), client_request_id, user_id)
+    };
+    let some = |text: &str| Some(text.to_owned());
+    let named = (some("t-1"), some("r-1"), some("42"));
+    let lease = claim(&h, 10).await;
+    for id in &expected {
+        assert_eq!(ids_of(&find(&h, id).await.envelope), named, "the detail of {id}");
+        assert_eq!(find(&h, id).await.envelope.metadata.as_deref(), Some(NAMED), "{id}");
+        let claimed = lease.deliveries.iter().find(|one| one.envelope.event_id.as_str() == *id).unwrap();
+        assert_eq!(ids_of(&claimed.envelope), named, "the claim of {id}");
+    }
+    assert_eq!(ids_of(&find(&h, "chosen").await.envelope), (some("t-9"), some("r-1"), some("u-9")));
+    if h.dialect().is_some() {
+        assert_eq!(ids_of(&find(&h, "own-trace").await.envelope), (some("t-9"), some("r-1"), some("42")));
+        assert_eq!(ids_of(&find(&h, "odd").await.envelope), (None, None, None));
+        assert_eq!(lease.deliveries.len(), 5, "an unreadable one stops nothing");
+    }
+    expected.sort_unstable();
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        let filter = Filter { trace_id: some("t-1"), ..Filter::default() };
+        let page = h.store().list(&List::new(filter, 10)).await.unwrap();
+        let mut listed: Vec<_> = page.events.iter().map(|one| one.envelope.event_id.as_str()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, expected, "folded: {folded}");
+        assert!(page.events.iter().all(|one| ids_of(&one.envelope) == named && one.envelope.metadata.is_none()));
+    }
 }

@@ -40,6 +40,32 @@ pub async fn deliveries_are_listed_by_lane<H: Harness>(h: H) {
     assert_eq!(attempts, [("a", 1), ("a", 2), ("c", 1), ("c", 2), ("remote", 0)]);
 }
 
+/// D.5: readers see no difference between kinds of consumers: each begins with attempt 0, whose result is unknown.
+pub async fn every_expected_consumer_begins_with_attempt_0<H: Harness>(h: H) {
+    for (consumer, via) in
+        [("local", Via::Local), ("pull", Via::Pull), ("remote", Via::External), ("queue", Via::RabbitMq)]
+    {
+        subscribe(&h, TOPIC, consumer, via).await;
+    }
+    enqueue_one(&h, draft("e")).await;
+    let history = async || -> Vec<(String, u32, Option<bool>)> {
+        let history = find(&h, "e").await.history();
+        history.into_iter().map(|one| (one.consumer, one.attempt, one.success)).collect()
+    };
+    let expected = ["local", "pull", "queue", "remote"].map(|consumer| (consumer.to_owned(), 0, None));
+    assert_eq!(history().await, expected);
+    let lease = h.store().claim(&Claim { lane: "pull".into(), ..wanted(1) }).await.unwrap();
+    h.store().retry(lease.token, &[failed(lease.deliveries[0].id, Duration::ZERO)], History::Keep).await.unwrap();
+    let lease = h.store().claim(&Claim { lane: "pull".into(), ..wanted(1) }).await.unwrap();
+    h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
+    let pull = [None, Some(false), Some(true)].into_iter().zip(0..).map(|(success, n)| ("pull".to_owned(), n, success));
+    let [local, _, queue, remote] = expected;
+    assert_eq!(history().await, [local].into_iter().chain(pull).chain([queue, remote]).collect::<Vec<_>>());
+    let found = find(&h, "e").await;
+    assert!(found.history().iter().filter(|one| one.attempt == 0).all(|one| one.created_at >= found.created_at));
+    assert_eq!(found.standing().expected, 4, "nothing is expected twice");
+}
+
 /// A delivery shows the owner, start and end of its lease.
 pub async fn a_lease_is_shown_with_its_owner_and_times<H: Harness>(h: H) {
     subscribe_lane(&h).await;

@@ -65,7 +65,7 @@ pub trait Harness: Clone + Send + Sync + 'static {
         payload: &str,
     ) -> impl Future<Output = ()> + Send;
 
-    /// The SQL of the store, or `None` if it has none. The next two methods are only called if it has.
+    /// The SQL of the store, or `None` if it has none. The next three methods are only called if it has.
     fn dialect(&self) -> Option<Dialect>;
 
     /// A connection without a transaction, as a program has it that Postrider knows nothing about.
@@ -73,6 +73,9 @@ pub trait Harness: Clone + Send + Sync + 'static {
 
     /// Runs SQL with values, every one of them text.
     fn execute(&self, conn: &mut Conn<Self>, sql: &str, values: &[String]) -> impl Future<Output = ()> + Send;
+
+    /// Reads rows whose columns are all text.
+    fn texts(&self, sql: &str) -> impl Future<Output = Vec<Vec<Option<String>>>> + Send;
 
     /// Runs a statement that fails and ignores the error, like a faulty consumer.
     fn swallow_a_database_error(&self, conn: &mut Conn<Self>) -> impl Future<Output = ()> + Send;

@@ -58,6 +58,7 @@ pub mod settle;
 pub mod subscriptions;
 pub mod testing;
 pub mod transport;
+pub mod views;
 
 pub use harness::{Conn, Features, Harness, Tx};
 pub use transport::{Carrier, InProcess};
@@ -93,6 +94,7 @@ macro_rules! suite {
                 unheard_is_refused_where_asked
                 without_a_transaction_nothing_is_written
                 a_statement_writes_what_enqueue_writes
+                metadata_names_what_the_columns_do_not
             }
             publish {
                 a_subscribed_event_is_stored_with_its_deliveries
@@ -101,6 +103,7 @@ macro_rules! suite {
                 a_batch_is_one_transaction
                 concurrent_duplicates_store_one_event
                 a_batch_stops_at_its_limit
+                a_child_without_a_trace_continues_its_parents
             }
             arrived {
                 only_plain_inserts_arrive
@@ -142,6 +145,7 @@ macro_rules! suite {
                 a_delayed_event_waits_until_it_is_due
                 an_expired_event_is_flagged
                 a_subset_of_shards_gets_only_its_own
+                what_is_leased_and_cannot_be_read_is_a_warning
             }
             claim_keyed {
                 a_run_is_gapless_and_in_order
@@ -351,6 +355,7 @@ macro_rules! suite {
             find {
                 an_unknown_event_is_not_found
                 deliveries_are_listed_by_lane
+                every_expected_consumer_begins_with_attempt_0
                 a_lease_is_shown_with_its_owner_and_times
                 counts_are_by_lane_and_status
                 oldest_pending_is_the_wait_of_the_oldest_due
@@ -397,6 +402,7 @@ macro_rules! suite {
                 remote_consumers_are_redriven_one_by_one
                 an_event_sent_recently_is_refused
                 limits_end_redriving
+                an_event_that_still_waits_uses_up_no_redrive
                 what_is_held_or_expired_is_refused
                 a_new_consumer_gets_old_events
                 redrives_at_once_happen_one_after_the_other
@@ -456,6 +462,8 @@ macro_rules! suite {
                 the_tenth_failure_is_the_last
                 a_policy_may_depend_on_the_code
                 what_kills_its_workers_ends_dead
+                attempts_of_dead_workers_are_in_the_history
+                a_dead_letter_that_arrived_all_the_same_has_one_effect
                 a_bad_event_harms_only_itself
                 a_payload_of_another_version_is_upcast_or_waits
                 a_consumer_that_swallows_a_database_error_is_tried_again
@@ -488,6 +496,12 @@ macro_rules! suite {
                 one_lane_has_one_transport
                 mistakes_in_registering_are_refused
                 a_relay_prunes_what_is_old
+            }
+            views {
+                the_log_shows_what_each_consumer_did
+                a_consumer_names_its_business_key
+                the_outbox_shows_the_configured_attempts
+                the_outbox_follows_an_event_through_its_life
             }
             testing {
                 what_was_enqueued_is_listed

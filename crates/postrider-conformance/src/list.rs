@@ -160,7 +160,10 @@ pub async fn times_bound_a_list<H: Harness>(h: H) {
         always(&h, &from, &["1h", "2h", "3h"]).await;
         let between = Filter { to: hours_ago(1.5), ..from };
         always(&h, &between, &["2h", "3h"]).await;
-        always(&h, &Filter { topic: some(TOPIC), ..between }, &["2h", "3h"]).await;
+        always(&h, &Filter { topic: some(TOPIC), ..between.clone() }, &["2h", "3h"]).await;
+        // The history of one consumer by time.
+        always(&h, &Filter { consumer: some(LANE), ..between.clone() }, &["2h", "3h"]).await;
+        always(&h, &Filter { consumer: some("other"), ..between }, &[]).await;
         always(&h, &Filter { to: hours_ago(99.0), ..Filter::default() }, &[]).await;
     }
 }

@@ -79,3 +79,31 @@ pub async fn a_batch_stops_at_its_limit<H: Harness>(h: H) {
     let refused = bus(&h).publish(&prepared(&h, drafts(1_001))).await;
     assert!(matches!(refused, Err(Error::TooLarge { field: "events", .. })));
 }
+
+/// D.10: an event with a parent and no trace continues the parent's, which is stored, or in the same batch.
+pub async fn a_child_without_a_trace_continues_its_parents<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    bus(&h).publish(&prepared(&h, [draft("root").trace("t-1", None)])).await.unwrap();
+    let mut drafts = [
+        draft("child").parent("root"),
+        draft("grandchild").parent("child"),
+        draft("elsewhere").parent("root").trace("t-2", None),
+        draft("named").parent("root").metadata_json(r#"{"traceId":"t-3"}"#),
+        draft("orphan").parent("unknown"),
+        draft("new-child").parent("new-root"),
+        draft("new-root"),
+        draft("alone"),
+        draft("egg").parent("hen"),
+        draft("hen").parent("egg"),
+    ];
+    bus(&h).inherit_traces(&mut drafts).await.unwrap();
+    bus(&h).publish(&prepared(&h, drafts)).await.unwrap();
+    let trace = async |id: &str| find(&h, id).await.envelope.trace_id.unwrap();
+    for (id, expected) in [("child", "t-1"), ("grandchild", "t-1"), ("elsewhere", "t-2"), ("named", "t-3")] {
+        assert_eq!(trace(id).await, expected, "{id}");
+    }
+    assert_eq!(trace("new-child").await, trace("new-root").await);
+    assert_eq!(trace("egg").await, trace("hen").await);
+    let apart = [trace("orphan").await, trace("new-root").await, trace("alone").await, trace("egg").await];
+    assert_eq!(std::collections::BTreeSet::from(apart).len(), 4, "each has a trace of its own");
+}

@@ -143,6 +143,24 @@ pub async fn limits_end_redriving<H: Harness>(h: H) {
     assert_eq!(refused(&h, "old", None).await, Refusal::TooOld(RedriveRules::default().horizon));
 }
 
+/// D.8: a redrive of what the last redrive made due, and nobody has tried since, changes nothing and does not count.
+pub async fn an_event_that_still_waits_uses_up_no_redrive<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    subscribe(&h, TOPIC, "mail", Via::Local).await;
+    enqueue_one(&h, draft("e")).await;
+    bury_all(&h, LANE).await;
+    bury_all(&h, "mail").await;
+    for _ in 0..20 {
+        let found = redrive(&h, "e", Some("mail")).await.expect("it is allowed");
+        assert_eq!(found.standing().redrives, 1, "it was not delivered in between");
+    }
+    assert_eq!(redrive(&h, "e", None).await.expect("it is allowed").standing().redrives, 2, "the other is due now too");
+    assert_eq!(redrive(&h, "e", None).await.expect("it is allowed").standing().redrives, 2);
+    assert_eq!(claim_of(&h, LANE).await.deliveries[0].attempt, 1);
+    bury_all(&h, "mail").await;
+    assert_eq!(redrive(&h, "e", Some("mail")).await.expect("it is allowed").standing().redrives, 3);
+}
+
 /// D.8, D.9: leased and expired events are refused.
 pub async fn what_is_held_or_expired_is_refused<H: Harness>(h: H) {
     subscribe_lane(&h).await;
@@ -159,7 +177,7 @@ pub async fn what_is_held_or_expired_is_refused<H: Harness>(h: H) {
     assert_eq!(refused(&h, "e", Some(LANE)).await, Refusal::Expired);
 }
 
-/// D.8: a redrive gives old events to a new consumer, also consumed ones.
+/// D.8, D.6: a redrive gives old events to a new consumer, also consumed ones, which are RETRYING then.
 pub async fn a_new_consumer_gets_old_events<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue_one(&h, draft("e")).await;

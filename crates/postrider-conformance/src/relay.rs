@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use postrider::alert::{Alarm, Alert};
 use postrider::entry::DeliveryStatus;
 use postrider::prelude::*;
-use postrider::store::{Claim, DeadHead};
+use postrider::store::{Claim, DeadHead, Receipt};
 use postrider::transport::{Lane, Outcome, Parcel};
 use postrider::{
     BatchConsumer, Consumer, Draft, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
@@ -309,8 +309,100 @@ pub async fn what_kills_its_workers_ends_dead<H: Harness>(h: H) {
     drain(&h, inbox(&h).consumer(Count::new(&h))).await;
     assert_eq!(h.counter("e00000").await, 0, "it was not tried once more");
     let found = find(&h, "e00000").await;
-    assert_eq!(found.deliveries[0].status, DeliveryStatus::Dead);
-    assert_eq!(found.deliveries[0].last_error.as_deref(), Some("given up: its worker died in each of 10 attempts"));
+    assert_eq!((found.deliveries[0].status, found.deliveries[0].attempts), (DeliveryStatus::Dead, 10));
+    let error = found.deliveries[0].last_error.clone().unwrap();
+    assert!(error.starts_with("given up after 10 attempts: the lease of the last one ran out"), "{error}");
+    assert!(error.contains("may have been delivered"), "{error}");
+    let codes: Vec<_> = found.consumptions.iter().map(|one| one.code.as_deref().unwrap_or_default()).collect();
+    assert_eq!(codes, [&["leaseRanOut"; 9][..], &["exhausted"]].concat(), "each of the ten attempts is shown");
+}
+
+/// D.8: attempts that a dead worker used up are in the history, before those that failed, also after a redrive.
+pub async fn attempts_of_dead_workers_are_in_the_history<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    let fails = || {
+        let retry = RetryPolicy { base: Duration::from_millis(1), max_attempts: 4, ..RetryPolicy::default() };
+        let failing = Count::then(&h, |_| Err(Failure::retry("no").code("no")));
+        inbox(&h).consumer_with(failing, LaneOptions { retry, ..LaneOptions::default() })
+    };
+    let codes = async || {
+        let consumptions = find(&h, "e00000").await.consumptions;
+        assert!(consumptions.iter().zip(1..).all(|(one, number)| one.attempt == number), "numbered without a gap");
+        consumptions.into_iter().map(|one| one.code.unwrap_or_default()).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        assert_eq!(claim(&h, 1).await.deliveries.len(), 1);
+        age(&h, 2 * LEASE).await;
+    }
+    while status(&h, "e00000").await != DeliveryStatus::Dead {
+        age(&h, MINUTE).await;
+        drain(&h, fails()).await;
+    }
+    let mut expected = vec!["leaseRanOut", "leaseRanOut", "no", "no"];
+    assert_eq!(codes().await, expected);
+    assert_eq!(delivery(&h, "e00000").await.attempts, 4);
+    h.store().redrive("e00000", LANE, None).await.unwrap();
+    assert_eq!(claim(&h, 1).await.deliveries.len(), 1);
+    age(&h, 2 * LEASE).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    expected.extend(["leaseRanOut", ""]);
+    assert_eq!(codes().await, expected, "an attempt that was lost, and a success");
+}
+
+/// F13: the last try times out and the delivery is DEAD, and its effect happens all the same. The reader is warned, and a redrive
+/// is absorbed by the inbox on the other side.
+pub async fn a_dead_letter_that_arrived_all_the_same_has_one_effect<H: Harness>(h: H) {
+    /// Sends to a system that has an inbox of its own, and whose answer may never come.
+    struct Sender<H> {
+        h: H,
+        answers: Arc<AtomicBool>,
+    }
+    impl<H: Harness> Sender<H> {
+        async fn arrives(h: &H, event_id: &str) {
+            let mut tx = h.store().begin().await.unwrap();
+            let (consumer, topic) = ("elsewhere", TOPIC);
+            let receipt = Receipt { consumer, event_id, topic, tenant_id: None, idempotency_key: None };
+            if h.store().receive(&mut tx, &receipt).await.unwrap() {
+                h.add(&mut tx, event_id).await.unwrap();
+            }
+            h.store().commit(tx).await.unwrap();
+        }
+    }
+    impl<H: Harness> OutsideConsumer for Sender<H> {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+            if !self.answers.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            Self::arrives(&self.h, &paid.n).await;
+            Ok(())
+        }
+    }
+    subscribe_lane(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    let answers = Arc::new(AtomicBool::new(false));
+    let outside = || {
+        let retry = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+        let options = LaneOptions { retry, timeout: Duration::from_millis(50), ..LaneOptions::default() };
+        inbox(&h).outside_with(Sender { h: h.clone(), answers: Arc::clone(&answers) }, options)
+    };
+    drain(&h, outside()).await;
+    let dead = delivery(&h, "e00000").await;
+    assert_eq!(dead.status, DeliveryStatus::Dead);
+    let error = dead.last_error.unwrap();
+    assert!(error.contains("may have been delivered"), "{error}");
+    Sender::<H>::arrives(&h, "e00000").await;
+    assert_eq!(h.counter("e00000").await, 1);
+
+    answers.store(true, Ordering::Relaxed);
+    h.store().redrive("e00000", LANE, None).await.unwrap();
+    let unhurried = LaneOptions { timeout: HOUR, ..LaneOptions::default() };
+    drain(&h, inbox(&h).outside_with(Sender { h: h.clone(), answers }, unhurried)).await;
+    assert_eq!(h.counter("e00000").await, 1, "the other side knows the event");
+    assert!(find(&h, "e00000").await.deliveries.is_empty());
 }
 
 /// F19: a payload that cannot be decoded is tried again, as a newer program may know it; what the consumer rejects is

@@ -1,6 +1,7 @@
 //! Shared steps of the cases.
 
 use std::future::Future;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use postrider::entry::DeliveryStatus;
@@ -9,6 +10,7 @@ use postrider::redrive::Refusal;
 use postrider::store::{Buried, Claim, DeadHead, Delivery, DeliveryId, Failed, Found, History, Lease, Token};
 use postrider::testing::Age;
 use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::Harness;
 
@@ -203,6 +205,34 @@ pub(crate) fn is_about(actual: Duration, expected: Duration) -> bool {
 #[allow(clippy::print_stderr)]
 pub(crate) fn skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
+}
+
+/// Runs `work` on this thread, and returns the warnings and errors that it logs.
+pub(crate) async fn logged<T>(work: impl Future<Output = T>) -> (T, String) {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let writer = Arc::clone(&log);
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(tracing_subscriber::filter::LevelFilter::WARN)
+        .with_writer(move || Log(Arc::clone(&writer)));
+    let guard = subscriber.finish().set_default();
+    let done = work.await;
+    drop(guard);
+    let text = String::from_utf8_lossy(&log.lock().unwrap()).into_owned();
+    (done, text)
+}
+
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Error text that no store accepts unchanged: it contains a NUL and is five times too long.

@@ -4,7 +4,7 @@ use axum::http::HeaderMap;
 use base64::prelude::*;
 use percent_encoding::percent_decode;
 use postrider::envelope::cloudevents;
-use postrider::envelope::{Encoding, Envelope, JSON};
+use postrider::envelope::{Encoding, Envelope, JSON, MetadataIds};
 use postrider::{Aggregate, Draft, Initiator};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -30,13 +30,14 @@ pub(crate) struct EventIn {
     payload_type: Option<String>,
     /// `base64` where the payload is bytes.
     payload_encoding: Option<PayloadEncoding>,
-    /// The trace that it belongs to; of the `traceparent` header, or new, where it is missing.
+    /// The trace that it belongs to. Where it is missing: of the `traceparent` header, of `metadata.traceId`, of its parent, or new.
     trace_id: Option<String>,
     /// The span that wrote it.
     span_id: Option<String>,
     /// The event that caused it.
     parent_event_id: Option<Id>,
-    /// Who caused it; the token's name, the route and the request's id where they are missing.
+    /// Who caused it. Where they are missing: `metadata.userId` and `metadata.requestId`, the token's name, the route and the
+    /// request's id.
     initiator: Option<InitiatorIn>,
     /// When it became true; now where it is missing.
     occurred_at: Option<Time>,
@@ -107,7 +108,8 @@ impl EventIn {
             None if is_json(&payload_type) => Draft::text(self.topic, payload_type, raw),
             None => Draft::text(self.topic, payload_type, text("where payloadType is not JSON")?),
         };
-        draft = draft.initiator(initiator(self.initiator.unwrap_or_default(), &around.initiator));
+        let named = self.metadata.as_ref().map(|metadata| MetadataIds::of(metadata.0.get())).unwrap_or_default();
+        draft = draft.initiator(initiator(self.initiator.unwrap_or_default(), named, &around.initiator));
         if let Some(id) = self.event_id {
             draft = draft.event_id(id.0);
         }
@@ -241,12 +243,14 @@ impl EventIn {
     }
 }
 
-fn initiator(given: InitiatorIn, around: &Initiator) -> Initiator {
+/// The event's own fields come first, then those that its metadata names, then those of the request.
+fn initiator(given: InitiatorIn, named: MetadataIds, around: &Initiator) -> Initiator {
+    let request_id = given.client_request_id.map(|id| id.0).or(named.request_id);
     Initiator {
         service: given.service.or_else(|| around.service.clone()),
         operation: given.operation.or_else(|| around.operation.clone()),
-        user_id: given.user_id.map(|id| id.0),
-        client_request_id: given.client_request_id.map(|id| id.0).or_else(|| around.client_request_id.clone()),
+        user_id: given.user_id.map(|id| id.0).or(named.user_id),
+        client_request_id: request_id.or_else(|| around.client_request_id.clone()),
     }
 }
 

@@ -166,6 +166,10 @@ impl Server {
         let present =
             presence::keep(Arc::clone(&app.store), || std::future::ready(()), app.stop.clone().cancelled_owned());
         let present = tokio::spawn(present);
+        // Pulling consumers are served here. Only people read it, so an error stops nothing.
+        if let Err(error) = app.store.record_max_attempts("*", app.options.retry.max_attempts).await {
+            tracing::warn!(%error, "the view postrider_outbox may show another number of attempts than is configured");
+        }
         let stop = app.stop.clone();
         let shutdown = async move {
             shutdown.await;

@@ -252,7 +252,8 @@ pub(crate) struct DeliveryView {
     /// Whether it waits behind a dead one of its key.
     held: bool,
     attempts: u32,
-    max_attempts: Option<u32>,
+    /// Attempts in all: of the event, or as its lane is configured.
+    max_attempts: u32,
     due_at: At,
     lock_owner: Option<String>,
     lock_time: Option<At>,
@@ -289,14 +290,29 @@ pub(crate) fn summaries(records: &[Found]) -> Vec<EventSummary> {
 
 impl EventDetail {
     /// The event with its relatives.
-    pub(crate) fn of(found: Found, parents: &[Found], children: &[Found], with_payload: bool) -> Self {
-        let max_attempts = found.envelope.max_attempts;
+    pub(crate) fn of(
+        found: Found,
+        parents: &[Found],
+        children: &[Found],
+        with_payload: bool,
+        configured: impl Fn(&str) -> u32,
+    ) -> Self {
+        let own = found.envelope.max_attempts;
+        let max_attempts = |lane: &str| own.unwrap_or_else(|| configured(lane));
+        let history = found.history();
         Self {
             summary: EventSummary::from(&found),
             said: Said::of(found.envelope, with_payload),
             masked: !with_payload,
-            consumptions: found.consumptions.into_iter().map(Into::into).collect(),
-            deliveries: found.deliveries.into_iter().map(|one| DeliveryView::of(one, max_attempts)).collect(),
+            consumptions: history.into_iter().map(Into::into).collect(),
+            deliveries: found
+                .deliveries
+                .into_iter()
+                .map(|one| {
+                    let max_attempts = max_attempts(&one.lane);
+                    DeliveryView::of(one, max_attempts)
+                })
+                .collect(),
             parents: summaries(parents),
             children: summaries(children),
         }
@@ -362,7 +378,7 @@ impl From<Consumption> for ConsumptionView {
 }
 
 impl DeliveryView {
-    fn of(delivery: Delivery, max_attempts: Option<u32>) -> Self {
+    fn of(delivery: Delivery, max_attempts: u32) -> Self {
         Self {
             delivery_id: delivery_id(delivery.id),
             consumer_id: delivery.consumer().map(Into::into),

@@ -1,12 +1,15 @@
 //! The bus: events of callers without a transaction, such as those over HTTP. By default an event of a topic without a
 //! subscription is not stored, and the result says so.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::clock::{Clock, SystemClock};
+use crate::envelope::trace::TraceContext;
 use crate::error::Result;
+use crate::event::EventId;
 use crate::observe;
-use crate::outbox::{self, IntoDraft};
+use crate::outbox::{self, Draft, IntoDraft};
 use crate::store::{Enqueued, IntoStore, NewEvent, Store, Unheard};
 
 /// Writes events in transactions of its own, on any store.
@@ -40,6 +43,39 @@ impl Bus {
     pub fn unheard(mut self, unheard: Unheard) -> Self {
         self.unheard = unheard;
         self
+    }
+
+    /// D.10: gives drafts that name a parent and no trace the trace of that parent, which may be in the same batch. To be called
+    /// before [`Bus::prepare`].
+    pub async fn inherit_traces(&self, drafts: &mut [Draft]) -> Result<()> {
+        let at: HashMap<String, usize> =
+            drafts.iter().enumerate().filter_map(|(n, one)| Some((one.id()?.to_owned(), n))).collect();
+        for first in 0..drafts.len() {
+            // From the child up, as long as parents are in this batch and have no trace.
+            let mut chain = vec![first];
+            let trace = loop {
+                let Some(one) = chain.last().map(|n| &drafts[*n]) else { break None };
+                match (one.named_trace(), one.parent_id()) {
+                    (Some(trace), _) => break Some(trace),
+                    (None, None) => break (chain.len() > 1).then(|| TraceContext::fresh().trace_id),
+                    (None, Some(parent)) => match at.get(parent) {
+                        Some(next) if chain.contains(next) => break Some(TraceContext::fresh().trace_id),
+                        Some(next) => chain.push(*next),
+                        None => break self.trace_of(parent).await?,
+                    },
+                }
+            };
+            for (n, trace) in chain.into_iter().zip(std::iter::repeat(trace)) {
+                drafts[n].continue_trace(trace);
+            }
+        }
+        Ok(())
+    }
+
+    async fn trace_of(&self, event_id: &str) -> Result<Option<String>> {
+        // A wrong id is refused when the event is prepared.
+        let Ok(id) = EventId::new(event_id) else { return Ok(None) };
+        Ok(self.store.find(id.as_str()).await?.and_then(|found| found.envelope.trace_id))
     }
 
     /// Completes an event or a draft with defaults, and checks every limit. Nothing is written yet.

@@ -1,6 +1,8 @@
 //! The process's own time. It is used only to describe events (`occurredAt`, the id's timestamp). Leases, due times
 //! and expiry use the database's clock, so a wrong clock here does no harm.
 
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +20,21 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> OffsetDateTime {
-        OffsetDateTime::now_utc()
+        let now = OffsetDateTime::now_utc();
+        #[cfg(feature = "testing")]
+        let now = now + time::Duration::milliseconds(SKEW_MS.load(Ordering::Relaxed));
+        now
     }
+}
+
+/// How much the clock of this process is wrong.
+#[cfg(feature = "testing")]
+static SKEW_MS: AtomicI64 = AtomicI64::new(0);
+
+/// Makes the clock of this process wrong by `milliseconds`, as on a machine without time synchronisation.
+#[cfg(feature = "testing")]
+pub(crate) fn skew(milliseconds: i64) {
+    SKEW_MS.store(milliseconds, Ordering::Relaxed);
 }
 
 /// A clock that is set by hand, for tests and simulations. Clones are the same clock.

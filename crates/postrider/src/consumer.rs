@@ -218,6 +218,15 @@ impl<E> Received<E> {
         *self.handling.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
         Ok(())
     }
+
+    /// Stores the business key of the effect (`order:123:checkout`) with the inbox row, where `postrider_consume_log` shows it as
+    /// `idempotency_key` instead of the event's id. The last one counts. An [`OutsideConsumer`] has no inbox row.
+    pub fn keep_key(&self, key: impl Into<String>) -> Result<()> {
+        let key = key.into();
+        limits::text("idempotencyKey", &key, limits::IDEMPOTENCY_KEY_CHARS)?;
+        *self.handling.key.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+        Ok(())
+    }
 }
 
 impl<E> Deref for Received<E> {
@@ -235,6 +244,8 @@ pub(crate) struct Handling {
     pub(crate) envelope: Arc<Envelope>,
     pub(crate) attempt: u32,
     result: Mutex<Option<String>>,
+    /// The business key to store.
+    key: Mutex<Option<String>>,
 }
 
 tokio::task_local! {
@@ -244,7 +255,7 @@ tokio::task_local! {
 
 impl Handling {
     pub(crate) fn new(consumer: Arc<str>, envelope: Arc<Envelope>, attempt: u32) -> Self {
-        Self { consumer, envelope, attempt, result: Mutex::new(None) }
+        Self { consumer, envelope, attempt, result: Mutex::new(None), key: Mutex::new(None) }
     }
 
     /// Runs a consumer: what it enqueues inherits trace and parent.
@@ -260,6 +271,11 @@ impl Handling {
     /// Takes the result to store; the next attempt begins without one.
     pub(crate) fn take_result(&self) -> Option<String> {
         self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Takes the business key to store.
+    pub(crate) fn take_key(&self) -> Option<String> {
+        self.key.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 

@@ -2,6 +2,7 @@
 //! on every store, over HTTP and on a broker.
 
 pub mod cloudevents;
+mod metadata;
 pub mod trace;
 
 use std::borrow::Cow;
@@ -14,6 +15,8 @@ use crate::error::{Error, Result};
 use crate::event::{Aggregate, EventId};
 use crate::limits;
 use crate::shard;
+
+pub use metadata::MetadataIds;
 
 /// The default payload type.
 pub const JSON: &str = "application/json";

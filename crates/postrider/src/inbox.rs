@@ -222,6 +222,11 @@ impl<S: Enlist> Inbox<S> {
 
     /// Runs the last statement, and commits.
     async fn end(&self, mut tx: S::Tx, lane: &Lane, tries: &[&Try]) -> Result<()> {
+        for one in tries {
+            if let Some(key) = one.handling.take_key() {
+                self.store.keep_key(&mut tx, &lane.name, one.handling.envelope.event_id.as_str(), &key).await?;
+            }
+        }
         let results: Vec<_> = tries.iter().map(|one| one.handling.take_result()).collect();
         let ended = tries.iter().zip(&results);
         match tries.first().and_then(|one| one.claim) {
@@ -415,11 +420,19 @@ async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
                 tracing::info!("{}", observe::CONSUMED_LINE);
                 Outcome::Done
             }
+            Err(failure) if failure.cause().code.as_deref() == Some(TIMEOUT) => {
+                // F13: no transaction takes back what the other side may have done.
+                let text = format!("{failure}: it may have been delivered");
+                Outcome::Failed(Failure::retry(text).code(TIMEOUT))
+            }
             Err(failure) => Outcome::Failed(failure),
         }
     };
     tried.instrument(span).await
 }
+
+/// The code of a failure by timeout.
+const TIMEOUT: &str = "timeout";
 
 /// Runs a consumer. A panic and a timeout are failures of this event only.
 async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Duration) -> Result<T, Failure> {
@@ -429,7 +442,7 @@ async fn guarded<T>(work: impl Future<Output = Result<T, Failure>>, timeout: Dur
             let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
             Err(Failure::retry(format!("the consumer panicked: {}", text.unwrap_or("no message"))).code("panic"))
         }
-        Err(_) => Err(Failure::retry(format!("the consumer took longer than {timeout:?}")).code("timeout")),
+        Err(_) => Err(Failure::retry(format!("the consumer took longer than {timeout:?}")).code(TIMEOUT)),
     }
 }
 

@@ -14,7 +14,7 @@ use uuid::{NoContext, Timestamp, Uuid};
 use crate::clock::{Clock, SystemClock};
 use crate::consumer::Handling;
 use crate::envelope::trace::TraceContext;
-use crate::envelope::{Encoding, Envelope, Initiator};
+use crate::envelope::{Encoding, Envelope, Initiator, MetadataIds};
 use crate::error::{Error, Result};
 use crate::event::{Aggregate, Event, EventId, with_payload_version};
 use crate::limits;
@@ -180,14 +180,19 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         Some(id) => Some(EventId::new(id)?),
         None => consumed.map(|parent| parent.event_id.clone()),
     };
-    let inherited = if draft.trace_id.is_none() { consumed } else { None };
-    let trace_id = draft.trace_id.or_else(|| inherited?.trace_id.clone());
+    let named = draft.metadata.as_deref().map(MetadataIds::of).unwrap_or_default();
+    let own = draft.trace_id.or(named.trace_id);
+    let inherited = if own.is_none() { consumed } else { None };
+    let trace_id = own.or_else(|| inherited?.trace_id.clone());
     let caller = draft.caller_span_id.or_else(|| inherited?.span_id.clone());
     let span = publishing(&mut envelope, trace_id, draft.span_id, caller);
     envelope.initiator = draft.initiator;
-    if envelope.initiator.client_request_id.is_none() {
-        envelope.initiator.client_request_id = consumed.and_then(|parent| parent.initiator.client_request_id.clone());
-    }
+    envelope.initiator.user_id = envelope.initiator.user_id.or(named.user_id);
+    envelope.initiator.client_request_id = envelope
+        .initiator
+        .client_request_id
+        .or(named.request_id)
+        .or_else(|| consumed.and_then(|parent| parent.initiator.client_request_id.clone()));
     if envelope.initiator.service.is_none() {
         envelope.initiator.service = service.map(Into::into);
     }
@@ -384,6 +389,27 @@ impl Draft {
         self
     }
 
+    pub(crate) fn id(&self) -> Option<&str> {
+        self.event_id.as_deref()
+    }
+
+    pub(crate) fn parent_id(&self) -> Option<&str> {
+        self.parent_event_id.as_deref()
+    }
+
+    /// The trace that it names, also in its metadata.
+    pub(crate) fn named_trace(&self) -> Option<String> {
+        let in_metadata = || self.metadata.as_deref().and_then(|metadata| MetadataIds::of(metadata).trace_id);
+        self.trace_id.clone().or_else(in_metadata)
+    }
+
+    /// Puts it into a trace, if it names none.
+    pub(crate) fn continue_trace(&mut self, trace_id: Option<String>) {
+        if self.named_trace().is_none() {
+            self.trace_id = trace_id;
+        }
+    }
+
     /// Sets the event that caused this one.
     #[must_use]
     pub fn parent(mut self, event_id: impl Into<String>) -> Self {
@@ -398,7 +424,7 @@ impl Draft {
         self
     }
 
-    /// Adds metadata, as a JSON object.
+    /// Adds metadata, as a JSON object. Its `traceId`, `requestId` and `userId` count where the draft names none.
     #[must_use]
     pub fn metadata(mut self, object: &serde_json::Map<String, serde_json::Value>) -> Self {
         self.metadata = serde_json::to_string(object).ok();

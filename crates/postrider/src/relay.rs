@@ -29,7 +29,7 @@ use crate::observe;
 use crate::retention::Retention;
 use crate::shard::Shards;
 use crate::store::{IntoStore, Store};
-use crate::transport::Transport;
+use crate::transport::{Lane, Transport};
 use lane::LaneTask;
 
 /// Alarms that wait to be sent, at most: further ones are counted as failed.
@@ -201,6 +201,7 @@ impl Relay {
                 policies.chain([&lane.options.retry]).try_for_each(|policy| retention.check(policy))?;
             }
         }
+        record_max_attempts(&*store, lanes.iter().map(|(lane, _)| lane)).await;
         let paused = Mutex::new(store.paused().await?);
         let (alarms, alarmed) = mpsc::channel(ALARMS);
         let shared = Arc::new(RelayShared {
@@ -271,6 +272,24 @@ impl Relay {
         drop(shared);
         let _ = tokio::time::timeout(LAST_ALARMS, alerting.join_next()).await;
         Ok(())
+    }
+}
+
+/// Records how often each lane tries, where that has changed. Only people read it, so an error stops nothing.
+async fn record_max_attempts(store: &dyn Store, lanes: impl Iterator<Item = &Lane> + Send) {
+    let record = async {
+        let known = store.max_attempts().await?;
+        for lane in lanes {
+            let max_attempts = lane.options.retry.max_attempts;
+            if known.get(&*lane.name) != Some(&max_attempts) {
+                store.record_max_attempts(&lane.name, max_attempts).await?;
+            }
+        }
+        Ok::<_, Error>(())
+    };
+    if let Err(error) = record.await {
+        let error = Failure::from(error);
+        tracing::warn!(%error, "views and the API may show another number of attempts than is configured");
     }
 }
 

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
+pub(crate) use standing::is_untried_since;
 pub use standing::{Kept, Record, Standing};
 
 /// The status of an event as a whole.

@@ -45,7 +45,11 @@ use crate::error::{Error, Result};
 
 pub use access::Access;
 pub use alert::{Alerts, NewAlert, StoredAlert};
-pub use delivery::{Buried, Claim, Claimed, DeadHead, Deliveries, Delivery, DeliveryId, Failed, History, Lease, Token};
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+use delivery::check_read;
+pub use delivery::{
+    Buried, Claim, Claimed, DeadHead, Deliveries, Delivery, DeliveryId, Failed, History, Lease, PriorAttempts, Token,
+};
 pub use enlist::{Completed, Completion, Enlist, Handled, Key, KeyState, Keys, Receipt};
 pub use event::{Appended, Consumption, Enqueued, Events, Found, NewEvent, Report, Routed, Routing, Unheard};
 pub use figure::{DeadLetter, Figures, Holding, LaneCounts, Minute};

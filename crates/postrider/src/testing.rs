@@ -85,6 +85,11 @@ const LISTED: usize = 20;
 /// Maximum number of characters of a payload in such a list.
 const LISTED_CHARS: usize = 200;
 
+/// Makes the clock of this whole process wrong, as on a machine without time synchronisation. Positive: ahead.
+pub fn skew_clock(milliseconds: i64) {
+    crate::clock::skew(milliseconds);
+}
+
 /// Moves stored times back, so that no test has to sleep until a lease ends.
 pub trait Age: Store {
     /// Moves every stored time back, as if `by` had passed.

@@ -67,6 +67,10 @@ impl Harness for Memory {
         panic!("this store has no SQL")
     }
 
+    async fn texts(&self, _: &str) -> Vec<Vec<Option<String>>> {
+        panic!("this store has no SQL")
+    }
+
     async fn swallow_a_database_error(&self, conn: &mut Conn) {
         conn.add("there is no such counter").expect_err("it is not there");
     }

@@ -9,7 +9,7 @@ use postrider::prelude::*;
 use postrider::store::mysql::MySqlStore;
 use postrider_conformance::{Features, Harness};
 use sqlx::mysql::MySqlConnection;
-use sqlx::{AssertSqlSafe, Connection};
+use sqlx::{AssertSqlSafe, Connection, Row};
 use time::OffsetDateTime;
 use time::macros::format_description;
 
@@ -161,6 +161,13 @@ impl Harness for MySql {
 
     /// Causes a deadlock, the worst case: the server rolls the whole
     /// transaction back, and later statements auto-commit.
+    async fn texts(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *tx).await.expect("the rows are read");
+        let text = |row: &sqlx::mysql::MySqlRow, at| row.try_get_unchecked(at).expect("a text");
+        rows.iter().map(|row| (0..row.len()).map(|at| text(row, at)).collect()).collect()
+    }
+
     async fn swallow_a_database_error(&self, conn: &mut MySqlConnection) {
         const LOCK: &str = "SELECT name FROM suite_victim WHERE name = ? FOR UPDATE";
         sqlx::query(LOCK).bind("a").execute(&mut *conn).await.expect("one lock is had");

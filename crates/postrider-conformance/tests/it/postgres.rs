@@ -8,7 +8,7 @@ use postrider::outbox::Dialect;
 use postrider::prelude::*;
 use postrider::store::postgres::{self, PostgresStore};
 use postrider_conformance::{Features, Harness};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use time::macros::{format_description, offset};
 use time::{OffsetDateTime, UtcOffset};
 
@@ -174,6 +174,13 @@ impl Harness for Postgres {
     async fn execute(&self, conn: &mut PgConnection, sql: &str, values: &[String]) {
         let query = values.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, value| query.bind(value));
         query.execute(conn).await.expect("the statement runs");
+    }
+
+    async fn texts(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *tx).await.expect("the rows are read");
+        let text = |row: &sqlx::postgres::PgRow, at| row.try_get_unchecked(at).expect("a text");
+        rows.iter().map(|row| (0..row.len()).map(|at| text(row, at)).collect()).collect()
     }
 
     async fn swallow_a_database_error(&self, conn: &mut PgConnection) {

@@ -8,7 +8,7 @@ use postrider::outbox::Dialect;
 use postrider::prelude::*;
 use postrider::store::sqlite::SqliteStore;
 use postrider_conformance::{Features, Harness};
-use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 use time::macros::{format_description, offset};
 use time::{OffsetDateTime, UtcOffset};
 
@@ -125,6 +125,13 @@ impl Harness for Sqlite {
     async fn execute(&self, conn: &mut SqliteConnection, sql: &str, values: &[String]) {
         let query = values.iter().fold(sqlx::query(AssertSqlSafe(sql)), |query, value| query.bind(value));
         query.execute(conn).await.expect("the statement runs");
+    }
+
+    async fn texts(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        let mut tx = self.store.begin().await.expect("a transaction");
+        let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(&mut *tx).await.expect("the rows are read");
+        let text = |row: &sqlx::sqlite::SqliteRow, at| row.try_get_unchecked(at).expect("a text");
+        rows.iter().map(|row| (0..row.len()).map(|at| text(row, at)).collect()).collect()
     }
 
     async fn swallow_a_database_error(&self, conn: &mut SqliteConnection) {

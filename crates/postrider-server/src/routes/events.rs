@@ -8,7 +8,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use postrider::store::{Appended, Found, NewEvent, Report};
-use postrider::{Enqueued, EventId, Initiator, alert, lineage};
+use postrider::{Draft, Enqueued, EventId, Initiator, alert, lineage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -120,8 +120,8 @@ fn around<'a>(caller: &Caller, operation: &str, headers: &'a HeaderMap, id: Requ
     }
 }
 
-fn prepare(app: &App, event: EventIn, around: &Around<'_>) -> Result<NewEvent, Problem> {
-    let new = app.bus.prepare(event.into_draft(around)?)?;
+fn prepare(app: &App, draft: Draft) -> Result<NewEvent, Problem> {
+    let new = app.bus.prepare(draft)?;
     let (bytes, most) = (new.envelope.payload.len(), app.options.payload_bytes);
     if bytes > most {
         let message = format!("may have {most} bytes at most, has {bytes}");
@@ -150,7 +150,10 @@ async fn publish(
     Sent(event): Sent,
 ) -> Result<Response, Problem> {
     let around = around(&caller, "POST /api/v1/events", &headers, id);
-    let new = prepare(&app, event, &around)?;
+    let mut drafts = [event.into_draft(&around)?];
+    app.bus.inherit_traces(&mut drafts).await?;
+    let [draft] = drafts;
+    let new = prepare(&app, draft)?;
     let mut results = written(&app, &[new]).await?;
     let published = results.pop().ok_or_else(|| Problem::not_found("the store answered for no event"))?;
     let status = match published.outcome {
@@ -179,9 +182,12 @@ async fn publish_batch(
         return Err(postrider::Error::TooLarge { field: "events", message }.into());
     }
     let around = around(&caller, "POST /api/v1/events/batch", &headers, id);
+    let within = |n: usize| move |problem: Problem| problem.within(&format!("events[{n}]"));
     let events = batch.events.into_iter().enumerate();
-    let prepared =
-        events.map(|(n, event)| prepare(&app, event, &around).map_err(|e| e.within(&format!("events[{n}]"))));
+    let drafts = events.map(|(n, event)| event.into_draft(&around).map_err(within(n)));
+    let mut drafts = drafts.collect::<Result<Vec<_>, _>>()?;
+    app.bus.inherit_traces(&mut drafts).await?;
+    let prepared = drafts.into_iter().enumerate().map(|(n, draft)| prepare(&app, draft).map_err(within(n)));
     let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
     Ok(Json(PublishedBatch { results: written(&app, &prepared).await? }))
 }
@@ -201,7 +207,9 @@ async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) ->
     let found = find(&app, &id).await?;
     let parents = lineage::parents(&*app.store, &found).await?;
     let children = lineage::children(&*app.store, &id).await?;
-    Ok(Json(EventDetail::of(found, &parents, &children, caller.sees_payloads())))
+    let recorded = app.store.max_attempts().await?;
+    let configured = |lane: &str| recorded.get(lane).copied().unwrap_or(app.options.retry.max_attempts);
+    Ok(Json(EventDetail::of(found, &parents, &children, caller.sees_payloads(), configured)))
 }
 
 fn unknown() -> Problem {

@@ -1,11 +1,11 @@
 //! Which role may call which route: every route with every role, and without a token.
 
-use postrider::store::Access;
+use postrider::prelude::*;
 use postrider_server::{Entry, TABLE, secret};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 /// A call that is refused for nothing but its caller.
 fn call(desk: &Desk, entry: &Entry) -> RequestBuilder {
@@ -94,7 +94,7 @@ async fn a_token_is_shown_once_and_stored_hashed() {
     let listed = read(desk.get("admin", "/tokens").await, 200).await;
     assert!(!listed.to_string().contains(secret));
     assert_eq!(listed["tokens"].as_array().unwrap().len(), 6);
-    let stored: Vec<String> = sqlx_text(&desk, "SELECT token_id || name || role || hash FROM postrider_token").await;
+    let stored: Vec<String> = sqlx_text(&desk, "SELECT concat(token_id, name, role, hash) FROM postrider_token").await;
     assert!(stored.iter().all(|row| !row.contains(&secret[4..])));
     let sent = desk.client.post(format!("{}/api/v1/events", desk.url)).bearer_auth(secret);
     read(sent.json(&json!({ "topic": "t", "payload": 1 })).send().await.unwrap(), 200).await;
@@ -121,7 +121,8 @@ async fn a_token_does_not_revoke_itself() {
 }
 
 async fn sqlx_text(desk: &Desk, sql: &'static str) -> Vec<String> {
-    sqlx::query_scalar(sql).fetch_all(desk.store.pool()).await.unwrap()
+    let mut tx = desk.store.begin().await.unwrap();
+    sqlx::query_scalar(sql).fetch_all(&mut *tx).await.unwrap()
 }
 
 /// S2, G.8: the first start makes one token, and no later one does, however many instances start.

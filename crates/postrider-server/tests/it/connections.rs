@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 /// Far longer than anything here takes, so that only a hang reaches it.
 const PATIENCE: Duration = Duration::from_secs(60);

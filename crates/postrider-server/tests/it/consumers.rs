@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use postrider::testing::Age;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 async fn settle(desk: &Desk, delivery: &Value, more: Value) -> String {
     let mut result = json!({ "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"] });
@@ -44,7 +44,7 @@ async fn an_event_is_claimed_fails_is_retried_and_settled() {
     let shown = desk.show("e1").await;
     assert_eq!((&shown["status"], &shown["deliveries"]), (&json!("CONSUMED"), &json!([])));
     let attempts: Vec<_> = shown["consumptions"].as_array().unwrap().iter().map(|one| one["success"].clone()).collect();
-    assert_eq!(attempts, [json!(false), json!(true)]);
+    assert_eq!(attempts, [Value::Null, json!(false), json!(true)], "expected, failed, done");
     assert_eq!(settle(&desk, &claimed[0], json!({ "success": true })).await, "leaseLost", "once");
     desk.close().await;
 }
@@ -64,6 +64,7 @@ async fn a_delivery_is_given_up_after_its_last_attempt() {
     assert!(desk.claim("points", 1).await.is_empty());
     let shown = desk.show("e1").await;
     assert_eq!((&shown["status"], &shown["deliveries"][0]["status"]), (&json!("FAILED"), &json!("DEAD")));
+    assert_eq!(shown["deliveries"][0]["maxAttempts"], 10);
     publish(&desk, "e2").await;
     let claimed = desk.claim("points", 1).await;
     settle(&desk, &claimed[0], json!({ "success": false, "willRetry": false })).await;
@@ -252,5 +253,33 @@ async fn a_renamed_consumer_goes_on_under_its_new_name() {
     let claimed = desk.claim("bonus", 10).await;
     assert_eq!(claimed.len(), 1);
     assert_eq!(claimed[0]["event"]["eventId"], "e2");
+    desk.close().await;
+}
+
+/// D.8, F13: a holder that never comes back uses up an attempt. Each of them is in the history with its reason, and the dead letter
+/// says that it may have been delivered. `maxAttempts` is what is configured.
+#[tokio::test]
+async fn attempts_of_lost_holders_are_in_the_history() {
+    let retry = postrider::RetryPolicy { max_attempts: 3, ..Default::default() };
+    let desk = Desk::with(postrider_server::Options { retry, ..Default::default() }).await;
+    points(&desk).await;
+    publish(&desk, "e1").await;
+    assert_eq!(desk.show("e1").await["deliveries"][0]["maxAttempts"], 3);
+    for n in 1..=3 {
+        assert_eq!(desk.claim("points", 1).await[0]["attempt"], n);
+        desk.store.age(Duration::from_secs(60)).await.unwrap();
+    }
+    assert!(desk.claim("points", 1).await.is_empty());
+    let shown = desk.show("e1").await;
+    let dead = &shown["deliveries"][0];
+    assert_eq!((&dead["status"], &dead["attempts"], &dead["maxAttempts"]), (&json!("DEAD"), &json!(3), &json!(3)));
+    assert!(shown["lastError"].as_str().unwrap().contains("may have been delivered"), "{shown}");
+    let attempts = shown["consumptions"].as_array().unwrap();
+    let codes: Vec<_> = attempts.iter().map(|one| (one["attemptNo"].clone(), one["errorCode"].clone())).collect();
+    let [ran_out, exhausted] = ["leaseRanOut", "exhausted"].map(Value::from);
+    assert_eq!(
+        codes,
+        [(json!(0), Value::Null), (json!(1), ran_out.clone()), (json!(2), ran_out), (json!(3), exhausted)]
+    );
     desk.close().await;
 }

@@ -1,24 +1,24 @@
-//! A server on a SQLite file of its own, with a token for each role.
+//! A server on a database of its own, with a token for each role. Compiled once for each store.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 
-use postrider::prelude::*;
 use postrider::store::access::Role;
-use postrider::store::sqlite::SqliteStore;
 use postrider_server::{Options, Server, secret};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::Database;
+use crate::database::TestDatabase;
+
 pub(crate) struct Desk {
     pub(crate) url: String,
-    pub(crate) store: SqliteStore,
+    pub(crate) store: <Database as TestDatabase>::Store,
     pub(crate) client: Client,
     pub(crate) tokens: HashMap<&'static str, String>,
     pub(crate) stop: CancellationToken,
     pub(crate) served: tokio::task::JoinHandle<std::io::Result<()>>,
-    folder: PathBuf,
+    database: Database,
 }
 
 impl Desk {
@@ -27,9 +27,7 @@ impl Desk {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
-        let folder = std::env::temp_dir().join(format!("postrider-desk-{}", uuid::Uuid::new_v4()));
-        let store = SqliteStore::connect(&format!("sqlite://{}", folder.join("desk.db").display())).await.unwrap();
-        store.migrate().await.unwrap();
+        let (database, store) = Database::fresh().await;
         let mut tokens = HashMap::new();
         for role in Role::ALL {
             let (secret, _) = secret::create(&store, role.as_str(), role).await.unwrap();
@@ -40,7 +38,7 @@ impl Desk {
         let stop = CancellationToken::new();
         let server = Server::new(store.clone(), options);
         let served = tokio::spawn(server.serve(listener, None, stop.clone().cancelled_owned()));
-        Self { url, store, client: Client::new(), tokens, stop, served, folder }
+        Self { url, store, client: Client::new(), tokens, stop, served, database }
     }
 
     /// A request as this role.
@@ -84,7 +82,7 @@ impl Desk {
     pub(crate) async fn close(self) {
         self.stop.cancel();
         self.served.await.unwrap().unwrap();
-        std::fs::remove_dir_all(&self.folder).unwrap();
+        self.database.remove().await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use postrider_server::TABLE;
 
-use crate::desk::Desk;
+use super::desk::Desk;
 
 /// G.7: `docs/openapi.json` is what is served. `POSTRIDER_UPDATE=1 cargo test` writes it anew.
 #[tokio::test]

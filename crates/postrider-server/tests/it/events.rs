@@ -6,7 +6,9 @@ use postrider_server::Options;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
+use postrider::prelude::*;
+use postrider::store::Found;
 
 /// D.1: what is missing is filled in, over HTTP by the token's name, the route and `X-Request-Id`.
 #[tokio::test]
@@ -63,6 +65,55 @@ async fn every_field_comes_back() {
         assert_eq!(shown[field], value, "{field}");
     }
     assert_eq!(shown["maxAttempts"], 3);
+    desk.close().await;
+}
+
+/// A.2: `traceId`, `requestId` and `userId` of the metadata count where the event says nothing else.
+#[tokio::test]
+async fn metadata_names_what_the_event_does_not() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let metadata = json!({ "traceId": "t-1", "requestId": "r-1", "userId": 42 });
+    let send = async |id: &str, more: Value| {
+        let mut event = json!({ "eventId": id, "topic": "order.paid", "payload": 1, "metadata": metadata });
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let sent = desk.post("publisher", "/events", &event).header("x-request-id", "of-the-call");
+        read(sent.send().await.unwrap(), 202).await;
+        let shown = desk.show(id).await;
+        assert_eq!(shown["metadata"], metadata, "it is stored as it is");
+        [&shown["traceId"], &shown["initiator"]["clientRequestId"], &shown["initiator"]["userId"]].map(Value::clone)
+    };
+    assert_eq!(send("e1", json!({})).await, ["t-1", "r-1", "42"]);
+    let own = json!({ "traceId": "t-9", "initiator": { "userId": "u-9", "clientRequestId": "r-9" } });
+    assert_eq!(send("e2", own).await, ["t-9", "r-9", "u-9"]);
+    let listed = read(desk.get("viewer", "/events?traceId=t-1").await, 200).await;
+    assert_eq!(listed["events"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["events"][0]["initiator"]["userId"], "42");
+    assert_eq!(desk.claim("points", 1).await[0]["event"]["traceId"], "t-1");
+    desk.close().await;
+}
+
+/// D.10: an event with `parentEventId` and no trace continues the trace of its parent.
+#[tokio::test]
+async fn a_child_continues_the_trace_of_its_parent() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let event = |id: &str, parent: Option<&str>| {
+        json!({ "eventId": id, "topic": "order.paid", "payload": 1, "parentEventId": parent })
+    };
+    desk.publish(event("root", None), 202).await;
+    desk.publish(event("child", Some("root")), 202).await;
+    let batch = json!({ "events": [event("a", Some("child")), event("b", Some("c")), event("c", None)] });
+    desk.ask("publisher", "/events/batch", batch, 200).await;
+    let trace = async |id: &str| desk.show(id).await["traceId"].as_str().unwrap().to_owned();
+    assert_eq!(trace("child").await, trace("root").await);
+    assert_eq!(trace("a").await, trace("root").await);
+    assert_eq!(trace("b").await, trace("c").await, "the parent may be in the same batch");
+    assert_ne!(trace("c").await, trace("root").await);
+    let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let sent = desk.post("publisher", "/events", &event("traced", Some("root"))).header("traceparent", header);
+    read(sent.send().await.unwrap(), 202).await;
+    assert_eq!(trace("traced").await, "4bf92f3577b34da6a3ce929d0e0e4736");
     desk.close().await;
 }
 
@@ -215,7 +266,7 @@ async fn a_remote_consumer_reports_its_attempts() {
     let shown = desk.show("e1").await;
     assert_eq!((&shown["expectedConsumers"], &shown["consumedConsumers"]), (&json!(2), &json!(1)));
     assert_eq!(shown["status"], "SENT");
-    assert_eq!(shown["consumptions"].as_array().unwrap().len(), 3, "expected, failed, done: {shown}");
+    assert_eq!(shown["consumptions"].as_array().unwrap().len(), 4, "expected, failed, done; the other one expected: {shown}");
     assert_eq!(shown["consumptions"][0]["success"], Value::Null);
     assert_eq!(shown["consumptions"][1]["errorCode"], "E1");
     assert_eq!(shown.get("lastError"), None, "it has gone well since");
@@ -239,8 +290,8 @@ async fn sixty_four_simultaneous_callbacks_are_sixty_four_attempts() {
     }
     desk.publish(json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 }), 202).await;
     let row = async || -> String {
-        let sql = "SELECT json_array(seq, event_id, topic, payload, waits_for, created_at) FROM postrider_event";
-        sqlx::query_scalar(sql).fetch_one(desk.store.pool()).await.unwrap()
+        let Found { sequence, envelope, routing, created_at, .. } = desk.store.find("e1").await.unwrap().unwrap();
+        format!("{sequence} {envelope:?} {routing:?} {created_at}")
     };
     let before = row().await;
     let callbacks: Vec<_> = (0..64)

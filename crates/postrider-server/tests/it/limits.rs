@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 /// F40, S14: payload 1 MiB, body 4 MiB.
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 use postrider::prelude::*;
 
 async fn list(desk: &Desk, query: &str) -> Value {
@@ -47,7 +47,7 @@ async fn every_filter_finds_its_events() {
             ("topic=order.refunded", &["r"][..]),
             ("service=desk", &["r"]),
             ("parentEventId=e0", &["r"]),
-            ("traceId=t1&limit=2", &["e9", "e8"]),
+            ("traceId=t1&limit=2", &["r", "e9"]),
             ("key=user-1&limit=2", &["e9", "e7"]),
             ("tenantId=0&limit=1", &["e8"]),
             ("aggregateType=ORDER&aggregateId=7", &["e7"]),

@@ -7,7 +7,7 @@ use postrider::testing::Age;
 use postrider_server::Options;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 async fn two_consumers(desk: &Desk) {
     for consumer in ["points", "mail"] {
@@ -139,7 +139,7 @@ async fn a_discarded_delivery_has_its_reason() {
     let result = json!({ "deliveryId": held[0]["deliveryId"], "leaseToken": held[0]["leaseToken"], "success": true });
     let settled = desk.ask("consumer", "/consumers/mail/settle", json!({ "results": [result] }), 200).await;
     assert_eq!(settled["results"][0]["outcome"], "leaseLost");
-    let attempt = &desk.show("e").await["consumptions"][0];
+    let attempt = &desk.show("e").await["consumptions"][1];
     assert_eq!((&attempt["errorMessage"], &attempt["errorCode"]), (&json!("the address is gone"), &json!("discarded")));
     let audit = read(desk.get("operator", "/audit?limit=1").await, 200).await;
     let record = &audit["records"][0];

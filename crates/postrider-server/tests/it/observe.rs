@@ -13,7 +13,7 @@ use postrider_server::Options;
 use serde_json::{Value, json};
 use sqlx::Connection;
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 /// A log in memory.
 #[derive(Clone, Default)]

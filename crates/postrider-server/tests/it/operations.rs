@@ -7,7 +7,7 @@ use postrider::prelude::*;
 use postrider::testing::Age;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 async fn fold(desk: &Desk) {
     while desk.store.fold(500).await.unwrap().more {}

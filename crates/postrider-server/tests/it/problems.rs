@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 #[tokio::test]
 async fn every_mistake_is_answered_with_a_problem() {

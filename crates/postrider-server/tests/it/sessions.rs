@@ -4,7 +4,7 @@ use reqwest::header::{COOKIE, HOST, ORIGIN, SET_COOKIE};
 use reqwest::{RequestBuilder, Response};
 use serde_json::json;
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 async fn login(desk: &Desk, role: &str) -> Response {
     let body = json!({ "token": desk.tokens[role] });

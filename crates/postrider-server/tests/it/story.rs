@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 use postrider::prelude::*;
 
 /// D.1–D.7, D.10, D.12: a purchase reaches the membership and the message service, each by its own means; one of them fails and

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::desk::{Desk, read};
+use super::desk::{Desk, read};
 
 /// D.2
 #[tokio::test]

@@ -21,7 +21,7 @@ use crate::consumer::Failure;
 use crate::entry::{self, Outcome, StoppedKeys};
 use crate::error::Result;
 use crate::observe::{self, LaneFigures};
-use crate::store::{Claim, Claimed, DeliveryId, Token};
+use crate::store::{Claim, Claimed, DeliveryId, History, Lease, Store, Token};
 use crate::transport::{HeldLease, Lane, Parcel, Transport};
 
 pub(super) struct LaneTask {
@@ -174,6 +174,9 @@ impl LaneTask {
                     Kind::Unkeyed => shared.store.claim(&claim).await,
                     Kind::Keyed => shared.store.claim_keyed(&claim, lane.options.dead_head).await,
                 };
+                if let Ok(lease) = &lease {
+                    append_lost(&*shared.store, &lane, lease).await;
+                }
                 let taken = lease.map(|lease| Taken {
                     lease: Arc::new(HeldLease::new(lease.token, asked, claim.lease)),
                     deliveries: lease.deliveries,
@@ -413,6 +416,20 @@ impl Held {
 /// A panic in a store's code ends the lane.
 fn propagate_panic<T>(error: JoinError) -> T {
     std::panic::resume_unwind(error.into_panic())
+}
+
+/// D.8: adds attempts to the history whose worker died. Only people read it, so an error does not stop the claim.
+async fn append_lost(store: &dyn Store, lane: &Lane, lease: &Lease) {
+    let prior = match lane.options.history {
+        History::Keep => lease.prior_attempts(lane.options.retry.max_attempts),
+        History::Omit => return,
+    };
+    if !prior.is_empty()
+        && let Err(error) = store.append_lost(lease.token, &prior).await
+    {
+        let error = Failure::from(error);
+        tracing::warn!(lane = %lane.name, %error, "attempts whose worker died are missing in the history");
+    }
 }
 
 async fn sleep_for(wait: Option<Duration>) {

@@ -257,7 +257,9 @@ fn cause(outcome: Outcome, attempts: u32) -> Cause {
     match outcome {
         Outcome::Failed(failure) => failure.into_cause(),
         _ => Cause {
-            message: format!("given up: its worker died in each of {attempts} attempts"),
+            message: format!(
+                "given up after {attempts} attempts: the lease of the last one ran out, so it may have been delivered"
+            ),
             code: Some("exhausted".into()),
         },
     }

@@ -43,7 +43,7 @@ pub struct Record {
     pub listed_at: Option<OffsetDateTime>,
     /// Its remaining deliveries, by lane and target.
     pub deliveries: Vec<Delivery>,
-    /// Every attempt, by consumer and number.
+    /// Every attempt, by consumer and number. Attempt 0 only of remote consumers; readers use [`Record::history`].
     pub consumptions: Vec<Consumption>,
 }
 
@@ -95,6 +95,26 @@ impl Record {
             }
         }
         states
+    }
+
+    /// Every attempt as readers see it, by consumer and number: each expected consumer begins with attempt 0. For a remote
+    /// consumer it is a row of its own; for one with a lane the delivery, or its first attempt, says the same.
+    pub fn history(&self) -> Vec<Consumption> {
+        let has_row = |consumer: &str| self.consumptions.iter().any(|one| one.consumer == consumer && one.attempt == 0);
+        let expected = self.consumers().into_keys().filter(|consumer| !has_row(consumer));
+        let expected = expected.map(|consumer| Consumption {
+            consumer: consumer.into(),
+            attempt: 0,
+            success: None,
+            will_retry: false,
+            consumed_at: None,
+            error: None,
+            code: None,
+            created_at: self.created_at,
+        });
+        let mut history: Vec<_> = expected.chain(self.consumptions.iter().cloned()).collect();
+        history.sort_by(|a, b| (&a.consumer, a.attempt).cmp(&(&b.consumer, b.attempt)));
+        history
     }
 
     /// The facts that the status depends on.
@@ -164,7 +184,7 @@ impl Record {
 }
 
 /// Whether that redrive made it due, and there is no result since.
-fn is_untried_since(delivery: &Delivery, redriven_at: OffsetDateTime) -> bool {
+pub(crate) fn is_untried_since(delivery: &Delivery, redriven_at: OffsetDateTime) -> bool {
     let untried = match delivery.status {
         DeliveryStatus::New => true,
         DeliveryStatus::Processing => delivery.attempts <= 1,

@@ -46,6 +46,10 @@ pub trait Deliveries: Send + Sync {
 
     /// Gives deliveries back as they were: the attempt does not count. Returns those that the caller held.
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>>;
+
+    /// Appends the attempts of claimed deliveries that left no trace: their worker died, and the lease ran out. A relay asks
+    /// after a claim, and only for deliveries that were claimed before: see [`Lease::prior_attempts`].
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()>;
 }
 
 /// Proof of a claim. Drawn at random from 2^63 for each claim and never derived from anything that is counted,
@@ -181,6 +185,25 @@ impl Lease {
     pub fn ids(&self) -> Vec<DeliveryId> {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
     }
+
+    /// The deliveries that were claimed before, for [`Deliveries::append_lost`]. If the attempts of one are used up, its burial
+    /// is the record of its last attempt.
+    pub fn prior_attempts(&self, max_attempts: u32) -> Vec<PriorAttempts> {
+        let prior = self.deliveries.iter().map(|one| {
+            let is_used_up = one.attempt > one.envelope.max_attempts.unwrap_or(max_attempts);
+            PriorAttempts { id: one.id, attempts: one.attempt.saturating_sub(1 + u32::from(is_used_up)) }
+        });
+        prior.filter(|prior| prior.attempts > 0).collect()
+    }
+}
+
+/// How many attempts the history of a claimed delivery must have, since it was written or redriven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PriorAttempts {
+    /// The delivery.
+    pub id: DeliveryId,
+    /// The attempts before this one.
+    pub attempts: u32,
 }
 
 /// A leased delivery with its event.
@@ -196,6 +219,16 @@ pub struct Claimed {
     pub expired: bool,
     /// The event. Shared, because envelopes are large and passed between tasks.
     pub envelope: Arc<Envelope>,
+}
+
+/// B.1: warns if a claim did not read exactly the deliveries that it has leased. An event may have been removed by hand, or a row
+/// was changed in between; what was not read is claimed again after its lease.
+pub(super) fn check_read(claim: &Claim, leased: usize, lease: Lease) -> Lease {
+    let read = lease.deliveries.len();
+    if read != leased {
+        tracing::warn!(lane = claim.lane, leased, read, "a claim has leased other deliveries than it could read");
+    }
+    lease
 }
 
 /// Whether an attempt is appended to the history.

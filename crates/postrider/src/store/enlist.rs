@@ -38,6 +38,15 @@ pub trait Enlist: Store + Clone {
         receipts: &[Receipt<'_>],
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
+    /// Stores the business key of an effect with its inbox row, before [`Enlist::complete`].
+    fn keep_key(
+        &self,
+        conn: &mut Self::Conn,
+        consumer: &str,
+        event_id: &str,
+        key: &str,
+    ) -> impl Future<Output = Result<()>> + Send;
+
     /// The last statement of a consumer's transaction: stores the results, appends the successes and removes the
     /// deliveries, if the token still holds **and** every inbox row is there. Otherwise it returns
     /// [`Error::LeaseLost`](crate::Error::LeaseLost) or [`Error::TransactionLost`](crate::Error::TransactionLost), and the

@@ -181,6 +181,13 @@ impl Enlist for MemoryStore {
         Ok(receipts.iter().map(|receipt| conn.state.receive(receipt, now)).collect())
     }
 
+    async fn keep_key(&self, conn: &mut Conn, consumer: &str, event_id: &str, key: &str) -> Result<()> {
+        if let Some(row) = conn.state.inbox.get_mut(&(consumer.into(), event_id.into())) {
+            row.idempotency_key = Some(key.into());
+        }
+        Ok(())
+    }
+
     async fn complete(&self, conn: &mut Conn, completion: &Completion<'_>) -> Result<()> {
         let now = conn.now();
         conn.state.complete(completion, now)

@@ -102,7 +102,7 @@ const REDRIVE_LOCKS: [&str; 0] = [];
 
 const KIND: &str = "sqlite";
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0010_instances"];
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0010_instances", "0011_lanes_and_log"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;

@@ -1,6 +1,6 @@
-//! Which consumer receives which topic, and which lanes are paused.
+//! Which consumer receives which topic, which lanes are paused, and how often each tries.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
@@ -33,6 +33,13 @@ pub trait Subscriptions: Send + Sync {
 
     /// The lanes that are paused.
     async fn paused(&self) -> Result<BTreeSet<String>>;
+
+    /// Records how often a lane tries, for operators and views. A relay does so when it starts. `*` stands for lanes that have no
+    /// record of their own.
+    async fn record_max_attempts(&self, lane: &str, max_attempts: u32) -> Result<()>;
+
+    /// How often each recorded lane tries.
+    async fn max_attempts(&self) -> Result<BTreeMap<String, u32>>;
 
     /// Gives a consumer another name, in one transaction: its subscriptions, its deliveries (waiting, leased and dead), its
     /// inbox rows, its attempts and its pause. What was consumed under the old name is not consumed again, and keys stay in

@@ -168,7 +168,7 @@ impl Webhooks {
         let headers = self.headers(envelope, sent_at.unix_timestamp(), &body)?;
         let request = self.0.client.post(url).headers(headers).body(body);
         // The URL may contain a secret, and errors are shown.
-        let response = request.send().await.map_err(|e| Failure::from(e.without_url()).code("unreachable"))?;
+        let response = request.send().await.map_err(|e| unreachable(e.without_url()))?;
         judged(response.status(), response.headers())
     }
 
@@ -260,6 +260,14 @@ impl Transport for Webhooks {
             Err(failure) => Outcome::Failed(failure),
         }]
     }
+}
+
+/// F13: an endpoint that was connected and did not answer may have had the event.
+fn unreachable(error: reqwest::Error) -> Failure {
+    let sent = !error.is_connect() && !error.is_builder();
+    let failure = Failure::from(error);
+    let failure = if sent { Failure::retry(format!("{failure}: it may have been delivered")) } else { failure };
+    failure.code("unreachable")
 }
 
 #[cfg(test)]

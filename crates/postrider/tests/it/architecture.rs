@@ -59,3 +59,17 @@ fn the_code_map_shows_the_tree() {
         );
     }
 }
+
+/// B.6: only `clock.rs` reads the clock of the machine. Everything else that needs a time asks the database, and tests that make the
+/// process's clock wrong reach every use of it.
+#[test]
+fn one_file_reads_the_machines_clock() {
+    let mut files = Vec::new();
+    rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let reads = |file: &PathBuf| {
+        let text = std::fs::read_to_string(file).expect("a source file");
+        ["now_utc(", "now_local(", "SystemTime::now("].iter().any(|call| text.contains(call))
+    };
+    let files: Vec<_> = files.iter().filter(|file| reads(file)).filter_map(|file| file.file_name()).collect();
+    assert_eq!(files, ["clock.rs"]);
+}

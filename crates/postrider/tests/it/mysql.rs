@@ -693,3 +693,18 @@ async fn mysql_stores_use_the_programs_own_pool() {
     crate::pool::transactions_of_the_programs_pool(store).await;
     database.drop().await;
 }
+
+/// A.7: an effect is found by its business key.
+#[tokio::test]
+async fn mysql_finds_business_keys_by_index() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    let fill = "INSERT INTO postrider_inbox (consumer, event_id, topic, idempotency_key)
+        WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 900)
+        SELECT 'c', concat('e', n), 't', CASE WHEN n % 10 = 0 THEN concat('order:', n) END FROM n";
+    sqlx::raw_sql(fill).execute(&mut conn).await.expect("fills");
+    let by_key = "SELECT consumer, event_id FROM postrider_inbox WHERE idempotency_key = ?";
+    let plan = plan(&mut conn, by_key, &["'order:70'"]).await;
+    assert_eq!((&*plan[0].access, &*plan[0].key), ("ref", "postrider_inbox_key"), "{}", plan[0].extra);
+    database.drop().await;
+}

@@ -763,3 +763,23 @@ async fn postgres_stores_use_the_programs_own_pool() {
     drop(store);
     database.drop().await;
 }
+
+/// A.7: an effect is found by its business key, and consumers that name none do not fill the index.
+#[tokio::test]
+async fn postgres_finds_business_keys_by_index() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    let fill = "INSERT INTO postrider_inbox (consumer, event_id, topic, idempotency_key)
+        SELECT 'c', 'e' || n, 't', CASE WHEN n % 10 = 0 THEN 'order:' || n END FROM generate_series(1, 20000) n";
+    sqlx::raw_sql(fill).execute(&mut conn).await.expect("fills");
+    for analysed in [false, true] {
+        if analysed {
+            sqlx::raw_sql("ANALYZE").execute(&mut conn).await.expect("analyses");
+        }
+        let by_key = "SELECT consumer, event_id FROM postrider_inbox WHERE idempotency_key = $1";
+        let plan = plan(&mut conn, "text", by_key, "'order:70'").await;
+        let text = plan.join("\n");
+        assert!(text.contains("postrider_inbox_key") && most_rows(&plan) == 1, "{text}");
+    }
+    database.drop().await;
+}

@@ -723,3 +723,14 @@ async fn sqlite_stores_use_the_programs_own_pool() {
     let store = SqliteStore::from_pool(pool).await.expect("takes the pool");
     crate::pool::transactions_of_the_programs_pool(store).await;
 }
+
+/// A.7: an effect is found by its business key.
+#[tokio::test]
+async fn sqlite_finds_business_keys_by_index() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut conn = store.pool().acquire().await.expect("a connection");
+    let by_key = "SELECT consumer, event_id FROM postrider_inbox WHERE idempotency_key = ?1";
+    let plan = plan(&mut conn, by_key).await;
+    assert!(plan.contains("SEARCH postrider_inbox USING INDEX postrider_inbox_key (idempotency_key=?)"), "{plan}");
+}

@@ -24,6 +24,9 @@ struct Arguments {
     /// sqlite://path, postgres://user@host/database or mysql://user@host/database
     #[arg(long)]
     store: String,
+    /// By how much the clock of this process is wrong.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    skew_ms: i64,
     #[command(flatten)]
     stop: Stop,
     #[command(subcommand)]
@@ -47,6 +50,7 @@ enum Command {
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
+    postrider::testing::skew_clock(arguments.skew_ms);
     match arguments.store.split(':').next() {
         Some("sqlite") => run(SqliteStore::connect(&arguments.store).await?, arguments).await,
         Some("postgres") => run(PostgresStore::connect(&arguments.store).await?, arguments).await,

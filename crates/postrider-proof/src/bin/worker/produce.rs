@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::Args;
-use postrider::{Inbox, Outbox, Relay, RelayOptions};
+use postrider::{Draft, Inbox, Outbox, Relay, RelayOptions};
 use tokio::io::AsyncBufReadExt;
 
 use crate::consume::Done;
@@ -21,6 +21,9 @@ pub(crate) struct Produce {
     /// Number of events per transaction.
     #[arg(long, default_value_t = 1)]
     together: u32,
+    /// Delays their delivery.
+    #[arg(long, default_value_t = 0)]
+    delay_ms: u64,
     /// Begins each transaction only after a line on stdin.
     #[arg(long)]
     on_request: bool,
@@ -48,7 +51,11 @@ pub(crate) async fn produce<S: Effect>(store: S, stops: Stops, produce: Produce)
         for event in &events {
             S::make(&mut tx, &event.counter).await?;
         }
-        outbox.enqueue_many(&mut tx, &events).await?;
+        let draft = |event| match produce.delay_ms {
+            0 => Draft::of(event),
+            ms => Ok(Draft::of(event)?.delay(Duration::from_millis(ms))),
+        };
+        outbox.enqueue_many(&mut tx, events.iter().map(draft).collect::<postrider::Result<Vec<_>>>()?).await?;
         let last = events.last().map(|event| event.counter.clone()).unwrap_or_default();
         stops.at(Point::Enqueued, &last).await;
         store.commit(tx).await?;

@@ -159,6 +159,13 @@ async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
 async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
     let (mut handed, mut expired, mut exhausted, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begun, mut broken) = (BTreeSet::new(), BTreeSet::new());
+    let prior = lease.prior_attempts(app.options.retry.max_attempts);
+    if !prior.is_empty()
+        && let Err(error) = app.store.append_lost(lease.token, &prior).await
+    {
+        // Only people read it: the claim goes on.
+        tracing::warn!(consumer = lane, %error, "attempts whose holder was lost are missing in the history");
+    }
     for claimed in lease.deliveries {
         let max_attempts = claimed.envelope.max_attempts.unwrap_or(app.options.retry.max_attempts);
         let key = claimed.envelope.key.clone();
@@ -183,7 +190,9 @@ async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<Claime
             Some(Outcome::Expired) => expired.push(claimed.id),
             Some(_) => {
                 let attempts = claimed.attempt.saturating_sub(1);
-                let error = format!("given up: its holder was lost in each of {attempts} attempts");
+                let error = format!(
+                    "given up after {attempts} attempts: the lease of the last one ran out, so it may have been delivered"
+                );
                 exhausted.push(Buried { id: claimed.id, tried: false, error, code: Some("exhausted".into()) });
                 broken.extend(key);
             }

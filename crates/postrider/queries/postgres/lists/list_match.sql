@@ -6,7 +6,8 @@ FROM json_to_record($2::json) AS f (
 CROSS JOIN postrider_event e
 WHERE e.seq = ANY ($1)
   AND (f.topic IS NULL OR e.topic = f.topic)
-  AND (f.trace_id IS NULL OR e.trace_id = f.trace_id)
+  -- Metadata may name the trace: the caller checks it.
+  AND (f.trace_id IS NULL OR e.trace_id = f.trace_id OR (coalesce(e.trace_id, '') = '' AND e.metadata LIKE '%"traceId"%'))
   AND (f.parent_event_id IS NULL OR e.parent_event_id = f.parent_event_id)
   AND (f.aggregate_type IS NULL OR e.aggregate_type = f.aggregate_type)
   AND (f.aggregate_id IS NULL OR e.aggregate_id = f.aggregate_id)

@@ -9,7 +9,8 @@ FROM (SELECT json_extract(?2, '$.topic') AS topic, json_extract(?2, '$.trace_id'
 CROSS JOIN json_each(?1) i
 CROSS JOIN postrider_event e ON e.seq = i.value
 WHERE (f.topic IS NULL OR e.topic = f.topic)
-  AND (f.trace_id IS NULL OR e.trace_id = f.trace_id)
+  -- Metadata may name the trace: the caller checks it.
+  AND (f.trace_id IS NULL OR e.trace_id = f.trace_id OR (coalesce(e.trace_id, '') = '' AND e.metadata LIKE '%"traceId"%'))
   AND (f.parent_event_id IS NULL OR e.parent_event_id = f.parent_event_id)
   AND (f.aggregate_type IS NULL OR e.aggregate_type = f.aggregate_type)
   AND (f.aggregate_id IS NULL OR e.aggregate_id = f.aggregate_id)

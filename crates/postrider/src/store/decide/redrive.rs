@@ -3,8 +3,9 @@
 use serde::Serialize;
 use time::OffsetDateTime;
 
-use crate::redrive::{RedriveRules, Refusal, decide};
-use crate::status::Record;
+use crate::entry::DeliveryStatus;
+use crate::redrive::{RedriveRules, Refusal, Target, decide};
+use crate::status::{Record, is_untried_since};
 use crate::store::Redriven;
 use crate::subscription::StoredSubscription;
 
@@ -67,7 +68,9 @@ impl Plan {
         let mut plan = Self::default();
         for record in records {
             let decided = decide(record, request.consumer, request.subscriptions, request.rules, now);
-            if let Ok(targets) = &decided {
+            if let Ok(targets) = &decided
+                && !is_waiting(record, targets)
+            {
                 plan.seqs.push(record.sequence);
                 for target in targets {
                     plan.add(record, &target.lane, target.target.as_deref());
@@ -86,6 +89,16 @@ impl Plan {
         self.deliveries.push(DueDelivery { seq, lane: lane.into(), target: target.map(Into::into), shard });
         self.keys.extend(record.envelope.key.clone().map(|key| (lane.into(), key, seq)));
     }
+}
+
+/// D.8: whether the last redrive made all of them due and none has been tried since. Another redrive changes nothing, and does not
+/// count.
+fn is_waiting(record: &Record, targets: &[Target]) -> bool {
+    let Some(redriven_at) = record.kept.redriven_at else { return false };
+    targets.iter().all(|target| {
+        let due = record.deliveries.iter().find(|one| one.lane == target.lane && one.target == target.target);
+        due.is_some_and(|due| due.status == DeliveryStatus::New && is_untried_since(due, redriven_at))
+    })
 }
 
 /// Decides on a redrive of one lane, which checks only the lease and the expiry. The plan is empty if it is refused.

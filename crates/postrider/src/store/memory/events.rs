@@ -125,10 +125,11 @@ impl State {
         Ok(if self.route_one(seq, now) { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
     }
 
-    pub(super) fn insert(&mut self, envelope: Envelope, now: OffsetDateTime) -> Result<()> {
+    pub(super) fn insert(&mut self, mut envelope: Envelope, now: OffsetDateTime) -> Result<()> {
         if self.sequences.contains_key(envelope.event_id.as_str()) {
             Err(Error::Store("the event id is taken".into()))
         } else {
+            envelope.fill_from_metadata();
             self.store(envelope, now);
             Ok(())
         }
@@ -198,6 +199,7 @@ impl State {
             status: DeliveryStatus::New,
             held: false,
             attempts: 0,
+            recorded_before: self.last_attempt(seq, target.unwrap_or(lane)),
             due_at,
             lock: None,
             last_error: None,

@@ -15,7 +15,7 @@ impl State {
         if self.inbox.contains_key(&id) {
             return false;
         }
-        let row = InboxRow { received_at: now, result: None };
+        let row = InboxRow { received_at: now, idempotency_key: receipt.idempotency_key.map(Into::into), result: None };
         self.inbox.insert(id, row);
         true
     }

@@ -133,7 +133,9 @@ impl State {
             }
             Some(id) if !self.deliveries[&id].is_free(now) => return Ok(Redriven::InProgress),
             Some(id) => {
+                let recorded_before = self.last_attempt(seq, target.unwrap_or(lane));
                 let row = self.row_mut(id);
+                row.recorded_before = recorded_before;
                 if row.lock.is_some() {
                     // Its lease has ended.
                     row.step(Step::Release)?;

@@ -39,6 +39,8 @@ pub(super) struct State {
     pub(super) alerts: BTreeMap<(&'static str, String), StoredAlert>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
+    /// By lane.
+    pub(super) max_attempts: BTreeMap<String, u32>,
     pub(super) jobs: BTreeMap<String, JobRow>,
     /// By mark number: the event that has changed.
     pub(super) marks: BTreeMap<i64, i64>,
@@ -80,6 +82,8 @@ pub(super) struct DeliveryRow {
     pub(super) status: DeliveryStatus,
     pub(super) held: bool,
     pub(super) attempts: u32,
+    /// How many attempts the history had when a redrive set `attempts` to 0.
+    pub(super) recorded_before: u32,
     pub(super) due_at: OffsetDateTime,
     pub(super) lock: Option<Lock>,
     pub(super) last_error: Option<String>,
@@ -146,6 +150,7 @@ pub(super) struct ConsumptionRow {
 #[derive(Clone)]
 pub(super) struct InboxRow {
     pub(super) received_at: OffsetDateTime,
+    pub(super) idempotency_key: Option<String>,
     pub(super) result: Option<String>,
 }
 
@@ -201,14 +206,18 @@ impl State {
     /// Appends with the next attempt number; the number in `consumption` is ignored.
     pub(super) fn append(&mut self, event_seq: i64, mut consumption: Consumption, callback_id: Option<String>) -> u32 {
         let consumer = consumption.consumer.clone();
-        let of_consumer = (event_seq, consumer.clone(), 0)..=(event_seq, consumer.clone(), u32::MAX);
-        let last = self.consumptions.range(of_consumer).next_back();
-        let attempt = last.map_or(1, |((_, _, attempt), _)| attempt + 1);
+        let attempt = self.last_attempt(event_seq, &consumer) + 1;
         consumption.attempt = attempt;
         let row = ConsumptionRow { consumption, callback_id };
         self.consumptions.insert((event_seq, consumer, attempt), row);
         self.mark(event_seq);
         attempt
+    }
+
+    /// The number of a consumer's last attempt; 0 if it has none.
+    pub(super) fn last_attempt(&self, event_seq: i64, consumer: &str) -> u32 {
+        let of_consumer = (event_seq, consumer.to_owned(), 0)..=(event_seq, consumer.to_owned(), u32::MAX);
+        self.consumptions.range(of_consumer).next_back().map_or(0, |((_, _, attempt), _)| *attempt)
     }
 
     /// Marks an event whose status may have changed.

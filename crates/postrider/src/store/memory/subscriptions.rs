@@ -1,6 +1,6 @@
 //! Subscriptions and paused lanes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 use time::OffsetDateTime;
@@ -67,6 +67,15 @@ impl Subscriptions for MemoryStore {
 
     async fn paused(&self) -> Result<BTreeSet<String>> {
         Ok(self.read(|state, _| state.paused.clone()))
+    }
+
+    async fn record_max_attempts(&self, lane: &str, max_attempts: u32) -> Result<()> {
+        self.write(|state, _| state.max_attempts.insert(lane.into(), max_attempts)).await;
+        Ok(())
+    }
+
+    async fn max_attempts(&self) -> Result<BTreeMap<String, u32>> {
+        Ok(self.read(|state, _| state.max_attempts.clone()))
     }
 
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {

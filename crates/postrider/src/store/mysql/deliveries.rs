@@ -8,13 +8,14 @@ use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::mysql::MySqlConnection;
 
-use super::roles::redrives;
+use super::roles::{lost, redrives};
 use super::{MySqlStore, rows};
 use crate::error::Result;
 use crate::shard::{SHARDS, Shards};
 use crate::store::batch::{self, millis};
+use crate::store::check_read;
 use crate::store::sql::{json, retrying};
-use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token};
 
 /// Number of shards that a keyed claim reads first: a quarter, so that four claimers find work in parallel.
 const FIRST_SHARDS: usize = SHARDS as usize / 4;
@@ -45,7 +46,8 @@ impl Deliveries for MySqlStore {
             return rows::lease(token, &[]);
         }
         let query = sqlx::query(sql!("deliveries/claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased);
-        rows::lease(token, &query.fetch_all(&self.work).await?)
+        let lease = rows::lease(token, &query.fetch_all(&self.work).await?)?;
+        Ok(check_read(claim, leased as usize, lease))
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -93,6 +95,10 @@ impl Deliveries for MySqlStore {
             Ok(held.iter().map(Held::id).collect())
         })
     }
+
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
+        lost::append_lost(self, token, prior).await
+    }
 }
 
 async fn claim_runs(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -110,7 +116,8 @@ async fn claim_runs(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> R
         let (leased, parked) = runs.take(store, claim, token).await?;
         if !leased.is_empty() {
             let query = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
-            return rows::lease(token, &query.fetch_all(&store.work).await?);
+            let lease = rows::lease(token, &query.fetch_all(&store.work).await?)?;
+            return Ok(check_read(claim, leased.len(), lease));
         }
         // Parked deliveries hid claimable ones: look again without them.
         if parked == 0 {

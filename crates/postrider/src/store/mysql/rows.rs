@@ -44,7 +44,7 @@ pub(super) fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
     let text = |column: usize| get::<Option<String>>(row, at + column);
     let time = |column: usize| get::<Option<OffsetDateTime>>(row, at + column).map(|time| time.map(trim));
     let initiator: &str = get(row, at + 13)?;
-    Ok(Envelope {
+    let mut envelope = Envelope {
         event_id: EventId::stored(get(row, at)?),
         topic: get(row, at + 1)?,
         key: text(2)?,
@@ -76,7 +76,9 @@ pub(super) fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
         max_attempts: get::<Option<i16>>(row, at + 18)?.map(|n| u32::from(n.max(1).unsigned_abs())),
         exchange: text(19)?,
         routing_key: text(20)?,
-    })
+    };
+    envelope.fill_from_metadata();
+    Ok(envelope)
 }
 
 pub(super) fn lease(token: Token, rows: &[MySqlRow]) -> Result<Lease> {

@@ -10,13 +10,15 @@ use sqlx::postgres::PgRow;
 use super::address::Addresses;
 use super::front::Place;
 use super::known_keys::KnownKeys;
+use super::roles::lost;
 use super::rows::Leased;
 use super::{PostgresStore, rows};
 use crate::error::Result;
 use crate::shard::{SHARDS, Shards};
 use crate::store::batch::{self, millis};
+use crate::store::check_read;
 use crate::store::sql::retrying;
-use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token};
 
 /// Number of shards that one look of a keyed claim reads, so that four claimers find work in parallel; and number of
 /// rows, as a multiple of the limit: deliveries behind others do not count.
@@ -39,7 +41,7 @@ impl Deliveries for PostgresStore {
         if leased.is_empty() && front.is_some() {
             leased = retrying!(claim_behind(self, None, claim, token))?;
         }
-        lease(self, token, leased).await
+        lease(self, claim, token, leased).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -48,7 +50,7 @@ impl Deliveries for PostgresStore {
         let keys = self.known_keys.take(claim);
         if !keys.is_empty() {
             let leased = retrying!(claim_known_keys(self, &keys, claim, dead_head, token))?;
-            let lease = lease(self, token, leased).await?;
+            let lease = lease(self, claim, token, leased).await?;
             self.known_keys.give_back(claim, keys, &lease);
             if !lease.deliveries.is_empty() {
                 return Ok(lease);
@@ -60,7 +62,7 @@ impl Deliveries for PostgresStore {
             self.known_keys.seen(claim, looked.unwrap_or_default());
             // Parked deliveries hid claimable ones: look again without them.
             if !only_parked {
-                return lease(self, token, leased).await;
+                return lease(self, claim, token, leased).await;
             }
         }
         Ok(Lease { token, deliveries: Vec::new() })
@@ -106,6 +108,10 @@ impl Deliveries for PostgresStore {
             let query = sqlx::query(sql!("deliveries/release")).bind(sequences(deliveries)).bind(numbers(deliveries));
             ids(query.bind(token.0).fetch_all(&self.work).await)
         })
+    }
+
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
+        lost::append_lost(self, token, prior).await
     }
 }
 
@@ -173,14 +179,15 @@ async fn look_for_keys(
 }
 
 /// What a claim has leased, with its events.
-async fn lease(store: &PostgresStore, token: Token, leased: Vec<Leased>) -> Result<Lease> {
+async fn lease(store: &PostgresStore, claim: &Claim, token: Token, leased: Vec<Leased>) -> Result<Lease> {
     if leased.is_empty() {
         return Ok(Lease { token, deliveries: Vec::new() });
     }
     let (first, last) = stretches(&leased);
     let events = sqlx::query(sql!("deliveries/claim_fetch")).bind(first).bind(last).fetch_all(&store.work).await?;
+    let count = leased.len();
     let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
-    let mut lease = Lease { token, deliveries };
+    let mut lease = check_read(claim, count, Lease { token, deliveries });
     if !orphans.is_empty() {
         let query = sqlx::query(sql!("deliveries/drop_orphans")).bind(orphans).bind(token.0);
         query.execute(&store.work).await?;

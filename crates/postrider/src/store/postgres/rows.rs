@@ -45,7 +45,7 @@ pub(super) fn int(row: &PgRow, column: usize) -> Result<u32> {
 /// The event whose columns begin at `at`.
 pub(super) fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
     let text = |column: usize| get::<Option<String>>(row, at + column);
-    Ok(Envelope {
+    let mut envelope = Envelope {
         event_id: EventId::stored(get(row, at)?),
         topic: get(row, at + 1)?,
         key: text(2)?,
@@ -66,7 +66,9 @@ pub(super) fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
         max_attempts: max_attempts(row, at + 18)?,
         exchange: text(19)?,
         routing_key: text(20)?,
-    })
+    };
+    envelope.fill_from_metadata();
+    Ok(envelope)
 }
 
 /// A leased delivery.
@@ -162,6 +164,7 @@ pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
             envelope.max_attempts = max_attempts(row, 8)?;
             envelope.exchange = get(row, 9)?;
             envelope.routing_key = get(row, 10)?;
+            envelope.fill_from_metadata();
         }
     }
     Ok(())

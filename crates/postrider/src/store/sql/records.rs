@@ -15,7 +15,10 @@ use crate::subscription::{StoredSubscription, Subscription};
 /// Reads events without payload and metadata.
 pub(in super::super) async fn records(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
     let events = sqlx::query(sql!("events/records")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
-    with_rows(conn, &events, seqs).await
+    let mut records = with_rows(conn, &events, seqs).await?;
+    // Read only for the ids that it names.
+    records.iter_mut().for_each(|record| record.envelope.metadata = None);
+    Ok(records)
 }
 
 /// Reads events with payload and metadata.

@@ -10,6 +10,7 @@ mod jobs;
 mod keys;
 mod leases;
 mod lists;
+pub(super) mod lost;
 mod operations;
 pub(super) mod records;
 pub(super) mod redrives;

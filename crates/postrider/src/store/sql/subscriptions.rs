@@ -1,11 +1,12 @@
 //! Subscriptions and paused lanes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
 use super::SqlStore;
 use super::records::subscription;
+use super::rows::{get, int};
 use crate::error::Result;
 use crate::store::sql::{is_new, retrying};
 use crate::store::subscription::check_rename;
@@ -76,6 +77,25 @@ impl Subscriptions for SqlStore {
         let lanes: Vec<String> =
             sqlx::query_scalar(text!("SELECT lane FROM postrider_pause")).fetch_all(self.reader()).await?;
         Ok(lanes.into_iter().collect())
+    }
+
+    async fn record_max_attempts(&self, lane: &str, max_attempts: u32) -> Result<()> {
+        let attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
+        let change = text!("UPDATE postrider_lane SET max_attempts = $1, updated_at = ", now!(), " WHERE lane = $2");
+        let insert = text!("INSERT INTO postrider_lane (lane, max_attempts, updated_at) VALUES ($1, $2, ", now!(), ")");
+        retrying!(async {
+            let changed = sqlx::query(change).bind(attempts).bind(lane).execute(self.writer()).await?;
+            if changed.rows_affected() == 0 {
+                // Another instance may have inserted it since.
+                is_new(sqlx::query(insert).bind(lane).bind(attempts).execute(self.writer()).await)?;
+            }
+            Ok(())
+        })
+    }
+
+    async fn max_attempts(&self) -> Result<BTreeMap<String, u32>> {
+        let rows = sqlx::query(text!("SELECT lane, max_attempts FROM postrider_lane")).fetch_all(self.reader()).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, int(row, 1)?))).collect()
     }
 
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {

@@ -6,13 +6,15 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::dialect::append_successes;
+use super::roles::lost;
 use super::roles::redrives::mark;
 use super::{SqliteStore, rows};
 use crate::error::Result;
 use crate::shard::Shards;
 use crate::store::batch::{self, millis};
+use crate::store::check_read;
 use crate::store::sql::json;
-use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token};
 
 /// A keyed claim reads this many times its limit, and at least the number below: deliveries behind others do not
 /// count.
@@ -42,7 +44,8 @@ impl Deliveries for SqliteStore {
         }
         // Read by a reader, so that the writer is free again.
         let fetch = sqlx::query(sql!("deliveries/claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased as i64);
-        rows::lease(token, &fetch.fetch_all(&self.reader).await?)
+        let lease = rows::lease(token, &fetch.fetch_all(&self.reader).await?)?;
+        Ok(check_read(claim, leased as usize, lease))
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -55,7 +58,8 @@ impl Deliveries for SqliteStore {
             tx.commit().await?;
             if !leased.is_empty() {
                 let fetch = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
-                return rows::lease(token, &fetch.fetch_all(&self.reader).await?);
+                let lease = rows::lease(token, &fetch.fetch_all(&self.reader).await?)?;
+                return Ok(check_read(claim, leased.len(), lease));
             }
             // Parked deliveries hid claimable ones: look again without them.
             if parked == 0 {
@@ -98,6 +102,10 @@ impl Deliveries for SqliteStore {
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
         let query = sqlx::query(sql!("deliveries/release"));
         ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(&self.writer).await)
+    }
+
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
+        lost::append_lost(self, token, prior).await
     }
 }
 

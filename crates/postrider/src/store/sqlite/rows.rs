@@ -97,7 +97,7 @@ struct Packed {
 
 impl Packed {
     fn envelope(self, payload: String) -> Envelope {
-        Envelope {
+        let mut envelope = Envelope {
             event_id: EventId::stored(self.event_id),
             topic: self.topic,
             key: self.event_key,
@@ -126,7 +126,9 @@ impl Packed {
             max_attempts: self.max_attempts,
             exchange: self.exchange,
             routing_key: self.routing_key,
-        }
+        };
+        envelope.fill_from_metadata();
+        envelope
     }
 }
 
