@@ -10,6 +10,7 @@ mod consumers;
 mod dead;
 mod demo;
 mod doctor;
+mod embedded;
 mod events;
 mod listen;
 mod migrate;

@@ -16,14 +16,14 @@ use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store,
 };
-use postrider_server::{Options, Server, Setting, Tls, check_listen};
+use postrider_server::{BasePath, Options, Server, Setting, Tls, check_listen};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::End;
 use crate::config::{Config, Origin, server};
+use crate::{End, embedded};
 
 /// Signals within this time count as one: a terminal and a supervisor may both send it.
 const SAME: Duration = Duration::from_secs(1);
@@ -139,6 +139,8 @@ impl Plan {
             secure: endpoint.encrypted,
             settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
+            base_path: endpoint.base_path.clone(),
+            console: embedded::console(),
         }
     }
 }
@@ -159,7 +161,8 @@ pub(crate) struct Endpoint {
     listener: TcpListener,
     tls: Option<Tls>,
     encrypted: bool,
-    /// Its URL, with the bound port.
+    base_path: BasePath,
+    /// Its URL, with the bound port and the base path.
     pub(crate) url: String,
 }
 
@@ -181,12 +184,15 @@ impl Endpoint {
         };
         let encrypted = tls.is_some() || config.get(&server::BEHIND_PROXY);
         check_listen(address, encrypted).map_err(|e| refuse(&e))?;
+        let base_path = BasePath::parse(&config.get(&server::SERVER_BASE_PATH));
+        let base_path = base_path.map_err(|e| config.refuse(&server::SERVER_BASE_PATH, e))?;
         let listener = TcpListener::bind(address).await.map_err(|e| {
             refuse(&format_args!("{address}: {e}: --listen takes another address, and port 0 any that is free"))
         })?;
         let bound = listener.local_addr().map_err(|e| refuse(&e))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        Ok(Self { listener, tls, encrypted, url: format!("{scheme}://{bound}") })
+        let url = format!("{scheme}://{bound}{}", base_path.as_str());
+        Ok(Self { listener, tls, encrypted, base_path, url })
     }
 }
 

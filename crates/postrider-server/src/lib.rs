@@ -2,11 +2,12 @@
 //!
 //! A request passes, in this order: `answer` (id and headers), `access` (the table of roles), `auth` (the caller), and a
 //! handler in `routes`, in the file named after the first segment of its path. `input` reads bodies and queries, `problem`
-//! answers errors. JSON has types of its own (`event`, `view`), so that the library's types may change.
+//! answers errors. What no route has is the web `console`. JSON has types of its own (`event`, `view`), so that the library's types may change.
 
 mod access;
 mod answer;
 mod auth;
+mod console;
 mod event;
 mod filter;
 mod input;
@@ -35,6 +36,7 @@ use postrider::{Bus, RetryPolicy, Store};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
+pub use console::{BasePath, Console};
 pub use listen::{ListenError, Tls, check as check_listen};
 pub use openapi::document;
 pub use settings::Setting;
@@ -66,6 +68,10 @@ pub struct Options {
     pub settings: Vec<Setting>,
     /// The source of `/metrics`.
     pub metrics: Option<PrometheusHandle>,
+    /// The path that everything is served below.
+    pub base_path: BasePath,
+    /// The web console; without it, `/` is a list of all routes.
+    pub console: Option<Console>,
 }
 
 impl Default for Options {
@@ -83,6 +89,8 @@ impl Default for Options {
             secure: false,
             settings: Vec::new(),
             metrics: None,
+            base_path: BasePath::default(),
+            console: None,
         }
     }
 }
@@ -121,7 +129,10 @@ impl Server {
                 bus: Bus::new(Arc::clone(&store)),
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
-                page: page::render(&document),
+                page: match &options.console {
+                    Some(console) => console.page(&options.base_path),
+                    None => page::render(&document, &options.base_path),
+                },
                 document: format!("{document:#}\n"),
                 live: tokio::sync::broadcast::channel(live::BEHIND).0,
                 look: tokio::sync::Notify::new(),

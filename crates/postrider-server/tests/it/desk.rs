@@ -27,6 +27,11 @@ impl Desk {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
+        Self::with_routes(options, axum::Router::new()).await
+    }
+
+    /// With routes of another service.
+    pub(crate) async fn with_routes(options: Options, more: axum::Router) -> Self {
         let folder = std::env::temp_dir().join(format!("postrider-desk-{}", uuid::Uuid::new_v4()));
         let store = SqliteStore::connect(&format!("sqlite://{}", folder.join("desk.db").display())).await.unwrap();
         store.migrate().await.unwrap();
@@ -38,7 +43,7 @@ impl Desk {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        let server = Server::new(store.clone(), options);
+        let server = Server::new(store.clone(), options).routes(more);
         let served = tokio::spawn(server.serve(listener, None, stop.clone().cancelled_owned()));
         Self { url, store, client: Client::new(), tokens, stop, served, folder }
     }

@@ -2,6 +2,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod access;
+mod console;
 mod consumers;
 mod desk;
 mod document;
