@@ -1,5 +1,6 @@
 //! A serving process: its plan from the configuration, its endpoint, and the tasks that run until it is stopped.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub(crate) struct Plan {
     webhooks: WebhookOptions,
     broker: Option<RabbitMq>,
     broker_lane: LaneOptions,
+    links: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -107,7 +109,7 @@ impl Plan {
             let why = format!("the broker may take {} seconds to confirm: set more than that", confirm.as_secs());
             return Err(config.refuse(&server::OUTBOX_LEASE, why).into());
         }
-        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane })
+        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane, links: links(config)? })
     }
 
     /// The reconciler of the broker, if there is one, for all stores that publish to it.
@@ -139,10 +141,31 @@ impl Plan {
             secure: endpoint.encrypted,
             settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
+            retention: self.retention.clone(),
+            store_kind: store_kind(&config.get(&server::STORE)).into(),
+            environment: config.get(&server::SERVER_ENVIRONMENT),
+            links: self.links.clone(),
             base_path: endpoint.base_path.clone(),
             console: embedded::console(),
         }
     }
+}
+
+/// The kind of store that a URL names.
+fn store_kind(url: &str) -> &str {
+    url.split(':').next().unwrap_or_default()
+}
+
+/// Links by name. One that a browser would run instead of opening is refused.
+fn links(config: &Config) -> Result<BTreeMap<String, String>, End> {
+    let link = |text: String| {
+        let (name, url) = text.split_once('=')?;
+        let opens = url.starts_with("https://") || url.starts_with("http://");
+        opens.then(|| (name.to_owned(), url.to_owned()))
+    };
+    let links = config.get(&server::SERVER_LINKS).into_iter().map(link).collect::<Option<_>>();
+    let why = "each must be a name, = and an address with https:// or http://";
+    Ok(links.ok_or_else(|| config.refuse(&server::SERVER_LINKS, why))?)
 }
 
 fn dead_head(config: &Config) -> DeadHead {

@@ -24,6 +24,7 @@ mod settings;
 mod view;
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::store::IntoStore;
 use postrider::transport::rabbitmq::Reconciler;
-use postrider::{Bus, RetryPolicy, Store};
+use postrider::{Bus, Retention, RetryPolicy, Store};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
@@ -68,6 +69,15 @@ pub struct Options {
     pub settings: Vec<Setting>,
     /// The source of `/metrics`.
     pub metrics: Option<PrometheusHandle>,
+    /// The rules for finished rows, for people.
+    pub retention: Retention,
+    /// The kind of the store, for people.
+    pub store_kind: String,
+    /// What this installation is, such as `prod`.
+    pub environment: String,
+    /// Addresses of the business's own pages by aggregate type, with `{id}`; `trace` is that of the tracing system, with
+    /// `{traceId}`.
+    pub links: BTreeMap<String, String>,
     /// The path that everything is served below.
     pub base_path: BasePath,
     /// The web console; without it, `/` is a list of all routes.
@@ -89,6 +99,10 @@ impl Default for Options {
             secure: false,
             settings: Vec::new(),
             metrics: None,
+            retention: Retention::default(),
+            store_kind: String::new(),
+            environment: "local".into(),
+            links: BTreeMap::new(),
             base_path: BasePath::default(),
             console: None,
         }

@@ -3,6 +3,7 @@
 mod audit;
 mod config;
 mod consumers;
+mod counts;
 mod events;
 mod failures;
 mod health;
@@ -10,10 +11,13 @@ mod instances;
 mod jobs;
 mod login;
 mod operations;
+mod search;
+mod session;
 mod stats;
 mod stream;
 mod subscriptions;
 mod tokens;
+mod topics;
 mod traces;
 
 use std::sync::Arc;
@@ -47,16 +51,20 @@ fn all() -> OpenApiRouter<App> {
         .merge(audit::routes())
         .merge(config::routes())
         .merge(consumers::routes())
+        .merge(counts::routes())
         .merge(events::routes())
         .merge(failures::routes())
         .merge(instances::routes())
         .merge(jobs::routes())
         .merge(login::routes())
         .merge(operations::routes())
+        .merge(search::routes())
+        .merge(session::routes())
         .merge(stats::routes())
         .merge(stream::routes())
         .merge(subscriptions::routes())
         .merge(tokens::routes())
+        .merge(topics::routes())
         .merge(traces::routes())
 }
 

@@ -12,6 +12,7 @@ mod lists;
 mod mend;
 mod operations;
 mod problems;
+mod reads;
 mod sessions;
 mod story;
 mod subscriptions;
