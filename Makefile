@@ -26,6 +26,8 @@ help: ## this list
 
 .PHONY: demo
 demo: ## see it work: a shop under traffic on SQLite; DEMO='--rate 20' adds to its command line; no servers
+	$(call heading,Console)
+	@$(MAKE) --no-print-directory console/dist/index.html || echo 'the console could not be built: the demo runs without it'
 	$(call heading,Demo)
 	@cargo run --locked --profile demo -p postrider-cli -- demo $(DEMO)
 
@@ -35,7 +37,7 @@ check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and S
 	@$(call run_tests,-E '$(check_tests)',-- $(addprefix --skip ,$(left_out)))
 
 .PHONY: test
-test: services lint doc console ## everything, against real servers, which it starts or installs
+test: services console-check lint doc ## everything, against real servers, which it starts or installs
 	$(call heading,Tests)
 	@$(server_urls); $(call run_tests)
 	$(call heading,Bench smoke)
@@ -67,10 +69,26 @@ playlists: $(if $(filter sqlite,$(STORE)),,services) ## users, songs and playlis
 	@$(server_urls); scripts/playlists $(STORE)
 
 .PHONY: console
-console: ## check, test and build the web console; needs Node 20.19 or newer
+console: ## build the web console; the next cargo build adds it to the executable
 	$(call heading,Console)
-	@command -v npm >/dev/null || { echo 'the console needs Node 20.19 or newer, with npm: install it and run this again'; exit 1; }
-	@cd console && npm ci --no-audit --no-fund && npm run check && npm test && npm run build
+	@$(MAKE) --no-print-directory console/dist/index.html
+
+console_sources := $(shell find console/src console/public console/scripts -type f) \
+	$(addprefix console/,index.html package.json tsconfig.json vite.config.ts)
+
+# scripts/node finds a Node that is new enough, or installs one.
+console/dist/index.html: $(console_sources) console/node_modules/.package-lock.json
+	@scripts/node npm --prefix console run build
+
+# npm writes this file last.
+console/node_modules/.package-lock.json: console/package-lock.json
+	@scripts/node npm --prefix console ci --no-audit --no-fund
+
+.PHONY: console-check
+console-check: console
+	$(call heading,Checks of the console)
+	@scripts/node npm --prefix console run check
+	@scripts/node npm --prefix console test
 
 .PHONY: services
 services: ## start the servers of the tests

@@ -5,76 +5,26 @@ import type { components } from './schema';
 
 type Schemas = components['schemas'];
 
-export type Counted = { value: number; exact: boolean };
-
-/** GET /session */
-export type Session = {
-  name: string;
-  role: Schemas['Role'];
+/** GET /session: additions. What a server does not send is left out of the page. */
+export type Session = Omit<Schemas['Session'], 'environment' | 'links' | 'limits'> & {
   scope?: string | null;
   expiresAt?: string | null;
-  environment: { name: string; color?: string | null };
-  version: string;
-  store: string;
-  broker?: string | null;
-  /** URL templates by aggregate type, with `{id}`; `trace` is the tracing system's page, with `{traceId}`. */
+  environment: Schemas['Environment'] & { color?: string | null };
   links?: Record<string, string>;
   limits?: Limits;
 };
-/**
- * GET /session, `limits`: the rules in force, from the configuration. Every role gets them, unlike GET /config,
- * because the pages say them ("limit 10") and count with them. What is missing is left out.
- */
-export type Limits = {
-  /** outbox.max-retry-count */
-  maxAttempts?: number;
-  /** outbox.backoff-cap-seconds, outbox.backoff-jitter */
-  backoffCapSeconds?: number;
-  backoffJitter?: number;
-  /** outbox.lease-seconds */
-  leaseSeconds?: number;
-  /** redrive.max-count, redrive.horizon-days */
-  redriveMaxCount?: number;
-  redriveHorizonDays?: number;
-  /** retention.inbox-days, retention.finished-days */
-  inboxDays?: number;
-  finishedDays?: number;
-  /** ordering.dead-head */
-  deadHead?: 'hold' | 'skip';
+export type Limits = Partial<Schemas['SessionLimits']> & {
   /** alert.oldest-seconds: an older waiting event needs attention. */
   oldestSeconds?: number;
   /** A consumer that was not seen for this long is silent. */
   silentSeconds?: number;
 };
 
-/** GET /search?q= */
-export type SearchHit = {
-  kind: 'event' | 'trace' | 'key' | 'aggregate' | 'topic' | 'consumer';
-  id: string;
-  label: string;
-  status?: Schemas['Status'] | null;
-  /** Of an event: how far it is, and when it was written. */
-  consumed?: number;
-  expected?: number;
-  createdAt?: string | null;
-};
-export type SearchResult = { hits: SearchHit[] };
-
-/** GET /counts */
-export type Counts = {
-  total: Counted;
-  byStatus: Record<string, Counted>;
-  byTopic: Record<string, Counted>;
-  byConsumer: Record<string, Counted>;
-  byService: Record<string, Counted>;
-  byTenant: Record<string, Counted>;
-};
-
 /**
- * GET /events: additions to the summary. Filters that take lists: `status`, `key`, `consumerId`; an operation's filter too.
+ * GET /events: filters that take lists beside `status`: `key`, `consumerId`; an operation's filter too.
  * GET /export takes the same filters, and `eventIds` (a list) for chosen rows.
  */
-export type EventSummary = Schemas['EventSummary'] & { attempts?: number; retryingConsumers?: number; held?: boolean };
+export type EventSummary = Schemas['EventSummary'];
 /** `scanned`: how many rows were looked at for this page; said where nothing was found. */
 export type EventPage = { events: EventSummary[]; nextCursor?: string | null; scanned?: number };
 
@@ -92,17 +42,11 @@ export type Delivery = Schemas['Delivery'] & {
   heldBy?: { eventId: string; topic?: string } | null;
 };
 export type EventDetail = Omit<Schemas['EventDetail'], 'consumptions' | 'deliveries' | 'payload' | 'metadata'> & {
-  attempts?: number;
-  retryingConsumers?: number;
-  held?: boolean;
   consumptions: Consumption[];
   deliveries: Delivery[];
   actions?: { redrive: Allowed; expire: Allowed };
   /** How it came into the store: in the publisher's own transaction, over HTTP, or by an INSERT. */
   written?: 'transaction' | 'http' | 'sql' | null;
-  payloadBytes?: number;
-  /** With `?payload=preview`: `payload` is a string, the first 64 KiB of a longer one. */
-  payloadTruncated?: boolean;
   /** Raw JSON text, so that integers are never rounded. */
   payloadText: string | null;
   metadataText: string | null;
@@ -113,7 +57,6 @@ export type EventDetail = Omit<Schemas['EventDetail'], 'consumptions' | 'deliver
  * `minutes` (60 or 1440); a point of `minutes` sums `step` of them (1 or 24).
  */
 export type ConsumerMinute = { at: string; delivered: number; failed: number; lag?: number | null };
-export type RetryPolicy = { maxAttempts: number; capSeconds: number; jitter: number };
 export type Consumer = Schemas['Consumer'] & {
   successRate?: number | null;
   p95Ms?: number | null;
@@ -124,40 +67,23 @@ export type Consumer = Schemas['Consumer'] & {
   pauseReason?: string | null;
   minutes?: ConsumerMinute[];
 };
-export type ConsumerDetail = Consumer & {
-  description?: string | null;
-  retry?: RetryPolicy;
-  /** Deliveries that wait for attempt 1, 2, 3, … */
-  waitingByAttempt?: number[];
-  heldKeys?: string[];
-};
+export type ConsumerDetail = Schemas['ConsumerDetail'] &
+  Consumer & {
+    /** Deliveries that wait for attempt 1, 2, 3, … */
+    waitingByAttempt?: number[];
+    heldKeys?: string[];
+  };
 
-/** GET /topics */
-export type Topic = {
-  topic: string;
-  events: number;
-  lastSeenAt?: string | null;
-  subscribers: number;
-  unheard: number;
-  hours?: number[];
-};
+/** GET /topics: additions */
+export type Topic = Schemas['Topic'] & { hours?: number[] };
 
-/** GET /traces, GET /traces/{id}?attempts=true */
-export type TraceRoot = {
-  traceId: string;
-  root: EventSummary;
-  events: number;
-  failed: number;
-  retrying: number;
-  services: string[];
-  durationMs: number;
-};
-export type TraceNode = EventSummary & {
+/** GET /traces/{id}?attempts=true: additions to the attempts */
+export type TraceNode = Omit<Schemas['TraceNode'], 'children' | 'consumptions' | 'deliveries'> & {
   children: TraceNode[];
   consumptions?: Consumption[];
   deliveries?: Delivery[];
 };
-export type Trace = { traceId: string; events: EventSummary[]; roots: TraceNode[]; cut: boolean };
+export type Trace = Omit<Schemas['Trace'], 'roots'> & { roots: TraceNode[] };
 
 /** GET /stories */
 export type StoryEffect = {
@@ -247,8 +173,6 @@ export type Minute = Schemas['Minute'] & {
 };
 export type Stats = Omit<Schemas['Stats'], 'minutes'> & {
   minutes: Minute[];
-  /** Minutes a point covers; 1 where it is missing. */
-  step?: number;
   /** When the next retry of any delivery is due. */
   nextRetryAt?: string | null;
 };

@@ -1,9 +1,11 @@
 // Every read of the console, by name. A key starts with what it reads, so that the live stream can refresh it.
 import { keepPreviousData, type QueryClient, queryOptions } from '@tanstack/react-query';
+import { isWanted } from '../lib/audit';
 import { ApiError, api, getJson, getText, type Query } from './client';
 import { parseKeeping } from './json';
 import type * as P from './pending';
 import type { components } from './schema';
+import type * as T from './types';
 
 type Schemas = components['schemas'];
 /** Figures that the stream does not carry are asked for at this pace. */
@@ -110,7 +112,7 @@ export const events = (filter: Query) =>
 export const counts = (filter: Query) =>
   queryOptions({
     queryKey: ['counts', filter],
-    queryFn: ({ signal }) => getJson<P.Counts>('/counts', filter, signal),
+    queryFn: ({ signal }) => getJson<T.Counts>('/counts', filter, signal),
     placeholderData: keepPreviousData,
     staleTime: 5_000,
   });
@@ -128,7 +130,7 @@ export const event = (id: string) =>
 export const traces = (query: Query) =>
   queryOptions({
     queryKey: ['traces', query],
-    queryFn: () => getJson<{ traces: P.TraceRoot[]; nextCursor?: string | null }>('/traces', query),
+    queryFn: () => getJson<T.TracePage>('/traces', query),
     placeholderData: keepPreviousData,
   });
 
@@ -177,17 +179,26 @@ export const config = queryOptions({
   queryFn: () => data<{ settings: Schemas['Setting'][] }>(api.GET('/api/v1/config')).then((all) => all.settings),
 });
 
+/** How many records are filtered here, where the server cannot. */
+const NEWEST_RECORDS = 500;
+
 export const audit = (query: Query) =>
   queryOptions({
     queryKey: ['audit', query],
-    queryFn: () => getJson<P.AuditPage>('/audit', query),
+    queryFn: () =>
+      getJson<P.AuditPage>('/audit', query).catch(async (error: unknown) => {
+        if (!(error instanceof ApiError) || error.code !== 'badQuery') throw error;
+        // A server without these filters: the newest are filtered here.
+        const page = await getJson<P.AuditPage>('/audit', { limit: NEWEST_RECORDS, cursor: query.cursor });
+        return { ...page, records: page.records.filter((record) => isWanted(record, query)) };
+      }),
     placeholderData: keepPreviousData,
   });
 
 export const search = (q: string) =>
   queryOptions({
     queryKey: ['search', q],
-    queryFn: ({ signal }) => getJson<P.SearchResult>('/search', { q }, signal),
+    queryFn: ({ signal }) => getJson<T.SearchHits>('/search', { q }, signal),
     enabled: q.length > 0,
     placeholderData: keepPreviousData,
   });

@@ -11,7 +11,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** A page that says what can be called */
+        /** The web console, or a page that says what can be called */
         get: operations["page"];
         put?: never;
         post?: never;
@@ -64,6 +64,23 @@ export interface paths {
         };
         /** The consumers, by name, with what waits for each */
         get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/consumers/{consumerId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** One consumer, with what waits for it and its rules */
+        get: operations["show"];
         put?: never;
         post?: never;
         delete?: never;
@@ -202,6 +219,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * How many events match, by status, topic, consumer, service and tenant
+         * @description The work is bounded: of many events, each status is counted up to 10,000, and the newest 500 stand for how the rest divides.
+         *     Such a number is an estimate, which `exact` says.
+         */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/events": {
         parameters: {
             query?: never;
@@ -317,6 +355,23 @@ export interface paths {
         put?: never;
         /** Expire an event by hand: nothing of it is delivered any more */
         post: operations["expire"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/events/{eventId}/payload": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The payload of an event, as a file */
+        get: operations["payload"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -515,6 +570,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * What a text names: events, traces, keys, aggregates, topics and consumers
+         * @description Whole ids, and beginnings of events' and traces' ids from six characters up.
+         */
+        get: operations["find"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Who the caller is, and the rules of the server */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stats": {
         parameters: {
             query?: never;
@@ -626,6 +718,40 @@ export interface paths {
          * @description A token does not revoke itself, so that nobody locks the last admin out by accident.
          */
         delete: operations["revoke"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/topics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The topics of all subscriptions and of the newest events, by name */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/traces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Traces by their first event, the newest first */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -757,6 +883,14 @@ export interface components {
             target?: string | null;
             tokenId?: string | null;
         };
+        BTreeMap: {
+            [key: string]: {
+                /** @description Whether all were counted; otherwise the value is an estimate. */
+                exact: boolean;
+                /** Format: int64 */
+                value: number;
+            };
+        };
         ClaimedDeliveries: {
             deliveries: components["schemas"]["ClaimedDelivery"][];
         };
@@ -804,6 +938,12 @@ export interface components {
             topics: string[];
             via: string;
         };
+        /** @description A consumer, and the rules for its deliveries. */
+        ConsumerDetail: components["schemas"]["Consumer"] & {
+            /** @description What its subscriptions say of it. */
+            description?: string | null;
+            retry?: components["schemas"]["RetryPolicy"] | null;
+        };
         Consumers: {
             consumers: components["schemas"]["Consumer"][];
         };
@@ -819,6 +959,23 @@ export interface components {
             success?: boolean | null;
             willRetry: boolean;
         };
+        /** @description A number of events. */
+        Counted: {
+            /** @description Whether all were counted; otherwise the value is an estimate. */
+            exact: boolean;
+            /** Format: int64 */
+            value: number;
+        };
+        /** @description How many events match, and how they divide. What has no event is left out. */
+        Counts: {
+            /** @description By expected consumer; an event may have several. */
+            byConsumer: components["schemas"]["BTreeMap"];
+            byService: components["schemas"]["BTreeMap"];
+            byStatus: components["schemas"]["BTreeMap"];
+            byTenant: components["schemas"]["BTreeMap"];
+            byTopic: components["schemas"]["BTreeMap"];
+            total: components["schemas"]["Counted"];
+        };
         Created: {
             operationId: string;
         };
@@ -826,6 +983,8 @@ export interface components {
             /** @description The secret: it is shown this once. */
             secret: string;
         };
+        /** @enum {string} */
+        DeadHead: "hold" | "skip";
         /** @description Something that waits, is worked on, or was given up. */
         Delivery: {
             /** Format: int32 */
@@ -861,6 +1020,10 @@ export interface components {
             /** Format: int64 */
             matching: number;
         };
+        /** @description What this installation is. */
+        Environment: {
+            name: string;
+        };
         /** @description The whole event, as a pulling consumer gets it. */
         Event: components["schemas"]["About"] & components["schemas"]["Said"] & {
             eventId: string;
@@ -876,6 +1039,10 @@ export interface components {
             masked: boolean;
             /** @description What caused it, the nearest first, as far as it is still there. */
             parents: components["schemas"]["EventSummary"][];
+            /** @description Bytes of the payload's text. */
+            payloadBytes: number;
+            /** @description Whether `payload` is a string with the beginning of the payload's text. */
+            payloadTruncated?: boolean;
         };
         EventPage: {
             /** @description The newest first. May be fewer than asked for, or none, and there may be more all the same. */
@@ -885,6 +1052,11 @@ export interface components {
         };
         /** @description An event in a list: where it stands, and by what it is found. */
         EventSummary: components["schemas"]["About"] & {
+            /**
+             * Format: int32
+             * @description Attempts of all consumers.
+             */
+            attempts: number;
             /** Format: int32 */
             consumedConsumers: number;
             createdAt: components["schemas"]["At"];
@@ -893,6 +1065,8 @@ export interface components {
             expectedConsumers: number;
             /** Format: int32 */
             failedConsumers: number;
+            /** @description Whether a delivery waits behind a dead one of its key. */
+            held: boolean;
             /** @description What went wrong last, of what has not gone well since. */
             lastError?: string | null;
             lastSentAt?: components["schemas"]["At"] | null;
@@ -901,6 +1075,11 @@ export interface components {
              * @description How often it was redriven.
              */
             retryCount: number;
+            /**
+             * Format: int32
+             * @description Those that failed and will be tried again.
+             */
+            retryingConsumers: number;
             sentAt?: components["schemas"]["At"] | null;
             status: components["schemas"]["Status"];
             /** @description Since when it stands where it does. */
@@ -955,16 +1134,27 @@ export interface components {
             deliveryStatus?: components["schemas"]["DeliveryStatus"] | null;
             from?: components["schemas"]["Time"] | null;
             key?: components["schemas"]["Id"] | null;
+            /**
+             * Format: int32
+             * @description Stored at least so many seconds ago, by the store's clock.
+             */
+            olderThanSeconds?: number | null;
             parentEventId?: components["schemas"]["Id"] | null;
             /** @description Written by this service. */
             service?: string | null;
-            status?: components["schemas"]["Status"] | null;
+            /**
+             * @description That stand here; several with commas between them.
+             * @example SENT,RETRYING
+             */
+            status?: string | null;
             tenantId?: components["schemas"]["Id"] | null;
             to?: components["schemas"]["Time"] | null;
             /** @description Of this topic. */
             topic?: string | null;
             /** @description Of this trace. */
             traceId?: string | null;
+            /** @description That wait because nobody subscribes to their topic. */
+            unheard?: boolean;
         };
         /** @description A delivery that the caller has claimed. */
         Held: {
@@ -1331,6 +1521,15 @@ export interface components {
              */
             attemptNo: number;
         };
+        /** @description The rules for failed deliveries. */
+        RetryPolicy: {
+            /** Format: int64 */
+            capSeconds: number;
+            /** Format: double */
+            jitter: number;
+            /** Format: int32 */
+            maxAttempts: number;
+        };
         /**
          * @description What a token may do.
          * @enum {string}
@@ -1347,6 +1546,64 @@ export interface components {
             payloadEncoding?: string | null;
             payloadType: string;
             routingKey?: string | null;
+        };
+        /** @description A thing that the text names. */
+        SearchHit: {
+            /** Format: int32 */
+            consumed?: number | null;
+            createdAt?: components["schemas"]["At"] | null;
+            /** Format: int32 */
+            expected?: number | null;
+            id: string;
+            kind: components["schemas"]["SearchKind"];
+            /** @description Its name for people. */
+            label: string;
+            status?: components["schemas"]["Status"] | null;
+        };
+        SearchHits: {
+            hits: components["schemas"]["SearchHit"][];
+        };
+        /** @enum {string} */
+        SearchKind: "event" | "trace" | "key" | "aggregate" | "topic" | "consumer";
+        /** @description The caller, and the server. */
+        Session: {
+            /** @description The kind of the broker. */
+            broker?: string | null;
+            environment: components["schemas"]["Environment"];
+            limits: components["schemas"]["SessionLimits"];
+            /**
+             * @description Addresses of the business's own pages by aggregate type, with `{id}`; `trace` is that of the tracing system, with
+             *     `{traceId}`.
+             */
+            links: {
+                [key: string]: string;
+            };
+            /** @description The name of the caller's token. */
+            name: string;
+            role: components["schemas"]["Role"];
+            /** @description The kind of the store. */
+            store: string;
+            version: string;
+        };
+        /** @description The rules in force, for every role. */
+        SessionLimits: {
+            /** Format: int64 */
+            backoffCapSeconds: number;
+            /** Format: double */
+            backoffJitter: number;
+            deadHead: components["schemas"]["DeadHead"];
+            /** Format: int64 */
+            finishedDays: number;
+            /** Format: int64 */
+            inboxDays: number;
+            /** Format: int64 */
+            leaseSeconds: number;
+            /** Format: int32 */
+            maxAttempts: number;
+            /** Format: int64 */
+            redriveHorizonDays: number;
+            /** Format: int32 */
+            redriveMaxCount: number;
         };
         /** @description One value of the configuration, and where it comes from. */
         Setting: {
@@ -1374,6 +1631,11 @@ export interface components {
         Stats: components["schemas"]["Waiting"] & {
             /** @description In the order of time; minutes without events are left out. */
             minutes: components["schemas"]["Minute"][];
+            /**
+             * Format: int64
+             * @description How many minutes each point sums up.
+             */
+            step: number;
         };
         /**
          * @description Where an event stands as a whole.
@@ -1390,11 +1652,13 @@ export interface components {
             key?: string | null;
             parentEventId?: string | null;
             service?: string | null;
-            status?: components["schemas"]["Status"] | null;
+            /** @description One, or several with commas between them. */
+            status?: string | null;
             tenantId?: string | null;
             to?: components["schemas"]["At"] | null;
             topic?: string | null;
             traceId?: string | null;
+            unheard?: boolean;
         };
         /** @description One consumer's interest in one topic. */
         Subscription: {
@@ -1430,6 +1694,31 @@ export interface components {
         Tokens: {
             tokens: components["schemas"]["Token"][];
         };
+        /** @description A topic. */
+        Topic: {
+            /**
+             * Format: int64
+             * @description Its stored events.
+             */
+            events: number;
+            /** @description Whether all events were counted; otherwise the numbers are estimates. */
+            exact: boolean;
+            lastSeenAt?: components["schemas"]["At"] | null;
+            /**
+             * Format: int32
+             * @description Consumers with an enabled subscription to it, or to all topics.
+             */
+            subscribers: number;
+            topic: string;
+            /**
+             * Format: int64
+             * @description Stored events that wait for a subscriber.
+             */
+            unheard: number;
+        };
+        Topics: {
+            topics: components["schemas"]["Topic"][];
+        };
         /** @description All events of a trace. */
         Trace: {
             /** @description Whether there are more events, of which these are the newest. */
@@ -1443,6 +1732,34 @@ export interface components {
         /** @description An event, and what it caused. */
         TraceNode: components["schemas"]["EventSummary"] & {
             children: components["schemas"]["TraceNode"][];
+            /** @description Every attempt, where they are asked for. */
+            consumptions?: components["schemas"]["Consumption"][];
+            /** @description What still waits, where the attempts are asked for. */
+            deliveries?: components["schemas"]["Delivery"][];
+        };
+        TracePage: {
+            /** @description To be sent as `cursor` for the next page; None: this is the last. */
+            nextCursor?: string | null;
+            /** @description The newest first. May be fewer than asked for, or none, and there may be more all the same. */
+            traces: components["schemas"]["TraceRoot"][];
+        };
+        /** @description A trace in a list, by its first event. */
+        TraceRoot: {
+            /**
+             * Format: int64
+             * @description From the first event until the last change.
+             */
+            durationMs: number;
+            /** @description Its events, at most 1,000. */
+            events: number;
+            /** @description Of those, events that a consumer gave up. */
+            failed: number;
+            /** @description Of those, events that are tried again. */
+            retrying: number;
+            root: components["schemas"]["EventSummary"];
+            /** @description The services that wrote them, by name. */
+            services: string[];
+            traceId: string;
         };
         /**
          * @description How a consumer gets its events.
@@ -1704,6 +2021,83 @@ export interface operations {
             };
             /** @description The token's role may not do this, or a browser asks for another site. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The consumer. */
+                consumerId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The consumer. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ConsumerDetail"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2556,13 +2950,128 @@ export interface operations {
             };
         };
     };
+    show: {
+        parameters: {
+            query?: {
+                /** @description Of this topic. */
+                topic?: string;
+                /**
+                 * @description That stand here; several with commas between them.
+                 * @example SENT,RETRYING
+                 */
+                status?: string;
+                /** @description That wait because nobody subscribes to their topic. */
+                unheard?: boolean;
+                /** @description Stored at least so many seconds ago, by the store's clock. */
+                olderThanSeconds?: number;
+                /** @description With a delivery that stands here. */
+                deliveryStatus?: components["schemas"]["DeliveryStatus"];
+                /** @description Written by this service. */
+                service?: string;
+                /** @description Of this trace. */
+                traceId?: string;
+                /** @description Caused by this event. */
+                parentEventId?: components["schemas"]["Id"];
+                /** @description Of aggregates of this type. */
+                aggregateType?: string;
+                /** @description Of the aggregate with this id; its type has to be said too. */
+                aggregateId?: components["schemas"]["Id"];
+                /** @description With this key. */
+                key?: components["schemas"]["Id"];
+                /** @description Expected of this consumer. */
+                consumerId?: string;
+                /** @description Of this tenant. */
+                tenantId?: components["schemas"]["Id"];
+                /** @description Stored at this time or later. */
+                from?: components["schemas"]["Time"];
+                /** @description Stored before this time. */
+                to?: components["schemas"]["Time"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The counts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Counts"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list: {
         parameters: {
             query?: {
                 /** @description Of this topic. */
                 topic?: string;
-                /** @description That stand here. */
-                status?: components["schemas"]["Status"];
+                /**
+                 * @description That stand here; several with commas between them.
+                 * @example SENT,RETRYING
+                 */
+                status?: string;
+                /** @description That wait because nobody subscribes to their topic. */
+                unheard?: boolean;
+                /** @description Stored at least so many seconds ago, by the store's clock. */
+                olderThanSeconds?: number;
                 /** @description With a delivery that stands here. */
                 deliveryStatus?: components["schemas"]["DeliveryStatus"];
                 /** @description Written by this service. */
@@ -2919,7 +3428,10 @@ export interface operations {
     };
     show: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description How much of the payload; all of it where it is missing. */
+                payload?: "none" | "preview" | "full";
+            };
             header?: never;
             path: {
                 /** @description Its id. */
@@ -2936,6 +3448,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventDetail"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description No token, or one that is unknown or revoked. */
@@ -3372,6 +3893,83 @@ export interface operations {
             };
             /** @description A field breaks a rule: `errors` names it. */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    payload: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Its id. */
+                eventId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its bytes. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4450,11 +5048,155 @@ export interface operations {
             };
         };
     };
+    find: {
+        parameters: {
+            query: {
+                /** @description An id, a trace, a key, the id of an aggregate, the beginning of an id or a trace, or a part of a topic or a consumer. */
+                q: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What it names, at most 20. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SearchHits"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The caller and the server. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     show: {
         parameters: {
             query?: {
                 /** @description How many minutes back; 60 where it is missing. */
                 minutes?: number;
+                /** @description How many minutes each point sums up; 1 where it is missing. */
+                step?: number;
             };
             header?: never;
             path?: never;
@@ -5146,9 +5888,156 @@ export interface operations {
             };
         };
     };
-    show: {
+    list: {
         parameters: {
             query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The topics. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Topics"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: {
+                /** @description Traces at most; 20 where it is missing. */
+                limit?: number;
+                /** @description Where the last page ended. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of traces. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TracePage"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description Whether each event of the tree has its attempts. */
+                attempts?: boolean;
+            };
             header?: never;
             path: {
                 /** @description Its id. */
@@ -5165,6 +6054,15 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Trace"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description No token, or one that is unknown or revoked. */

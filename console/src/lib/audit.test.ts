@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { actionOf } from './audit';
+import { actionOf, isWanted } from './audit';
 
 test.each([
   ['POST /api/v1/consumers/{consumerId}/pause', 'consumer.pause'],
@@ -12,4 +12,21 @@ test.each([
   ['consumer.pause', 'consumer.pause'],
 ])('%s is shown as %s', (route, verb) => {
   expect(actionOf(route)).toBe(verb);
+});
+
+test('records are filtered here as a server with filters would', () => {
+  const record = {
+    at: '2026-11-18T10:00:00Z',
+    actor: 'wei',
+    action: 'POST /api/v1/events/{eventId}/redrive',
+    target: '/events/order%3A1/redrive',
+    outcome: '409',
+  };
+  expect(isWanted(record, {})).toBe(true);
+  expect(isWanted(record, { target: 'order:1', limit: 100 })).toBe(true);
+  expect(isWanted(record, { target: 'order:2' })).toBe(false);
+  expect(isWanted(record, { actor: 'wei', action: 'event.redrive', outcome: 'refused' })).toBe(true);
+  expect(isWanted(record, { actor: 'ada' })).toBe(false);
+  expect(isWanted(record, { from: '2026-11-18T10:00:01Z' })).toBe(false);
+  expect(isWanted({ ...record, target: '/events/%zz' }, { target: 'x' })).toBe(false);
 });

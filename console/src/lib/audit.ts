@@ -17,3 +17,27 @@ export function actionOf(action: string): string {
   for (const [route, verb] of VERBS) if (route.test(action)) return action.replace(route, verb);
   return action;
 }
+
+type Wanted = Record<string, string | number | boolean | null | undefined>;
+type Told = { at: string; actor: string; action: string; target?: string | null; outcome: string };
+
+/** Whether a record answers the filters of the audit, for a server that does not know them. A target may be part of a path. */
+export function isWanted(record: Told, wanted: Wanted): boolean {
+  const { actor, action, target, outcome, from } = wanted;
+  const parts = (record.target ?? '').split('/').map(decoded);
+  return (
+    (!actor || record.actor === actor) &&
+    (!action || actionOf(record.action) === action) &&
+    (!target || record.target === target || parts.includes(String(target))) &&
+    (!outcome || record.outcome.startsWith('4')) &&
+    (!from || Date.parse(record.at) >= Date.parse(String(from)))
+  );
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}

@@ -2,8 +2,8 @@
 import { useQuery } from '@tanstack/react-query';
 import { useRouter } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
-import type { SearchHit } from '../api/pending';
 import { search } from '../api/queries';
+import type { SearchHit } from '../api/types';
 import { copyText } from '../components/Copy';
 import { Modal } from '../components/Dialog';
 import { Icon, type IconName } from '../components/Icon';
@@ -47,6 +47,9 @@ function hrefOf(hit: SearchHit): string {
       return `/events?topic=${id}`;
     case 'consumer':
       return `/consumers?sel=${id}`;
+    case 'aggregate':
+      // The label is the type and the id.
+      return `/stories/${id}?type=${encodeURIComponent(hit.label.slice(0, -hit.id.length).trim())}`;
     default:
       return `/stories/${id}`;
   }

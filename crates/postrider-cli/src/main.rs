@@ -11,6 +11,7 @@ mod consumers;
 mod dead;
 mod demo;
 mod doctor;
+mod embedded;
 mod events;
 mod listen;
 mod migrate;

@@ -1,5 +1,6 @@
 //! A serving process: its plan from the configuration, its endpoint, and the tasks that run until it is stopped.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store, Unheard,
 };
-use postrider_server::{ConnectionLimits, Options, Server, Setting, Tls, check_listen};
+use postrider_server::{BasePath, ConnectionLimits, Options, Server, Setting, Tls, check_listen};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::End;
 use crate::config::{Config, Origin, server};
+use crate::{End, embedded};
 
 /// Signals within this time count as one: a terminal and a supervisor may both send it.
 const SAME: Duration = Duration::from_secs(1);
@@ -43,6 +44,7 @@ pub(crate) struct Plan {
     alerts: AlertRules,
     notify: Option<NotifyWebhook>,
     environment: String,
+    links: BTreeMap<String, String>,
 }
 
 impl Plan {
@@ -120,7 +122,8 @@ impl Plan {
         };
         let notify = notify(config)?;
         let environment = config.get(&server::SERVER_ENVIRONMENT);
-        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane, alerts, notify, environment })
+        let links = links(config)?;
+        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane, alerts, notify, environment, links })
     }
 
     /// The reconciler of the broker, if there is one, for all stores that publish to it.
@@ -158,6 +161,12 @@ impl Plan {
             secure: endpoint.encrypted,
             settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
+            retention: self.retention.clone(),
+            store_kind: store_kind(&config.get(&server::STORE)).into(),
+            environment: config.get(&server::SERVER_ENVIRONMENT),
+            links: self.links.clone(),
+            base_path: endpoint.base_path.clone(),
+            console: embedded::console(),
         }
     }
 }
@@ -183,6 +192,23 @@ fn notify(config: &Config) -> Result<Option<NotifyWebhook>, End> {
     Ok(Some(webhook))
 }
 
+/// The kind of store that a URL names.
+fn store_kind(url: &str) -> &str {
+    url.split(':').next().unwrap_or_default()
+}
+
+/// Links by name. One that a browser would run instead of opening is refused.
+fn links(config: &Config) -> Result<BTreeMap<String, String>, End> {
+    let link = |text: String| {
+        let (name, url) = text.split_once('=')?;
+        let opens = url.starts_with("https://") || url.starts_with("http://");
+        opens.then(|| (name.to_owned(), url.to_owned()))
+    };
+    let links = config.get(&server::SERVER_LINKS).into_iter().map(link).collect::<Option<_>>();
+    let why = "each must be a name, = and an address with https:// or http://";
+    Ok(links.ok_or_else(|| config.refuse(&server::SERVER_LINKS, why))?)
+}
+
 fn dead_head(config: &Config) -> DeadHead {
     match config.get(&server::ORDERING_DEAD_HEAD).as_str() {
         "skip" => DeadHead::Skip,
@@ -199,7 +225,8 @@ pub(crate) struct Endpoint {
     listener: TcpListener,
     tls: Option<Tls>,
     encrypted: bool,
-    /// Its URL, with the bound port.
+    base_path: BasePath,
+    /// Its URL, with the bound port and the base path.
     pub(crate) url: String,
 }
 
@@ -233,12 +260,15 @@ impl Endpoint {
         };
         let encrypted = tls.is_some() || config.get(&server::BEHIND_PROXY);
         check_listen(address, encrypted).map_err(|e| refuse(&e))?;
+        let base_path = BasePath::parse(&config.get(&server::SERVER_BASE_PATH));
+        let base_path = base_path.map_err(|e| config.refuse(&server::SERVER_BASE_PATH, e))?;
         let listener = listen(address).map_err(|e| {
             refuse(&format_args!("{address}: {e}: --listen takes another address, and port 0 any that is free"))
         })?;
         let bound = listener.local_addr().map_err(|e| refuse(&e))?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        Ok(Self { listener, tls, encrypted, url: format!("{scheme}://{bound}") })
+        let url = format!("{scheme}://{bound}{}", base_path.as_str());
+        Ok(Self { listener, tls, encrypted, base_path, url })
     }
 }
 

@@ -13,6 +13,9 @@ keys! {
     BEHIND_PROXY: bool = flag("behind-proxy"), "A proxy in front encrypts, so any address may be listened on without TLS";
     TLS_CERT: Option<String> = optional("tls.cert"), "The PEM file with the certificate";
     TLS_KEY: Option<String> = optional("tls.key"), "The PEM file with the private key";
+    SERVER_BASE_PATH: String = text("server.base-path", "/"), "The path that the whole server is below, such as /bus behind a proxy";
+    SERVER_ENVIRONMENT: String = text("server.environment", "local"), "What this installation is, for people and in alerts: local, staging, prod or another name";
+    SERVER_LINKS: Vec<String> = list("server.links"), "Pages of the business, as ORDER=https://shop.example/orders/{id} with commas between them; trace=…{traceId} is the tracing system's";
     OUTBOX_BATCH_SIZE: u32 = number("outbox.batch-size", "100", 1, 500), "Deliveries in one claim";
     OUTBOX_MAX_RETRY_COUNT: u32 = number("outbox.max-retry-count", "10", 1, 10_000), "Attempts in all, the first included; after the last a delivery is DEAD";
     OUTBOX_PUBLISHER_CRON: String = cron("outbox.publisher-cron", "0/10 * * * * ?"), "When the relay looks for work that no wake-up announced";
@@ -43,7 +46,6 @@ keys! {
     ALERT_STALLED: Duration = seconds("alert.stalled-seconds", "60", 1, 31_536_000), "How long due deliveries may wait without a claim before an alert";
     ALERT_BROKER_BLOCKED: Duration = seconds("alert.broker-blocked-seconds", "60", 1, 31_536_000), "How long the broker may be blocked or unreachable before an alert";
     ALERT_STORE_AWAY: Duration = seconds("alert.store-away-seconds", "60", 1, 31_536_000), "How long the store may give no answer before an alert";
-    SERVER_ENVIRONMENT: String = text("server.environment", "local"), "The name of this installation in alerts";
     OTEL_ENDPOINT: Option<String> = optional_url("otel.endpoint"), "The OpenTelemetry collector (OTLP over HTTP); also OTEL_EXPORTER_OTLP_ENDPOINT";
     OTEL_HEADERS: Vec<String> = secret_list("otel.headers"), "Headers for the collector, as NAME=VALUE with commas between them; also OTEL_EXPORTER_OTLP_HEADERS";
     OTEL_SERVICE_NAME: String = text("otel.service-name", "postrider"), "The name of this service in traces; also OTEL_SERVICE_NAME";

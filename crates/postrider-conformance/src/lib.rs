@@ -26,6 +26,7 @@ pub mod bury;
 pub mod claim;
 pub mod claim_keyed;
 pub mod consumption;
+pub mod count_events;
 pub mod discard;
 pub mod enqueue;
 pub mod expire;
@@ -54,6 +55,7 @@ pub mod rename_consumer;
 pub mod retry;
 pub mod rolling;
 pub mod route;
+pub mod search;
 pub mod settle;
 pub mod subscriptions;
 pub mod testing;
@@ -383,6 +385,8 @@ macro_rules! suite {
                 pages_come_newest_first_without_gap_or_repeat
                 every_filter_finds_its_events
                 statuses_and_deliveries_are_listed_as_they_stand
+                several_statuses_are_one_list
+                events_without_a_subscriber_are_listed
                 times_bound_a_list
                 few_among_many_are_found_page_by_page
                 pages_of_two_filters_are_full
@@ -390,11 +394,24 @@ macro_rules! suite {
                 what_cannot_be_asked_is_refused
                 odd_values_are_compared_byte_for_byte
             }
+            count_events {
+                few_events_are_counted_exactly
+                many_events_are_estimated_and_rare_ones_are_exact
+                facets_divide_the_events
+                topics_show_who_subscribes_and_what_waits
+            }
+            search {
+                whole_ids_are_found
+                beginnings_are_found_from_six_characters_up
+                signs_of_patterns_mean_themselves
+                consumers_and_topics_are_found_by_a_part
+            }
             lineage {
                 a_trace_is_a_tree_and_a_timeline
                 parents_and_children_of_an_event
                 a_cycle_is_shown_once
                 a_trace_that_is_too_large_is_cut
+                the_newest_traces_come_first
             }
             redrive_event {
                 only_unfinished_consumers_receive
@@ -626,6 +643,7 @@ mod tests {
             ("instances", include_str!("instances.rs")),
             ("jobs", include_str!("jobs.rs")),
             ("jobs_run", include_str!("jobs_run.rs")),
+            ("count_events", include_str!("count_events.rs")),
             ("lease", include_str!("lease.rs")),
             ("migrate", include_str!("migrate.rs")),
             ("prune", include_str!("prune.rs")),
@@ -637,6 +655,7 @@ mod tests {
             ("retry", include_str!("retry.rs")),
             ("rolling", include_str!("rolling.rs")),
             ("route", include_str!("route.rs")),
+            ("search", include_str!("search.rs")),
             ("settle", include_str!("settle.rs")),
             ("subscriptions", include_str!("subscriptions.rs")),
             ("testing", include_str!("testing.rs")),

@@ -142,6 +142,57 @@ pub async fn statuses_and_deliveries_are_listed_as_they_stand<H: Harness>(h: H) 
     always(&h, &by(EventStatus::Retrying), &["dead"]).await;
 }
 
+/// D.13: several statuses are one list, newest first, page by page.
+pub async fn several_statuses_are_one_list<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue(&h, drafts(30)).await;
+    let lease = claim(&h, 20).await;
+    let ids = lease.ids();
+    let (done, dead) = ids.split_at(10);
+    h.store().settle(lease.token, done, History::Keep).await.unwrap();
+    h.store().bury(lease.token, &dead.iter().map(|id| buried(*id)).collect::<Vec<_>>(), History::Keep).await.unwrap();
+    let of = |statuses: &[EventStatus]| Filter { statuses: statuses.to_vec(), ..Filter::default() };
+    let names = |range: std::ops::Range<u32>| range.rev().map(|n| format!("e{n:05}")).collect::<Vec<_>>();
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        let open = of(&[EventStatus::Pending, EventStatus::Sent, EventStatus::Retrying]);
+        assert_eq!(listed(&h, open).await, names(20..30), "folded: {folded}");
+    }
+    let ended = of(&[EventStatus::Consumed, EventStatus::Failed]);
+    let pages = pages(&h, ended.clone(), 6).await;
+    assert_eq!(pages.concat(), names(0..20));
+    assert!(pages.iter().take(3).all(|page| page.len() == 6), "{pages:?}");
+    let both = of(&[EventStatus::Pending, EventStatus::Consumed, EventStatus::Failed]);
+    assert_eq!(listed(&h, both).await, names(0..30));
+    let one = Filter { status: Some(EventStatus::Failed), ..ended };
+    assert_eq!(listed(&h, one).await, names(10..20), "both must match");
+    let none = Filter { status: Some(EventStatus::Expired), ..of(&[EventStatus::Failed]) };
+    assert_eq!(listed(&h, none).await, Vec::<String>::new());
+}
+
+/// D.3: events that wait for a subscriber can be listed, until there is one.
+pub async fn events_without_a_subscriber_are_listed<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue_one(&h, draft("heard")).await;
+    let waiting = |id: &str| Draft::json("order.lonely", &json!({})).unwrap().event_id(id);
+    enqueue(&h, ["a", "b"].map(waiting)).await;
+    for folded in [false, true] {
+        if folded {
+            fold_all(&h).await;
+        }
+        let unheard = Filter { unheard: true, ..Filter::default() };
+        always(&h, &unheard, &["b", "a"]).await;
+        always(&h, &Filter { topic: some("order.lonely"), ..unheard.clone() }, &["b", "a"]).await;
+        always(&h, &Filter { topic: some(TOPIC), ..unheard.clone() }, &[]).await;
+        always(&h, &Filter { status: Some(EventStatus::Sent), ..unheard }, &[]).await;
+    }
+    subscribe(&h, "order.lonely", "friend", Via::Local).await;
+    h.store().route(100).await.unwrap();
+    always(&h, &Filter { unheard: true, ..Filter::default() }, &[]).await;
+}
+
 /// CONTRACT: `from` and `to` compare the time at which the database stored the event.
 pub async fn times_bound_a_list<H: Harness>(h: H) {
     subscribe_lane(&h).await;

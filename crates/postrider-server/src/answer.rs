@@ -6,7 +6,7 @@
 use axum::extract::{MatchedPath, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use postrider::envelope::trace::TraceContext;
 use postrider::observe::{self, SPANS};
 use tracing::field::Empty;
@@ -25,7 +25,7 @@ pub(crate) struct RequestId(pub(crate) String);
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+        "default-src 'self'; base-uri 'self'; frame-ancestors 'none'; form-action 'self'; object-src 'none'",
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -44,13 +44,20 @@ pub(crate) async fn set_headers(mut request: Request, next: Next) -> Response {
     if response.status().is_server_error() {
         span.record("otel.status_code", "ERROR");
     }
-    for (name, value) in HEADERS {
-        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
-    }
+    response = secured(response);
     if let Ok(value) = value {
         response.headers_mut().insert(REQUEST_ID, value);
     }
     response
+}
+
+/// An answer with the security headers, unless it has its own.
+pub(crate) fn secured(answer: impl IntoResponse) -> Response {
+    let mut answer = answer.into_response();
+    for (name, value) in HEADERS {
+        answer.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    answer
 }
 
 /// The span of a request, below the caller's span if `traceparent` names one. It holds the route instead of the path, which

@@ -1,14 +1,16 @@
 //! The filter for events: the same fields in the query of a list and in the body of a bulk operation.
 
+use postrider::status::EventStatus;
 use postrider::store::Filter;
 use postrider::{EventId, limits};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
 
+use crate::App;
 use crate::input::{self, Id, Time};
 use crate::problem::Problem;
-use crate::view::{At, DeliveryStands, Status};
+use crate::view::{At, DeliveryStands};
 
 /// What is not said matches everything.
 #[derive(Default, Deserialize, ToSchema, IntoParams)]
@@ -20,10 +22,17 @@ pub(crate) struct FilterIn {
     #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
     #[param(pattern = "^[A-Za-z0-9._-]{1,128}$")]
     topic: Option<String>,
-    /// That stand here.
-    #[schema(value_type = Option<Status>)]
-    #[param(value_type = Option<Status>)]
+    /// That stand here; several with commas between them.
+    #[schema(pattern = "^[A-Z]+(,[A-Z]+)*$", example = "SENT,RETRYING")]
+    #[param(pattern = "^[A-Z]+(,[A-Z]+)*$", example = "SENT,RETRYING")]
     status: Option<String>,
+    /// That wait because nobody subscribes to their topic.
+    #[serde(default, deserialize_with = "input::flag")]
+    unheard: bool,
+    /// Stored at least so many seconds ago, by the store's clock.
+    #[schema(value_type = Option<u32>)]
+    #[param(value_type = Option<u32>)]
+    older_than_seconds: Option<Id>,
     /// With a delivery that stands here.
     #[schema(value_type = Option<DeliveryStands>)]
     #[param(value_type = Option<DeliveryStands>)]
@@ -54,11 +63,19 @@ pub(crate) struct FilterIn {
 
 impl FilterIn {
     /// The filter as the library takes it. Text that a store could not hold is refused.
-    pub(crate) fn into_filter(self) -> Result<Filter, Problem> {
+    pub(crate) async fn into_filter(self, app: &App) -> Result<Filter, Problem> {
         let id = |id: Option<Id>| id.map(|id| id.0);
-        let filter = Filter {
+        let older_than = id(self.older_than_seconds).map(|text| seconds(&text)).transpose()?;
+        let statuses = self.status.map(|text| statuses(&text)).transpose()?.unwrap_or_default();
+        let (status, statuses) = match &*statuses {
+            [one] => (Some(*one), Vec::new()),
+            _ => (None, statuses),
+        };
+        let mut filter = Filter {
             topic: name("topic", self.topic)?,
-            status: self.status.map(|text| text.parse()).transpose()?,
+            status,
+            statuses,
+            unheard: self.unheard,
             delivery_status: self.delivery_status.map(|text| text.parse()).transpose()?,
             service: text("service", self.service, limits::INITIATOR_BYTES)?,
             trace_id: text("traceId", self.trace_id, limits::LABEL_CHARS)?,
@@ -72,8 +89,24 @@ impl FilterIn {
             to: self.to.map(|at| at.0),
         };
         filter.check()?;
+        if let Some(older_than) = older_than {
+            let until = app.store.now().await? - older_than;
+            filter.to = Some(filter.to.map_or(until, |to| to.min(until)));
+        }
         Ok(filter)
     }
+}
+
+fn statuses(text: &str) -> Result<Vec<EventStatus>, Problem> {
+    let mut statuses = text.split(',').map(str::parse).collect::<postrider::Result<Vec<EventStatus>>>()?;
+    statuses.sort_unstable();
+    statuses.dedup();
+    Ok(statuses)
+}
+
+fn seconds(text: &str) -> Result<time::Duration, Problem> {
+    let seconds = text.parse::<u32>().map(|seconds| time::Duration::seconds(seconds.into()));
+    seconds.map_err(|_| Problem::invalid("olderThanSeconds", format!("must be a number of seconds, is {text:?}")))
 }
 
 fn name(field: &str, name: Option<String>) -> Result<Option<String>, Problem> {
@@ -105,8 +138,12 @@ fn text(field: &str, text: Option<String>, most: usize) -> Result<Option<String>
 pub(crate) struct FilterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<String>,
+    /// One, or several with commas between them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<Status>,
+    status: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    unheard: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     delivery_status: Option<DeliveryStands>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,9 +171,11 @@ pub(crate) struct FilterView {
 impl From<Filter> for FilterView {
     fn from(filter: Filter) -> Self {
         let at = |at: Option<OffsetDateTime>| at.map(Into::into);
+        let statuses: Vec<_> = filter.status.iter().chain(&filter.statuses).map(|status| status.as_str()).collect();
         Self {
             topic: filter.topic,
-            status: filter.status.map(Into::into),
+            status: Some(statuses.join(",")).filter(|text| !text.is_empty()),
+            unheard: filter.unheard,
             delivery_status: filter.delivery_status.map(Into::into),
             service: filter.service,
             trace_id: filter.trace_id,

@@ -1,7 +1,5 @@
 //! Reads bodies, queries and paths within their limits. What breaks one is answered with a problem.
 
-use std::collections::HashSet;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::request::Parts;
@@ -98,6 +96,29 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
+/// A flag: in a body a boolean, in a query its text.
+pub(crate) fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    use serde::de::Error as _;
+    match Value::deserialize(deserializer)? {
+        Value::Bool(flag) => Ok(flag),
+        Value::String(text) if text == "true" => Ok(true),
+        Value::String(text) if text == "false" => Ok(false),
+        _ => Err(D::Error::custom("must be true or false")),
+    }
+}
+
+/// A query that names events.
+pub(crate) struct Matching(pub(crate) FilterIn);
+
+impl FromRequestParts<App> for Matching {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await?;
+        filter(pairs).map(Self)
+    }
+}
+
 /// A query that names events and a page of them.
 pub(crate) struct Wanted {
     pub(crate) filter: FilterIn,
@@ -110,27 +131,35 @@ impl FromRequestParts<App> for Wanted {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let Query(pairs) = Query::<Vec<(String, String)>>::from_request_parts(parts, app).await?;
-        let (mut filter, mut limit, mut cursor) = (Map::new(), limits::PAGE_DEFAULT, None);
-        let mut names = HashSet::new();
+        let (mut limit, mut cursor) = (None, None);
+        let mut rest = Vec::new();
         for (name, value) in pairs {
-            if !names.insert(name.clone()) {
-                return Err(Problem::bad_query(&name, "may be given once"));
-            }
             match name.as_str() {
-                "limit" => limit = page_limit(&value)?,
-                "cursor" => cursor = Some(value),
-                _ => _ = filter.insert(name, value.into()),
+                "limit" if limit.is_none() => limit = Some(page_limit(&value)?),
+                "cursor" if cursor.is_none() => cursor = Some(value),
+                "limit" | "cursor" => return Err(Problem::bad_query(&name, "may be given once")),
+                _ => rest.push((name, value)),
             }
         }
-        let filter = serde_path_to_error::deserialize(Value::from(filter)).map_err(|error| {
-            let path = error.path().to_string();
-            Problem::bad_query(if path == "." { "query" } else { &path }, format!("is wrong: {}", error.into_inner()))
-        })?;
-        Ok(Self { filter, limit, cursor })
+        Ok(Self { filter: filter(rest)?, limit: limit.unwrap_or(limits::PAGE_DEFAULT), cursor })
     }
 }
 
-fn page_limit(text: &str) -> Result<u32, Problem> {
+fn filter(pairs: Vec<(String, String)>) -> Result<FilterIn, Problem> {
+    let mut filter = Map::new();
+    for (name, value) in pairs {
+        if filter.contains_key(&name) {
+            return Err(Problem::bad_query(&name, "may be given once"));
+        }
+        filter.insert(name, value.into());
+    }
+    serde_path_to_error::deserialize(Value::from(filter)).map_err(|error| {
+        let path = error.path().to_string();
+        Problem::bad_query(if path == "." { "query" } else { &path }, format!("is wrong: {}", error.into_inner()))
+    })
+}
+
+pub(crate) fn page_limit(text: &str) -> Result<u32, Problem> {
     let limit = text.parse().ok().filter(|limit| (1..=limits::PAGE_ROWS).contains(limit));
     limit.ok_or_else(|| Problem::bad_query("limit", format!("must be 1 to {}, is {text:?}", limits::PAGE_ROWS)))
 }

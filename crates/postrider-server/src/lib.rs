@@ -2,13 +2,14 @@
 //!
 //! A request passes, in this order: `answer` (id and headers), `access` (the table of roles), `auth` (the caller), and a
 //! handler in `routes`, in the file named after the first segment of its path. `input` reads bodies and queries, `problem`
-//! answers errors. JSON has types of its own (`event`, `view`), so that the library's types may change.
+//! answers errors. What no route has is the web `console`. JSON has types of its own (`event`, `view`), so that the library's types may change.
 
 mod access;
 mod answer;
 mod auth;
 mod broker;
 mod connections;
+mod console;
 mod event;
 mod filter;
 mod handed;
@@ -26,6 +27,7 @@ mod settings;
 mod view;
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,11 +36,12 @@ use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::store::IntoStore;
 use postrider::transport::rabbitmq::Reconciler;
-use postrider::{Bus, RetryPolicy, Store, Unheard, presence};
+use postrider::{Bus, Retention, RetryPolicy, Store, Unheard, presence};
 use tokio_util::sync::CancellationToken;
 
 pub use access::{Entry, TABLE};
 pub use connections::ConnectionLimits;
+pub use console::{BasePath, Console};
 pub use listen::{ListenError, Tls, check as check_listen};
 pub use openapi::document;
 pub use settings::Setting;
@@ -74,6 +77,19 @@ pub struct Options {
     pub settings: Vec<Setting>,
     /// The source of `/metrics`.
     pub metrics: Option<PrometheusHandle>,
+    /// The rules for finished rows, for people.
+    pub retention: Retention,
+    /// The kind of the store, for people.
+    pub store_kind: String,
+    /// What this installation is, such as `prod`.
+    pub environment: String,
+    /// Addresses of the business's own pages by aggregate type, with `{id}`; `trace` is that of the tracing system, with
+    /// `{traceId}`.
+    pub links: BTreeMap<String, String>,
+    /// The path that everything is served below.
+    pub base_path: BasePath,
+    /// The web console; without it, `/` is a list of all routes.
+    pub console: Option<Console>,
 }
 
 impl Default for Options {
@@ -93,6 +109,12 @@ impl Default for Options {
             secure: false,
             settings: Vec::new(),
             metrics: None,
+            retention: Retention::default(),
+            store_kind: String::new(),
+            environment: "local".into(),
+            links: BTreeMap::new(),
+            base_path: BasePath::default(),
+            console: None,
         }
     }
 }
@@ -133,7 +155,10 @@ impl Server {
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
                 handed_out: handed::HandedOut::default(),
-                page: page::render(&document),
+                page: match &options.console {
+                    Some(console) => console.page(&options.base_path),
+                    None => page::render(&document, &options.base_path),
+                },
                 document: format!("{document:#}\n"),
                 live: tokio::sync::broadcast::channel(live::BEHIND).0,
                 look: tokio::sync::Notify::new(),

@@ -3,6 +3,7 @@
 mod audit;
 mod config;
 mod consumers;
+mod counts;
 mod events;
 mod failures;
 mod health;
@@ -10,23 +11,28 @@ mod instances;
 mod jobs;
 mod login;
 mod operations;
+mod search;
+mod session;
 mod stats;
 mod stream;
 mod subscriptions;
 mod tokens;
+mod topics;
 mod traces;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, MatchedPath};
-use axum::http::Uri;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::IntoResponse as _;
+use tower::ServiceExt as _;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::problem::Problem;
-use crate::{App, answer, auth, limits};
+use crate::{App, answer, auth, console, limits};
 
 /// What has a route of its own and is also streamed.
 pub(crate) mod live {
@@ -45,16 +51,20 @@ fn all() -> OpenApiRouter<App> {
         .merge(audit::routes())
         .merge(config::routes())
         .merge(consumers::routes())
+        .merge(counts::routes())
         .merge(events::routes())
         .merge(failures::routes())
         .merge(instances::routes())
         .merge(jobs::routes())
         .merge(login::routes())
         .merge(operations::routes())
+        .merge(search::routes())
+        .merge(session::routes())
         .merge(stats::routes())
         .merge(stream::routes())
         .merge(subscriptions::routes())
         .merge(tokens::routes())
+        .merge(topics::routes())
         .merge(traces::routes())
 }
 
@@ -63,15 +73,35 @@ pub(crate) fn openapi() -> utoipa::openapi::OpenApi {
     all().split_for_parts().1
 }
 
-/// Our routes behind the guard, and routes of other services behind the origin check.
+/// Every route, below the base path. Not nested: handlers, guard and table know the routes without it.
 pub(crate) fn router(app: &App, more: Router) -> Router {
+    let (below, base) = (routes_below(app, more), app.options.base_path.clone());
+    if base.as_str().is_empty() {
+        return below;
+    }
+    Router::new().fallback(move |mut request: Request| {
+        let (below, base) = (below.clone(), base.clone());
+        async move {
+            match base.strip(request.uri()) {
+                Some(uri) => {
+                    *request.uri_mut() = uri;
+                    below.oneshot(request).await.into_response()
+                }
+                None => answer::secured(Problem::not_found(format!("this server is below {}/", base.as_str()))),
+            }
+        }
+    })
+}
+
+/// Our routes behind the guard, and routes of other services behind the origin check.
+fn routes_below(app: &App, more: Router) -> Router {
     let (router, _) = all().split_for_parts();
     router
         .route_layer(from_fn_with_state(Arc::clone(app), auth::guard))
         .method_not_allowed_fallback(async |path: MatchedPath| auth::not_allowed(path.as_str()))
         .merge(more.layer(from_fn(auth::same_origin_only)).with_state(()))
-        .fallback(async |uri: Uri| {
-            Problem::not_found(format!("{} does not exist: /openapi.json lists all routes", uri.path()))
+        .fallback(async |State(app): State<App>, method: Method, uri: Uri, headers: HeaderMap| {
+            console::fallback(&app, &method, &uri, &headers)
         })
         .layer(DefaultBodyLimit::max(limits::BODY_BYTES))
         .layer(from_fn(answer::set_headers))

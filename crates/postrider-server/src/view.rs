@@ -1,8 +1,10 @@
 //! Events as they are shown: what is known of them, and what became of them.
 
+mod detail;
+
 use postrider::entry::DeliveryStatus;
 use postrider::envelope::Encoding;
-use postrider::status::EventStatus;
+use postrider::status::{ConsumerState, EventStatus};
 use postrider::store::{Consumption, Delivery, DeliveryId, Found};
 use postrider::{Envelope, Initiator};
 use serde::Serialize;
@@ -10,14 +12,24 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+pub(crate) use detail::{EventDetail, LaneAttempts, PayloadPart, consumptions, deliveries};
+
 /// A time in an answer: RFC 3339, UTC.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct At(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
 
 impl From<OffsetDateTime> for At {
     fn from(time: OffsetDateTime) -> Self {
         Self(time.to_offset(time::UtcOffset::UTC))
+    }
+}
+
+impl At {
+    /// The beginning of its span of so many seconds, counted from 1970.
+    pub(crate) fn start_of(self, seconds: i64) -> OffsetDateTime {
+        let start = self.0.unix_timestamp().div_euclid(seconds).saturating_mul(seconds);
+        OffsetDateTime::from_unix_timestamp(start).unwrap_or(self.0)
     }
 }
 
@@ -112,6 +124,12 @@ pub(crate) struct EventSummary {
     expected_consumers: u32,
     consumed_consumers: u32,
     failed_consumers: u32,
+    /// Those that failed and will be tried again.
+    retrying_consumers: u32,
+    /// Attempts of all consumers.
+    attempts: u32,
+    /// Whether a delivery waits behind a dead one of its key.
+    held: bool,
     /// What went wrong last, of what has not gone well since.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_error: Option<String>,
@@ -127,24 +145,6 @@ pub(crate) struct EventSummary {
     status_at: At,
     #[serde(flatten)]
     about: About,
-}
-
-/// An event, its payload where the caller may see it, and everything that happened to it.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct EventDetail {
-    #[serde(flatten)]
-    summary: EventSummary,
-    #[serde(flatten)]
-    said: Said,
-    /// Whether payload and metadata are left out, because the caller's role does not see them.
-    masked: bool,
-    consumptions: Vec<ConsumptionView>,
-    deliveries: Vec<DeliveryView>,
-    /// What caused it, the nearest first, as far as it is still there.
-    parents: Vec<EventSummary>,
-    /// What it directly caused, in the order of time.
-    children: Vec<EventSummary>,
 }
 
 /// By what an event is found, and who caused it.
@@ -272,6 +272,10 @@ impl From<&Found> for EventSummary {
             expected_consumers: standing.expected,
             consumed_consumers: standing.consumed,
             failed_consumers: standing.failed,
+            retrying_consumers: record.consumers().into_values().filter(|one| *one == ConsumerState::Retrying).count()
+                as u32,
+            attempts: record.consumptions.iter().filter(|one| one.attempt > 0).count() as u32,
+            held: record.deliveries.iter().any(|one| one.held),
             created_at: record.created_at.into(),
             sent_at: standing.sent_at.map(Into::into),
             last_sent_at: standing.last_sent_at.map(Into::into),
@@ -286,37 +290,6 @@ impl From<&Found> for EventSummary {
 /// Events in a list.
 pub(crate) fn summaries(records: &[Found]) -> Vec<EventSummary> {
     records.iter().map(Into::into).collect()
-}
-
-impl EventDetail {
-    /// The event with its relatives.
-    pub(crate) fn of(
-        found: Found,
-        parents: &[Found],
-        children: &[Found],
-        with_payload: bool,
-        configured: impl Fn(&str) -> u32,
-    ) -> Self {
-        let own = found.envelope.max_attempts;
-        let max_attempts = |lane: &str| own.unwrap_or_else(|| configured(lane));
-        let history = found.history();
-        Self {
-            summary: EventSummary::from(&found),
-            said: Said::of(found.envelope, with_payload),
-            masked: !with_payload,
-            consumptions: history.into_iter().map(Into::into).collect(),
-            deliveries: found
-                .deliveries
-                .into_iter()
-                .map(|one| {
-                    let max_attempts = max_attempts(&one.lane);
-                    DeliveryView::of(one, max_attempts)
-                })
-                .collect(),
-            parents: summaries(parents),
-            children: summaries(children),
-        }
-    }
 }
 
 impl About {

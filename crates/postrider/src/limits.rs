@@ -30,6 +30,8 @@ pub const PASS_ROWS: u32 = 10_000;
 pub const PAGE_EVENTS: u32 = 500;
 /// Events that one page reads, whatever matches: a list answers in time on a table of any size.
 pub const SCAN_EVENTS: i64 = 10_000;
+/// The shortest beginning of an id that a search finds: shorter ones are shared by too many.
+pub const PREFIX_CHARS: usize = 6;
 /// Events of one trace that are shown: a larger tree is not readable.
 pub const TRACE_EVENTS: usize = 1_000;
 /// Maximum nesting of JSON: deeper documents are attacks or mistakes.

@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, HashSet};
 use crate::error::Result;
 use crate::limits;
 use crate::status::Record;
-use crate::store::{Filter, List, Store};
+use crate::store::{Cursor, Filter, List, Store};
 
 /// Maximum number of parents that are followed: longer than any real chain.
 const GENERATIONS: usize = 64;
+/// Events per read, and reads, in search of the first events of traces.
+const ROOTS_PAGE: u32 = 100;
+const ROOTS_PAGES: usize = 5;
 
 /// All events of a trace.
 #[derive(Debug, Clone)]
@@ -29,6 +32,40 @@ pub struct Node {
     pub event: usize,
     /// Sorted by time.
     pub children: Vec<Node>,
+}
+
+/// The newest traces.
+#[derive(Debug, Clone)]
+pub struct Traces {
+    /// The newest first, each with its first event in front.
+    pub traces: Vec<(String, Trace)>,
+    /// Where the next ones start; `None` at the end.
+    pub next: Option<Cursor>,
+}
+
+/// Traces by their first event, which nothing in the store caused, the newest first. Looks at a bounded number of events, so
+/// there may be fewer than `limit` although there are more.
+pub async fn newest(store: &dyn Store, limit: usize, after: Option<Cursor>) -> Result<Traces> {
+    let mut list = List { after, ..List::new(Filter::default(), ROOTS_PAGE) };
+    let (mut traces, mut known, mut next) = (Vec::new(), HashSet::new(), None);
+    for _ in 0..ROOTS_PAGES {
+        let page = store.list(&list).await?;
+        for event in &page.events {
+            let root = event.envelope.trace_id.as_ref().filter(|_| event.envelope.parent_event_id.is_none());
+            if let Some(id) = root.filter(|id| known.insert((*id).clone())) {
+                traces.push((id.clone(), trace(store, id).await?));
+            }
+            if traces.len() == limit {
+                return Ok(Traces { traces, next: Some(Cursor(event.sequence)) });
+            }
+        }
+        next = page.next;
+        if next.is_none() {
+            break;
+        }
+        list.after = next;
+    }
+    Ok(Traces { traces, next })
 }
 
 /// All events with this trace id.

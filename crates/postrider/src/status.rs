@@ -32,6 +32,10 @@ pub enum EventStatus {
 }
 
 impl EventStatus {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Sent, Self::Consumed, Self::Partial, Self::Failed, Self::Retrying, Self::Expired];
+
     /// Its name in SQL, API and console.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,17 +59,8 @@ impl FromStr for EventStatus {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        const ALL: [EventStatus; 7] = [
-            EventStatus::Pending,
-            EventStatus::Sent,
-            EventStatus::Consumed,
-            EventStatus::Partial,
-            EventStatus::Failed,
-            EventStatus::Retrying,
-            EventStatus::Expired,
-        ];
-        ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
-            let words = ALL.map(EventStatus::as_str).join(", ");
+        Self::ALL.into_iter().find(|status| status.as_str() == text).ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
             Error::invalid("status", format!("must be one of {words}, is {text:?}"))
         })
     }

@@ -57,7 +57,7 @@ pub use instance::{Beat, Instance, Instances, LIVE};
 pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};
 pub(crate) use lease::KeptLease;
 pub use lease::Leases;
-pub use list::{Cursor, Filter, List, Page};
+pub use list::{Counted, Cursor, Filter, List, Page};
 pub use operation::{Advance, NewOperation, Operation, OperationRuns, OperationState, Steer};
 pub use redrive::{Redriven, Redrives};
 pub use schema::{About, Schema, SchemaVersion};

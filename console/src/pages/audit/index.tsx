@@ -285,7 +285,7 @@ function Row({ record }: { record: AuditRecord }) {
       <td>
         <Target action={action} target={record.target ?? null} />
       </td>
-      <td className="t2">{record.reason ? `“${record.reason}”` : '–'}</td>
+      <td className="t2">{record.reason ? `“${record.reason}”` : (record.detail ?? '–')}</td>
       <td className={`num ${refused ? 'm-bad c strong' : 't2'}`}>{record.outcome}</td>
     </tr>
   );

@@ -43,7 +43,7 @@ export function HistoryTab({ event }: { event: EventDetail }) {
                     <td>{dateTime(record.at)}</td>
                     <td>{record.actor}</td>
                     <td className="mono">{actionOf(record.action)}</td>
-                    <td>{record.reason ?? '–'}</td>
+                    <td>{record.reason ?? record.detail ?? '–'}</td>
                     <td className={`num ${record.outcome.startsWith('4') ? 'm-bad c' : ''}`}>{record.outcome}</td>
                   </tr>
                 ))}

@@ -1,5 +1,5 @@
 import { type FormEvent, useState } from 'react';
-import type { Counts } from '../../api/pending';
+import type { Counts } from '../../api/types';
 import { Button } from '../../components/Button';
 import { Icon } from '../../components/Icon';
 import { Menu } from '../../components/Menu';

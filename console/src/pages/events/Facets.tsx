@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import type { Counted, Counts } from '../../api/pending';
+import type { Counted, Counts } from '../../api/types';
 import { Icon } from '../../components/Icon';
 import { EVENT, EVENT_ORDER, StatusIcon } from '../../components/Status';
 import { t } from '../../i18n';

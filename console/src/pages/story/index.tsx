@@ -1,7 +1,8 @@
 // What happened to one business key, all of it, once?
 import { useQuery } from '@tanstack/react-query';
-import { Link, useParams } from '@tanstack/react-router';
+import { Link, Navigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
+import { ApiError } from '../../api/client';
 import type { Story as StoryData } from '../../api/pending';
 import { session, story } from '../../api/queries';
 import { Button } from '../../components/Button';
@@ -29,6 +30,11 @@ export function Story() {
     ...story(search.type ? { aggregateType: search.type, aggregateId: key } : { key }),
     enabled: !refused,
   });
+  // A server without stories has the events of the key at least.
+  if (query.error instanceof ApiError && query.error.status === 404) {
+    const events = search.type ? { aggregateType: search.type, aggregateId: key } : { key };
+    return <Navigate to="/events" search={events as never} replace />;
+  }
   return (
     <div className="page">
       {refused ? (

@@ -18,7 +18,7 @@ export function Instances({ list, health: state }: { list: Instance[]; health?: 
   const { leaseSeconds } = useLimits();
   const all =
     state?.instances ??
-    list.map((each) => ({ owner: each.owner, role: '–', version: '', since: '', address: undefined }));
+    list.map((each) => ({ owner: each.owner, role: '', version: '', since: '', address: undefined }));
   return (
     <section className="card">
       <header>
@@ -43,7 +43,7 @@ export function Instances({ list, health: state }: { list: Instance[]; health?: 
                   {each.owner}
                   {each.address && <small>{each.address}</small>}
                 </td>
-                <td className="t2 nowrap">serve {each.role}</td>
+                <td className="t2 nowrap">{each.role ? `serve ${each.role}` : '–'}</td>
                 <td className="t2 nowrap">{each.since ? duration((now - Date.parse(each.since)) / 1000) : '–'}</td>
                 <td>
                   <span className="holds">

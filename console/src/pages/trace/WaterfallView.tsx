@@ -157,7 +157,9 @@ function Bars({ row, x }: { row: WaterRow; x: (at: number) => number }) {
           <Icon name="dead" size={16} label={t('delivery.dead')} />
         </span>
       ) : (
-        row.bars.length > 0 && (
+        row.bars.length > 0 &&
+        // A server that does not tell when an attempt began tells not how long it took either.
+        (row.kind === 'event' || worked > 0) && (
           <span className="fall-took" style={{ left: percent(x(row.end)) }}>
             {took(row.kind === 'event' ? row.end - row.start : worked)}
           </span>

@@ -137,7 +137,9 @@ function Shown({ data }: { data: TraceData }) {
             </span>
           )}
           <span>{tx('trace.services', { n: <b>{services}</b> })}</span>
-          <span>{tx('trace.work', { t: <b>{took(fall.workMs)}</b>, all: took(fall.end - fall.start) })}</span>
+          {fall.workMs > 0 && (
+            <span>{tx('trace.work', { t: <b>{took(fall.workMs)}</b>, all: took(fall.end - fall.start) })}</span>
+          )}
           {data.cut && <span>{t('trace.cut')}</span>}
         </span>
         <span className="grow" />

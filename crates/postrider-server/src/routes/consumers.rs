@@ -26,6 +26,7 @@ use crate::problem::Problem;
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
+        .routes(routes!(show))
         .merge(claim::routes())
         .merge(settle::routes())
         .routes(routes!(pause))
@@ -64,6 +65,52 @@ struct Consumers {
 #[utoipa::path(get, path = "/api/v1/consumers", tag = "consumers", responses((status = 200, description = "The consumers.", body = Consumers)))]
 async fn list(State(app): State<App>) -> Result<Json<Consumers>, Problem> {
     Ok(Json(Consumers { consumers: all(&app).await? }))
+}
+
+/// A consumer, and the rules for its deliveries.
+#[derive(Serialize, ToSchema)]
+struct ConsumerDetail {
+    #[serde(flatten)]
+    consumer: ConsumerView,
+    /// What its subscriptions say of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// When a failed delivery is tried again; None where a broker, its own means or its own program decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry: Option<RetryView>,
+}
+
+/// The rules for failed deliveries.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RetryPolicy)]
+struct RetryView {
+    max_attempts: u32,
+    cap_seconds: u64,
+    jitter: f64,
+}
+
+/// One consumer, with what waits for it and its rules
+#[utoipa::path(get, path = "/api/v1/consumers/{consumerId}", tag = "consumers",
+    params(("consumerId" = String, Path, description = "The consumer.")),
+    responses((status = 200, description = "The consumer.", body = ConsumerDetail)))]
+async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<ConsumerDetail>, Problem> {
+    let via = via(&app, &id).await?;
+    let consumer = all(&app).await?.into_iter().find(|one| one.consumer_id == id);
+    let consumer = consumer.ok_or_else(|| unknown(&id))?;
+    let subscriptions = app.store.subscriptions(None).await?.into_iter().map(|one| one.subscription);
+    let description = subscriptions.filter(|one| one.consumer == id).find_map(|one| one.description);
+    // A consumer in code has the options of its program.
+    let retry = matches!(via, Via::Pull | Via::Webhook).then(|| RetryView {
+        max_attempts: app.options.retry.max_attempts,
+        cap_seconds: app.options.retry.cap.as_secs(),
+        jitter: app.options.retry.jitter,
+    });
+    Ok(Json(ConsumerDetail { consumer, description, retry }))
+}
+
+fn unknown(consumer: &str) -> Problem {
+    Problem::not_found(format!("no consumer {consumer} is subscribed to anything: subscribe it first"))
 }
 
 /// Every consumer that is subscribed to anything, by name.
@@ -107,13 +154,15 @@ pub(crate) async fn all(app: &App) -> postrider::Result<Vec<ConsumerView>> {
 
 /// How a consumer gets its events.
 async fn via(app: &App, consumer: &str) -> Result<Via, Problem> {
-    let unknown =
-        || Problem::not_found(format!("no consumer {consumer} is subscribed to anything: subscribe it first"));
     if !is_name(consumer) {
-        return Err(unknown());
+        return Err(unknown(consumer));
     }
     let stored = app.store.subscriptions(None).await?.into_iter();
-    stored.map(|one| one.subscription).find(|one| one.consumer == consumer).map(|one| one.via).ok_or_else(unknown)
+    stored
+        .map(|one| one.subscription)
+        .find(|one| one.consumer == consumer)
+        .map(|one| one.via)
+        .ok_or_else(|| unknown(consumer))
 }
 
 /// Stop deliveries to a consumer, on every instance, also after a restart

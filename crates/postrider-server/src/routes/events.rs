@@ -1,14 +1,15 @@
-//! Events: publish, show and report. Lists, redrive and expire have files of their own.
+//! Events: publish and report. Lists, one event, redrive and expire have files of their own.
 
 mod list;
 pub(super) mod mend;
+mod show;
 
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use postrider::store::{Appended, Found, NewEvent, Report};
-use postrider::{Draft, Enqueued, EventId, Initiator, alert, lineage};
+use postrider::{Draft, Enqueued, EventId, Initiator, alert};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,15 +20,15 @@ use crate::auth::Caller;
 use crate::event::{Around, EventIn};
 use crate::input::{self, Body, Path, Time};
 use crate::problem::Problem;
-use crate::view::EventDetail;
-use crate::{App, broker, limits};
+use crate::{App, limits};
+use show::find;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(publish))
         .merge(list::routes())
         .routes(routes!(publish_batch))
-        .routes(routes!(show))
+        .merge(show::routes())
         .merge(mend::routes())
         .routes(routes!(report))
 }
@@ -196,32 +197,6 @@ async fn written(app: &App, batch: &[NewEvent]) -> Result<Vec<Published>, Proble
     let enqueued = app.bus.publish(batch).await?;
     app.waiting.look();
     Ok(enqueued.iter().zip(batch).map(|(one, new)| Published::of(one, &new.envelope.topic)).collect())
-}
-
-/// One event, with every attempt, everything that still waits, what caused it and what it caused
-///
-/// Payload and metadata are shown to operators and admins.
-#[utoipa::path(get, path = "/api/v1/events/{eventId}", tag = "events", params(("eventId" = String, Path, description = "Its id.")),
-    responses((status = 200, description = "The event.", body = EventDetail)))]
-async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<EventDetail>, Problem> {
-    let found = find(&app, &id).await?;
-    let parents = lineage::parents(&*app.store, &found).await?;
-    let children = lineage::children(&*app.store, &id).await?;
-    let recorded = app.store.max_attempts().await?;
-    let configured = |lane: &str| recorded.get(lane).copied().unwrap_or(app.options.retry.max_attempts);
-    Ok(Json(EventDetail::of(found, &parents, &children, caller.sees_payloads(), configured)))
-}
-
-fn unknown() -> Problem {
-    Problem::not_found("there is no such event: it was never stored, or is older than the retention")
-}
-
-async fn find(app: &App, id: &str) -> Result<Found, Problem> {
-    // What cannot be an id is answered without a query.
-    let id = EventId::new(id).map_err(|_| unknown())?;
-    let mut found = app.store.find(id.as_str()).await?.ok_or_else(unknown)?;
-    broker::explain(app, std::slice::from_mut(&mut found)).await?;
-    Ok(found)
 }
 
 /// What a remote consumer reports.

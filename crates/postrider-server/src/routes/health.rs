@@ -4,14 +4,14 @@
 mod report;
 
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use postrider::Error;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::App;
 use crate::problem::Problem;
+use crate::{App, console};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -23,10 +23,10 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .merge(report::routes())
 }
 
-/// A page that says what can be called
+/// The web console, or a page that says what can be called
 #[utoipa::path(get, path = "/", tag = "server", responses((status = 200, description = "A page.", content_type = "text/html", body = String)))]
-async fn page(State(app): State<App>) -> Html<String> {
-    Html(app.page.clone())
+async fn page(State(app): State<App>, headers: HeaderMap) -> Response {
+    console::page(&app, &headers)
 }
 
 /// Whether the process lives

@@ -74,5 +74,6 @@ async fn logout(State(app): State<App>, caller: Caller) -> Result<Response, Prob
 
 fn cookie(app: &App, session: &str, seconds: u64) -> String {
     let secure = if app.options.secure { "; Secure" } else { "" };
-    format!("{}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", auth::COOKIE)
+    let path = app.options.base_path.cookie();
+    format!("{}={session}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", auth::COOKIE)
 }

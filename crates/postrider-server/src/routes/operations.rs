@@ -94,7 +94,7 @@ async fn create(State(app): State<App>, caller: Caller, Body(wanted): Body<Opera
         None if wanted.dry_run => {}
         None => return Err(Problem::invalid("reason", "is needed, for the audit")),
     }
-    let filter = wanted.filter.into_filter()?;
+    let filter = wanted.filter.into_filter(&app).await?;
     let matching = operations::matching(&*app.store, &filter).await?;
     if wanted.dry_run {
         let counted = DryRun { matching: matching.events, exact: matching.exact };

@@ -15,6 +15,8 @@ use crate::view::At;
 
 /// The default number of minutes.
 const HOUR: i64 = 60;
+/// The longest step.
+const DAY: i64 = 24 * 60;
 /// The most minutes: a week.
 const WEEK: i64 = 7 * 24 * 60;
 
@@ -66,6 +68,8 @@ impl From<Minute> for MinuteView {
 pub(crate) struct Stats {
     #[serde(flatten)]
     waiting: Waiting,
+    /// How many minutes each point sums up.
+    step: i64,
     /// In the order of time; minutes without events are left out.
     minutes: Vec<MinuteView>,
 }
@@ -77,6 +81,9 @@ struct Span {
     /// How many minutes back; 60 where it is missing.
     #[param(minimum = 1, maximum = 10080)]
     minutes: Option<i64>,
+    /// How many minutes each point sums up; 1 where it is missing.
+    #[param(minimum = 1, maximum = 1440)]
+    step: Option<i64>,
 }
 
 /// What waits now, and what happened per minute
@@ -87,7 +94,32 @@ async fn show(State(app): State<App>, Query(span): Query<Span>) -> Result<Json<S
     if !(1..=WEEK).contains(&minutes) {
         return Err(Problem::bad_query("minutes", format!("must be 1 to {WEEK}, is {minutes}")));
     }
-    Ok(Json(stats(&app, minutes).await?))
+    let step = span.step.unwrap_or(1);
+    if !(1..=DAY).contains(&step) {
+        return Err(Problem::bad_query("step", format!("must be 1 to {DAY}, is {step}")));
+    }
+    let mut stats = stats(&app, minutes).await?;
+    stats.minutes = sum(stats.minutes, step);
+    Ok(Json(Stats { step, ..stats }))
+}
+
+/// Adds up the minutes of each step; steps are counted from 1970, so that they stay where they are as time goes on.
+fn sum(minutes: Vec<MinuteView>, step: i64) -> Vec<MinuteView> {
+    let mut sums: Vec<MinuteView> = Vec::new();
+    for one in minutes {
+        let at = At::from(one.at.start_of(60 * step));
+        match sums.last_mut() {
+            Some(last) if last.at == at => {
+                last.created += one.created;
+                last.sent += one.sent;
+                last.consumed += one.consumed;
+                last.failed += one.failed;
+                last.dead += one.dead;
+            }
+            _ => sums.push(MinuteView { at, ..one }),
+        }
+    }
+    sums
 }
 
 /// The figures of so many minutes.
@@ -112,5 +144,5 @@ pub(crate) async fn stats(app: &App, minutes: i64) -> postrider::Result<Stats> {
     // Up to the next minute, so that the current one is included.
     let (from, to) = (now - time::Duration::minutes(minutes), now + time::Duration::MINUTE);
     let figures = app.store.figures(from, to).await?;
-    Ok(Stats { waiting, minutes: figures.into_iter().map(Into::into).collect() })
+    Ok(Stats { waiting, step: 1, minutes: figures.into_iter().map(Into::into).collect() })
 }

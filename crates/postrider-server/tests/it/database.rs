@@ -5,13 +5,16 @@ use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::{self, PostgresStore};
 use postrider::store::sqlite::SqliteStore;
 use postrider::testing::Age;
-use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 pub(crate) trait TestDatabase: Sized {
     type Store: Age + Enlist;
 
     /// An empty, migrated database.
     async fn fresh() -> (Self, Self::Store);
+
+    /// Runs a statement on it.
+    async fn execute(&self, sql: &str);
 
     /// Removes it.
     async fn remove(self);
@@ -29,6 +32,13 @@ impl TestDatabase for Sqlite {
         let store = SqliteStore::connect(&format!("sqlite://{}", folder.join("desk.db").display())).await.unwrap();
         store.migrate().await.unwrap();
         (Self { folder }, store)
+    }
+
+    async fn execute(&self, sql: &str) {
+        let file = self.folder.join("desk.db");
+        let mut conn = SqliteConnection::connect(&file.display().to_string()).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
     }
 
     async fn remove(self) {
@@ -50,6 +60,10 @@ impl TestDatabase for Postgres {
         (Self(name), store)
     }
 
+    async fn execute(&self, sql: &str) {
+        on_postgres(&with_database(&server("POSTRIDER_TEST_POSTGRES"), &self.0), sql.to_owned()).await;
+    }
+
     async fn remove(self) {
         on_postgres(&server("POSTRIDER_TEST_POSTGRES"), format!("DROP DATABASE {} WITH (FORCE)", self.0)).await;
     }
@@ -67,6 +81,10 @@ impl TestDatabase for MySql {
         let store = MySqlStore::connect(&with_database(&server, &name)).await.unwrap();
         store.migrate().await.unwrap();
         (Self(name), store)
+    }
+
+    async fn execute(&self, sql: &str) {
+        on_mysql(&with_database(&server("POSTRIDER_TEST_MYSQL"), &self.0), sql.to_owned()).await;
     }
 
     async fn remove(self) {

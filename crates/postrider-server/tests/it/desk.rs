@@ -27,6 +27,11 @@ impl Desk {
     }
 
     pub(crate) async fn with(options: Options) -> Self {
+        Self::with_routes(options, axum::Router::new()).await
+    }
+
+    /// With routes of another service.
+    pub(crate) async fn with_routes(options: Options, more: axum::Router) -> Self {
         let (database, store) = Database::fresh().await;
         let mut tokens = HashMap::new();
         for role in Role::ALL {
@@ -36,7 +41,7 @@ impl Desk {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        let server = Server::new(store.clone(), options);
+        let server = Server::new(store.clone(), options).routes(more);
         let served = tokio::spawn(server.serve(listener, None, stop.clone().cancelled_owned()));
         Self { url, store, client: Client::new(), tokens, stop, served, database }
     }
@@ -76,6 +81,11 @@ impl Desk {
     pub(crate) async fn claim(&self, consumer: &str, max: u32) -> Vec<Value> {
         let claimed = self.ask("consumer", &format!("/consumers/{consumer}/claim"), json!({ "max": max }), 200).await;
         claimed["deliveries"].as_array().unwrap().clone()
+    }
+
+    /// Runs a statement on the database.
+    pub(crate) async fn execute(&self, sql: &str) {
+        self.database.execute(sql).await;
     }
 
     /// Ends the server, and what it left.

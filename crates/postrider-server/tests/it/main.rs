@@ -14,6 +14,7 @@ macro_rules! on_each_store {
 
                 mod access;
                 mod connections;
+                mod console;
                 mod consumers;
                 mod desk;
                 mod document;
@@ -24,6 +25,7 @@ macro_rules! on_each_store {
                 mod observe;
                 mod operations;
                 mod problems;
+                mod reads;
                 mod sessions;
                 mod story;
                 mod subscriptions;

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use tracing::Span;
 
-use super::{List, Page};
+use super::{Counted, Filter, List, Page};
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::event::EventId;
@@ -29,6 +29,15 @@ pub trait Events: Send + Sync {
     /// [`SCAN_EVENTS`](crate::limits::SCAN_EVENTS), so a page may be short although the list goes on. Which events are listed
     /// may lag behind by what the roll-up has not folded; their status does not.
     async fn list(&self, list: &List) -> Result<Page>;
+
+    /// How many events match. At most [`SCAN_EVENTS`](crate::limits::SCAN_EVENTS) are read for each status; beyond them the
+    /// number is an estimate. It may lag behind by what the roll-up has not folded.
+    async fn count_events(&self, filter: &Filter) -> Result<Counted>;
+
+    /// Events that a text names, at most `limit` for each way: by their whole id, trace, key or aggregate id (without its
+    /// type), or by the beginning of their id or trace, from [`PREFIX_CHARS`](crate::limits::PREFIX_CHARS) characters up. Only
+    /// ids of events are found before the roll-up has folded them. Without payload and metadata.
+    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Found>>;
 
     /// Appends what a remote consumer reports, under the next attempt number.
     async fn append_consumption(&self, report: &Report) -> Result<Appended>;

@@ -8,6 +8,7 @@ use crate::entry::DeliveryStatus;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::status::{EventStatus, Record};
+use crate::store::Routing;
 
 /// Which events to list. An empty field matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -17,6 +18,12 @@ pub struct Filter {
     pub topic: Option<String>,
     /// The status of the event.
     pub status: Option<EventStatus>,
+    /// Several statuses, of which the event has one; empty matches everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub statuses: Vec<EventStatus>,
+    /// PENDING, because its topic has no subscriber.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unheard: bool,
     /// The status of one of its deliveries.
     pub delivery_status: Option<DeliveryStatus>,
     /// The service that published it.
@@ -77,7 +84,26 @@ impl Filter {
                     .iter()
                     .any(|one| one.status == status && of_consumer(&one.lane, one.target.as_deref()))
             })
-            && self.status.is_none_or(|status| record.standing().status == status)
+            && (!self.unheard || record.routing == Routing::Unheard)
+            && self.wanted_statuses().is_none_or(|wanted| wanted.contains(&record.standing().status))
+    }
+
+    /// Whether events of this status may match.
+    pub fn wants(&self, status: EventStatus) -> bool {
+        self.wanted_statuses().is_none_or(|wanted| wanted.contains(&status))
+    }
+
+    /// The statuses that match; `None` if all do.
+    pub(super) fn wanted_statuses(&self) -> Option<Vec<EventStatus>> {
+        if self.status.is_none() && self.statuses.is_empty() && !self.unheard {
+            return None;
+        }
+        let is_wanted = |status: &EventStatus| {
+            self.status.is_none_or(|one| one == *status)
+                && (self.statuses.is_empty() || self.statuses.contains(status))
+                && (!self.unheard || *status == EventStatus::Pending)
+        };
+        Some(EventStatus::ALL.into_iter().filter(is_wanted).collect())
     }
 }
 
@@ -134,4 +160,13 @@ pub struct Page {
     pub events: Vec<Record>,
     /// Where the next page starts; `None` at the end of the list.
     pub next: Option<Cursor>,
+}
+
+/// How many events match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counted {
+    /// The number.
+    pub value: u64,
+    /// Whether all were counted; otherwise the number is an estimate.
+    pub exact: bool,
 }

@@ -201,6 +201,7 @@ async fn mysql_goes_by_index_without_a_sort() {
         (sql!("lists/list_among_status"), &[&ids, "'CONSUMED'"], "s", "PRIMARY"),
         (sql!("lists/list_delivering"), &[&ids, "NULL", "'DEAD'"], "d", "postrider_delivery_event"),
         (sql!("lists/list_match"), &[&ids, filter], "e", "PRIMARY"),
+        (sql!("lists/search_ids"), &["'e150'", "'e151'", "20"], "postrider_event", "postrider_event_id"),
         (sql!("events/records"), &[&ids], "e", "PRIMARY"),
         (sql!("upkeep/fold_marks"), &["500"], "postrider_mark", "PRIMARY"),
         (sql!("upkeep/fold_expiring"), &["500"], "postrider_status", "postrider_status_expires"),

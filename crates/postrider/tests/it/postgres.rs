@@ -218,6 +218,7 @@ async fn postgres_lists_by_index_without_a_sort() {
             "postrider_delivery_pkey",
         ),
         (sql!("lists/list_match"), "bigint[], text", format!("{seqs}, {filter}"), "postrider_event_pkey"),
+        (sql!("lists/search_ids"), "text, text, bigint", "'e150', 'e151', 20".into(), "postrider_event_event_id_key"),
         (sql!("events/records"), "bigint[]", seqs.clone(), "postrider_event_pkey"),
         (sql!("upkeep/fold_take"), "bigint", "500".into(), "postrider_mark_pkey"),
         (sql!("upkeep/fold_expiring"), "bigint", "500".into(), "postrider_status_expires"),

@@ -607,6 +607,11 @@ async fn sqlite_lists_by_index_without_a_sort() {
                 include_str!("../../queries/sqlite/lists/list_match.sql"),
                 "SEARCH e USING INTEGER PRIMARY KEY",
             ),
+            (
+                "search_ids",
+                include_str!("../../queries/sqlite/lists/search_ids.sql"),
+                "INDEX sqlite_autoindex_postrider_event_1 (event_id>? AND event_id<?)",
+            ),
             ("records", include_str!("../../queries/sqlite/events/records.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
             (
                 "fold_expiring",

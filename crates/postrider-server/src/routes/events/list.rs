@@ -48,7 +48,7 @@ struct EventPage {
 async fn list(State(app): State<App>, wanted: Wanted) -> Result<Json<EventPage>, Problem> {
     let after = wanted.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     let after = after.map_err(|_| Problem::bad_query("cursor", "is not the nextCursor of a page"))?;
-    let filter = wanted.filter.into_filter().map_err(Problem::in_query)?;
+    let filter = wanted.filter.into_filter(&app).await.map_err(Problem::in_query)?;
     let mut page = app.store.list(&List { filter, limit: wanted.limit, after }).await?;
     broker::explain(&app, &mut page.events).await?;
     Ok(Json(EventPage { events: summaries(&page.events), next_cursor: page.next.map(|next| next.to_string()) }))

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::unknown;
+use super::show::unknown;
 use crate::App;
 use crate::auth::Detail;
 use crate::input::{self, Body, Path};

@@ -2,7 +2,7 @@
 SELECT e.seq
 FROM json_to_record($2::json) AS f (
     topic text, trace_id text, parent_event_id text, aggregate_type text, aggregate_id text, event_key text, consumer text,
-    tenant_id text, from_ms bigint, to_ms bigint)
+    tenant_id text, from_ms bigint, to_ms bigint, unheard int)
 CROSS JOIN postrider_event e
 WHERE e.seq = ANY ($1)
   AND (f.topic IS NULL OR e.topic = f.topic)
@@ -15,6 +15,7 @@ WHERE e.seq = ANY ($1)
   AND (f.tenant_id IS NULL OR e.tenant_id = f.tenant_id)
   AND (f.from_ms IS NULL OR e.created_at >= timestamptz 'epoch' + f.from_ms * interval '1 ms')
   AND (f.to_ms IS NULL OR e.created_at < timestamptz 'epoch' + f.to_ms * interval '1 ms')
+  AND (f.unheard IS NULL OR e.waits_for <> '')
   AND (f.consumer IS NULL
        OR EXISTS (SELECT 1 FROM postrider_consumption c WHERE c.event_seq = e.seq AND c.consumer = f.consumer)
        OR EXISTS (SELECT 1 FROM postrider_delivery d WHERE d.event_seq = e.seq AND f.consumer IN (d.lane, d.target)))

@@ -31,6 +31,10 @@ pub enum Lookup<'a> {
     Aggregate(&'a str, &'a str),
     /// The type of its aggregate.
     AggregateType(&'a str),
+    /// The id of its aggregate, of any type.
+    AggregateId(&'a str),
+    /// The first characters of its trace, as [`beginning`] cuts them.
+    TracePrefix(&'a str),
     /// The key that orders it.
     Key(&'a str),
     /// An expected consumer.
@@ -48,11 +52,19 @@ impl Lookup<'_> {
             Self::Parent(value) => shard::hash(&["parent", value]),
             Self::Aggregate(kind, id) => shard::hash(&["aggregate", kind, id]),
             Self::AggregateType(kind) => shard::hash(&["aggregateType", kind]),
+            Self::AggregateId(id) => shard::hash(&["aggregateId", id]),
+            Self::TracePrefix(value) => shard::hash(&["tracePrefix", value]),
             Self::Key(value) => shard::hash(&["key", value]),
             Self::Consumer(value) => shard::hash(&["consumer", value]),
         };
         i64::from_ne_bytes(hash.to_ne_bytes())
     }
+}
+
+/// The first characters of an id that a search may begin with; `None` if it is shorter.
+pub(in crate::store) fn beginning(id: &str) -> Option<&str> {
+    let (last, end) = id.char_indices().nth(limits::PREFIX_CHARS - 1)?;
+    Some(&id[..last + end.len_utf8()])
 }
 
 /// All hashes that an event is looked up by, each with the event's number.
@@ -62,10 +74,12 @@ pub fn lookups(record: &Record) -> Vec<(i64, i64)> {
     all.extend(event.initiator.service.as_deref().map(Lookup::Service));
     all.extend(event.tenant_id.as_deref().map(Lookup::Tenant));
     all.extend(event.trace_id.as_deref().map(Lookup::Trace));
+    all.extend(event.trace_id.as_deref().and_then(beginning).map(Lookup::TracePrefix));
     all.extend(event.parent_event_id.as_ref().map(|id| Lookup::Parent(id.as_str())));
     all.extend(event.key.as_deref().map(Lookup::Key));
     if let Some(aggregate) = &event.aggregate {
-        all.extend([Lookup::Aggregate(&aggregate.kind, &aggregate.id), Lookup::AggregateType(&aggregate.kind)]);
+        let (kind, id) = (&aggregate.kind, &aggregate.id);
+        all.extend([Lookup::Aggregate(kind, id), Lookup::AggregateType(kind), Lookup::AggregateId(id)]);
     }
     let consumers = consumer_lookups(record);
     all.into_iter().map(|lookup| (lookup.hash(), record.sequence)).chain(consumers).collect()

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::limits;
 use crate::status::{EventStatus, Record};
 use crate::store::batch::option_ms;
-use crate::store::{Cursor, Filter, List, Page};
+use crate::store::{Counted, Cursor, Filter, List, Page};
 
 /// How much the order of numbers and the order of times may differ: an event's number is drawn when it is written,
 /// its time is the beginning of its transaction.
@@ -56,6 +56,9 @@ pub trait Scan: Sync {
     /// Events with their rows.
     fn records(&self, seqs: &[i64]) -> impl Future<Output = Result<Vec<Record>>> + Send;
 
+    /// Events whose ids are in a range, by their ids.
+    fn search_ids(&self, from: &str, below: &str, limit: i64) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
     /// The first event from this number on, and when it was stored.
     fn first_from(&self, seq: i64) -> impl Future<Output = Result<Option<(i64, OffsetDateTime)>>> + Send;
 
@@ -85,6 +88,8 @@ pub struct RowFilter<'a> {
     pub consumer: Option<&'a str>,
     /// Its tenant.
     pub tenant_id: Option<&'a str>,
+    /// 1: it must wait for a subscriber. A number, because JSON tables of MySQL and MariaDB differ in how they read `true`.
+    pub unheard: Option<u8>,
     /// Stored at this time or later.
     #[serde(rename = "from_ms", serialize_with = "option_ms")]
     pub from: Option<OffsetDateTime>,
@@ -114,6 +119,17 @@ impl Filter {
         lookups.chain(self.status.map(Lead::Status)).collect()
     }
 
+    /// The same filter once for each status that it wants, because an index has one status.
+    fn by_status(&self) -> Vec<Self> {
+        match self.wanted_statuses() {
+            None => vec![self.clone()],
+            Some(wanted) => {
+                let one = |status| Self { status: Some(status), statuses: Vec::new(), ..self.clone() };
+                wanted.into_iter().map(one).collect()
+            }
+        }
+    }
+
     fn delivery(&self) -> Option<(DeliveryStatus, Option<&str>)> {
         self.delivery_status.map(|status| (status, self.consumer.as_deref()))
     }
@@ -128,13 +144,14 @@ impl Filter {
             event_key: self.key.as_deref(),
             consumer: self.consumer.as_deref(),
             tenant_id: self.tenant_id.as_deref(),
+            unheard: self.unheard.then_some(1),
             from: self.from,
             to: self.to,
         }
     }
 
-    /// Only the times: the lookups have checked all other fields.
-    fn times(&self) -> Option<RowFilter<'_>> {
+    /// Only what no index has.
+    fn unindexed(&self) -> Option<RowFilter<'_>> {
         let nothing = RowFilter {
             topic: None,
             trace_id: None,
@@ -144,10 +161,11 @@ impl Filter {
             event_key: None,
             consumer: None,
             tenant_id: None,
+            unheard: self.unheard.then_some(1),
             from: self.from,
             to: self.to,
         };
-        (self.from.is_some() || self.to.is_some()).then_some(nothing)
+        (self.from.is_some() || self.to.is_some() || self.unheard).then_some(nothing)
     }
 }
 
@@ -171,7 +189,7 @@ impl<'a> Source<'a> {
             1 => others.remove(0),
             _ => others.remove(rarest(store, &others, above, below).await?),
         };
-        Ok(Self { lead, others, row: filter.times(), delivery: filter.delivery(), above })
+        Ok(Self { lead, others, row: filter.unindexed(), delivery: filter.delivery(), above })
     }
 
     /// Events that are not folded yet: they are in no index, and PENDING.
@@ -243,39 +261,83 @@ async fn rarest(store: &impl Scan, leads: &[Lead], above: i64, below: i64) -> Re
     Ok(rarest.1)
 }
 
+/// The numbers of matching events, newest first, and the number down to which it has read if that was not the end.
+async fn numbers(store: &impl Scan, filter: &Filter, range: Range, limit: u32) -> Result<(Vec<i64>, Option<i64>)> {
+    let Range { above, below } = range;
+    let (mut found, mut end) = (Vec::new(), None);
+    for filter in &filter.by_status() {
+        // Unfolded events come first: an event that is folded in the meantime is in the indexes when they are read.
+        if !filter.leads().is_empty() && filter.status.is_none_or(|status| status == EventStatus::Pending) {
+            let (unseen, more) = Source::unseen(store, filter, above).await?.gather(store, below, limit).await?;
+            found.extend(unseen);
+            end = end.max(more);
+        }
+        let (seen, more) = Source::seen(store, filter, above, below).await?.gather(store, below, limit).await?;
+        found.extend(seen);
+        end = end.max(more);
+    }
+    // Keeps only the range that all sources have covered.
+    found.retain(|seq| end.is_none_or(|end| *seq >= end));
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.dedup();
+    if found.len() > limit as usize {
+        found.truncate(limit as usize);
+        end = found.last().copied();
+    }
+    Ok((found, end))
+}
+
+/// The numbers that a filter's times and a cursor leave.
+#[derive(Clone, Copy)]
+struct Range {
+    above: i64,
+    below: i64,
+}
+
+impl Range {
+    async fn of(store: &impl Scan, filter: &Filter, after: Option<Cursor>) -> Result<Self> {
+        let mut below = after.map_or(i64::MAX, |cursor| cursor.0);
+        let mut above = 0;
+        if let Some(to) = filter.to {
+            below = below.min(seek(store, to.saturating_add(SLACK)).await?);
+        }
+        if let Some(from) = filter.from {
+            above = seek(store, from.saturating_sub(SLACK)).await? - 1;
+        }
+        Ok(Self { above, below })
+    }
+}
+
 /// Finds a page.
 pub async fn list(store: &impl Scan, list: &List) -> Result<Page> {
     list.check()?;
     let filter = &list.filter;
-    let mut below = list.after.map_or(i64::MAX, |cursor| cursor.0);
-    let mut above = 0;
-    if let Some(to) = filter.to {
-        below = below.min(seek(store, to.saturating_add(SLACK)).await?);
-    }
-    if let Some(from) = filter.from {
-        above = seek(store, from.saturating_sub(SLACK)).await? - 1;
-    }
-    let (mut found, mut end) = (Vec::new(), None);
-    // Unfolded events come first: an event that is folded in the meantime is in the indexes when they are read.
-    if !filter.leads().is_empty() && filter.status.is_none_or(|status| status == EventStatus::Pending) {
-        (found, end) = Source::unseen(store, filter, above).await?.gather(store, below, list.limit).await?;
-    }
-    let (seen, more) = Source::seen(store, filter, above, below).await?.gather(store, below, list.limit).await?;
-    found.extend(seen);
-    end = end.max(more);
-    // Keeps only the range that both sources have covered.
-    found.retain(|seq| end.is_none_or(|end| *seq >= end));
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    found.dedup();
-    if found.len() > list.limit as usize {
-        found.truncate(list.limit as usize);
-        end = found.last().copied();
-    }
+    let range = Range::of(store, filter, list.after).await?;
+    let (found, end) = numbers(store, filter, range, list.limit).await?;
     let mut events = store.records(&found).await?;
     // The indexes may be stale and hashes may collide, so the rows are checked again.
     events.retain(|record| filter.matches(record));
     events.sort_unstable_by_key(|record| std::cmp::Reverse(record.sequence));
     Ok(Page { events, next: end.map(Cursor) })
+}
+
+/// Counts by numbers alone. If there are too many, the part that was read stands for the rest.
+pub async fn count_events(store: &impl Scan, filter: &Filter) -> Result<Counted> {
+    filter.check()?;
+    let range = Range::of(store, filter, None).await?;
+    let (found, end) = numbers(store, filter, range, limits::SCAN_EVENTS as u32).await?;
+    let Some(end) = end else { return Ok(Counted { value: found.len() as u64, exact: true }) };
+    let newest = store.last().await?.min(range.below - 1);
+    let oldest = store.first_from(range.above + 1).await?.map_or(end, |(seq, _)| seq);
+    Ok(estimate(found.len() as u64, newest, end, oldest))
+}
+
+/// So many matched from the newest number down to `end`: how many do down to the oldest?
+fn estimate(matched: u64, newest: i64, end: i64, oldest: i64) -> Counted {
+    let numbers = |to: i64| u128::from((newest - to).max(0).unsigned_abs()) + 1;
+    let (read, whole) = (numbers(end), numbers(oldest.min(end)));
+    let value = u64::try_from(u128::from(matched) * whole / read).unwrap_or(u64::MAX);
+    Counted { value, exact: read == whole }
 }
 
 /// Finds the first event stored at this time or later by binary search: numbers and times grow together.
@@ -289,4 +351,18 @@ async fn seek(store: &impl Scan, at: OffsetDateTime) -> Result<i64> {
         }
     }
     Ok(low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_stands_for_the_rest() {
+        assert_eq!(estimate(10_000, 1_000_000, 990_001, 1), Counted { value: 1_000_000, exact: false });
+        assert_eq!(estimate(50, 1_000_000, 990_001, 500_001), Counted { value: 2_500, exact: false });
+        assert_eq!(estimate(7, 100, 1, 1), Counted { value: 7, exact: true });
+        // Nothing is left of what was read when the count began.
+        assert_eq!(estimate(3, 10, 20, 20), Counted { value: 3, exact: true });
+    }
 }

@@ -13,10 +13,11 @@ use crate::entry::DeliveryStatus;
 use crate::envelope::{Envelope, trim};
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::store::decide::search::names;
 use crate::store::enlist;
 use crate::store::{
-    Appended, Consumption, Cursor, Delivery, DeliveryId, Enqueued, Events, Found, List, NewEvent, Page, Report, Routed,
-    Routing, Unheard,
+    Appended, Consumption, Counted, Cursor, Delivery, DeliveryId, Enqueued, Events, Filter, Found, List, NewEvent,
+    Page, Report, Routed, Routing, Unheard,
 };
 use crate::subscription::Subscription;
 
@@ -63,6 +64,26 @@ impl Events for MemoryStore {
             }
             let next = events.last().filter(|_| events.len() == list.limit as usize);
             Page { next: next.map(|record| Cursor(record.sequence)), events }
+        }))
+    }
+
+    async fn count_events(&self, filter: &Filter) -> Result<Counted> {
+        filter.check()?;
+        Ok(self.read(|state, now| {
+            let records = state.events.keys().filter_map(|seq| state.record(*seq, now));
+            Counted { value: records.filter(|record| filter.matches(record)).count() as u64, exact: true }
+        }))
+    }
+
+    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Found>> {
+        Ok(self.read(|state, now| {
+            let records = state.events.keys().rev().filter_map(|seq| state.record(*seq, now));
+            let mut found: Vec<_> = records.filter(|record| names(text, record)).take(limit as usize).collect();
+            for record in &mut found {
+                record.envelope.payload = String::new();
+                record.envelope.metadata = None;
+            }
+            found
         }))
     }
 

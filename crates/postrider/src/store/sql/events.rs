@@ -10,7 +10,7 @@ use crate::limits;
 use crate::store::decide;
 use crate::store::enlist;
 use crate::store::sql::retrying;
-use crate::store::{Appended, Enqueued, Events, Found, List, NewEvent, Page, Report, Routed, Unheard};
+use crate::store::{Appended, Counted, Enqueued, Events, Filter, Found, List, NewEvent, Page, Report, Routed, Unheard};
 
 #[async_trait]
 impl Events for SqlStore {
@@ -32,6 +32,14 @@ impl Events for SqlStore {
 
     async fn list(&self, list: &List) -> Result<Page> {
         decide::list(self, list).await
+    }
+
+    async fn count_events(&self, filter: &Filter) -> Result<Counted> {
+        decide::count_events(self, filter).await
+    }
+
+    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Found>> {
+        decide::search(self, text, limit).await
     }
 
     async fn append_consumption(&self, report: &Report) -> Result<Appended> {

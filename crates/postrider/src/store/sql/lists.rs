@@ -54,6 +54,11 @@ impl Scan for SqlStore {
         records(&mut *self.snapshot().await?, seqs).await
     }
 
+    async fn search_ids(&self, from: &str, below: &str, limit: i64) -> Result<Vec<i64>> {
+        let query = sqlx::query_scalar(sql!("lists/search_ids"));
+        Ok(query.bind(from).bind(below).bind(limit).fetch_all(self.reader()).await?)
+    }
+
     async fn first_from(&self, seq: i64) -> Result<Option<(i64, OffsetDateTime)>> {
         let query =
             sqlx::query_as(text!("SELECT seq, created_at FROM postrider_event WHERE seq >= $1 ORDER BY seq LIMIT 1"));

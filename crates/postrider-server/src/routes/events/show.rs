@@ -1,0 +1,89 @@
+//! One event, and its payload as a file.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use postrider::envelope::Encoding;
+use postrider::store::Found;
+use postrider::{EventId, lineage};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::{App, broker};
+use crate::auth::Caller;
+use crate::input::{Path, Query};
+use crate::problem::Problem;
+use crate::view::{EventDetail, LaneAttempts, PayloadPart};
+
+pub(super) fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(show)).routes(routes!(payload))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Shown {
+    /// How much of the payload; all of it where it is missing.
+    #[param(inline)]
+    #[serde(default)]
+    payload: Option<PayloadPart>,
+}
+
+/// One event, with every attempt, everything that still waits, what caused it and what it caused
+///
+/// Payload and metadata are shown to operators and admins.
+#[utoipa::path(get, path = "/api/v1/events/{eventId}", tag = "events",
+    params(("eventId" = String, Path, description = "Its id."), Shown),
+    responses((status = 200, description = "The event.", body = EventDetail)))]
+async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(shown): Query<Shown>,
+) -> Result<Json<EventDetail>, Problem> {
+    let found = find(&app, &id).await?;
+    let parents = lineage::parents(&*app.store, &found).await?;
+    let children = lineage::children(&*app.store, &id).await?;
+    let shown = caller.sees_payloads().then_some(shown.payload.unwrap_or_default());
+    let lanes = LaneAttempts::read(&app).await?;
+    Ok(Json(EventDetail::of(found, &parents, &children, shown, &lanes)))
+}
+
+/// The payload of an event, as a file
+#[utoipa::path(get, path = "/api/v1/events/{eventId}/payload", tag = "events",
+    params(("eventId" = String, Path, description = "Its id.")),
+    responses((status = 200, description = "Its bytes.", content_type = "application/octet-stream", body = Vec<u8>)))]
+async fn payload(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
+    let event = find(&app, &id).await?.envelope;
+    // The publisher chose the type of the payload: a browser saves the file, and shows it under no name of ours.
+    let is_json = event.is_json() && event.payload_encoding != Encoding::Base64;
+    let (kind, ending) = if is_json { ("application/json", "json") } else { ("application/octet-stream", "bin") };
+    let name: String = id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
+    let bytes = if event.payload_encoding == Encoding::Base64 {
+        STANDARD.decode(&event.payload).map_err(|_| {
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the stored payload is no base64")
+        })?
+    } else {
+        event.payload.into_bytes()
+    };
+    let disposition = format!("attachment; filename=\"{name}.{ending}\"");
+    Ok(([(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, disposition)], bytes).into_response())
+}
+
+pub(super) fn unknown() -> Problem {
+    Problem::not_found("there is no such event: it was never stored, or is older than the retention")
+}
+
+/// The event with this id.
+pub(super) async fn find(app: &App, id: &str) -> Result<Found, Problem> {
+    // What cannot be an id is answered without a query.
+    let id = EventId::new(id).map_err(|_| unknown())?;
+    let mut found = app.store.find(id.as_str()).await?.ok_or_else(unknown)?;
+    broker::explain(app, std::slice::from_mut(&mut found)).await?;
+    Ok(found)
+}

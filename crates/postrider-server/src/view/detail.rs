@@ -1,0 +1,115 @@
+//! One event with everything that happened to it.
+
+use std::collections::BTreeMap;
+
+use postrider::store::{Delivery, Found};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::App;
+use crate::problem::Problem;
+use super::{AnyJson, ConsumptionView, DeliveryView, EventSummary, Said, summaries};
+
+/// An event, its payload where the caller may see it, and everything that happened to it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct EventDetail {
+    #[serde(flatten)]
+    summary: EventSummary,
+    #[serde(flatten)]
+    said: Said,
+    /// Whether payload and metadata are left out, because the caller's role does not see them.
+    masked: bool,
+    /// Bytes of the payload's text.
+    payload_bytes: usize,
+    /// Whether `payload` is a string with the beginning of the payload's text.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    payload_truncated: bool,
+    consumptions: Vec<ConsumptionView>,
+    deliveries: Vec<DeliveryView>,
+    /// What caused it, the nearest first, as far as it is still there.
+    parents: Vec<EventSummary>,
+    /// What it directly caused, in the order of time.
+    children: Vec<EventSummary>,
+}
+
+/// Bytes of a preview: more than a page shows at once.
+const PREVIEW_BYTES: usize = 64 * 1024;
+
+/// How much of a payload is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum PayloadPart {
+    /// Nothing.
+    None,
+    /// Its first 64 KiB.
+    Preview,
+    /// All of it.
+    #[default]
+    Full,
+}
+
+/// Every attempt at an event.
+pub(crate) fn consumptions(found: &Found) -> Vec<ConsumptionView> {
+    found.history().into_iter().map(Into::into).collect()
+}
+
+/// Everything of an event that still waits.
+pub(crate) fn deliveries(found: &Found, lanes: &LaneAttempts) -> Vec<DeliveryView> {
+    let own = found.envelope.max_attempts;
+    let view = |one: Delivery| {
+        let max_attempts = own.unwrap_or_else(|| lanes.of(&one.lane));
+        DeliveryView::of(one, max_attempts)
+    };
+    found.deliveries.iter().cloned().map(view).collect()
+}
+
+/// How many attempts a delivery of each lane has.
+pub(crate) struct LaneAttempts {
+    recorded: BTreeMap<String, u32>,
+    otherwise: u32,
+}
+
+impl LaneAttempts {
+    pub(crate) async fn read(app: &App) -> Result<Self, Problem> {
+        Ok(Self { recorded: app.store.max_attempts().await?, otherwise: app.options.retry.max_attempts })
+    }
+
+    fn of(&self, lane: &str) -> u32 {
+        self.recorded.get(lane).copied().unwrap_or(self.otherwise)
+    }
+}
+
+impl EventDetail {
+    /// The event with its relatives; `shown` is `None` if the caller does not see payloads.
+    pub(crate) fn of(
+        found: Found,
+        parents: &[Found],
+        children: &[Found],
+        shown: Option<PayloadPart>,
+        lanes: &LaneAttempts,
+    ) -> Self {
+        let (summary, payload_bytes) = (EventSummary::from(&found), found.envelope.payload.len());
+        let (consumptions, deliveries) = (consumptions(&found), deliveries(&found, lanes));
+        let truncated = shown == Some(PayloadPart::Preview) && payload_bytes > PREVIEW_BYTES;
+        let preview = truncated.then(|| {
+            let text = &found.envelope.payload;
+            // As a string: JSON that ends in the middle is none.
+            AnyJson::of(&text[..text.floor_char_boundary(PREVIEW_BYTES)], false)
+        });
+        let mut said = Said::of(found.envelope, shown.is_some());
+        said.payload = preview.or(said.payload).filter(|_| shown != Some(PayloadPart::None));
+        Self {
+            summary,
+            said,
+            masked: shown.is_none(),
+            payload_bytes,
+            payload_truncated: truncated,
+            consumptions,
+            deliveries,
+            parents: summaries(parents),
+            children: summaries(children),
+        }
+    }
+}
