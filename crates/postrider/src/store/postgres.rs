@@ -45,6 +45,12 @@ macro_rules! skip_locked {
         " FOR UPDATE SKIP LOCKED"
     };
 }
+/// Whether a delivery `d` is not dead.
+macro_rules! is_alive {
+    () => {
+        "d.place <> 3"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {
@@ -101,7 +107,7 @@ const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_expected_lock"),
 ];
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version"];
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;

@@ -47,6 +47,12 @@ macro_rules! skip_locked {
         ""
     };
 }
+/// Whether a delivery `d` is not dead.
+macro_rules! is_alive {
+    () => {
+        "NOT d.dead"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {
@@ -94,7 +100,7 @@ type OwnTx = Transaction<'static, Sqlite>;
 /// Nothing to lock before a redrive is decided: the transaction has the write lock.
 const REDRIVE_LOCKS: [&str; 0] = [];
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access"];
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;
