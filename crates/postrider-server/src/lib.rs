@@ -14,6 +14,7 @@ mod limits;
 mod listen;
 mod live;
 mod openapi;
+mod pace;
 mod page;
 mod problem;
 mod rate;
@@ -60,6 +61,8 @@ pub struct Options {
     pub broker: Option<Reconciler>,
     /// Whether webhooks can be signed; without a secret, webhook subscriptions are refused.
     pub webhooks: bool,
+    /// Hosts that webhooks may call at private addresses and without TLS.
+    pub webhook_hosts: Vec<String>,
     /// Whether connections of browsers are encrypted, so that cookies are `Secure`.
     pub secure: bool,
     /// The effective configuration, for people.
@@ -80,6 +83,7 @@ impl Default for Options {
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),
             broker: None,
             webhooks: false,
+            webhook_hosts: Vec::new(),
             secure: false,
             settings: Vec::new(),
             metrics: None,
@@ -94,6 +98,7 @@ pub(crate) struct Shared {
     options: Options,
     rates: rate::Rates,
     waiting: waiting::Waiting,
+    paces: pace::Paces,
     document: String,
     page: String,
     /// Messages for all open streams.
@@ -121,6 +126,7 @@ impl Server {
                 bus: Bus::new(Arc::clone(&store)),
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
+                paces: pace::Paces::default(),
                 page: page::render(&document),
                 document: format!("{document:#}\n"),
                 live: tokio::sync::broadcast::channel(live::BEHIND).0,
