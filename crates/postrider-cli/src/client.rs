@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
+use reqwest::header::IF_MATCH;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 
@@ -23,6 +24,17 @@ pub(crate) struct Remote {
 impl Remote {
     /// Sends a request. The answer is JSON, or null without a body.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, End> {
+        self.ask_if(method, path, body, None).await
+    }
+
+    /// The same, only if what is changed has this version.
+    pub(crate) async fn ask_if(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        version: Option<&str>,
+    ) -> Result<Value, End> {
         let url = format!("{}/api/v1{path}", self.server.trim_end_matches('/'));
         // Longer than the longest wait for events.
         let client =
@@ -33,6 +45,9 @@ impl Remote {
         }
         if let Some(body) = body {
             request = request.json(body);
+        }
+        if let Some(version) = version {
+            request = request.header(IF_MATCH, version);
         }
         let response = request.send().await.map_err(|error| {
             End::Away(format!(
@@ -55,6 +70,7 @@ impl Remote {
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => End::NotAllowed(detail),
             // A rule forbids it for every caller. An id that is taken is an ordinary error.
+            StatusCode::PRECONDITION_FAILED => End::NotAllowed(detail),
             StatusCode::CONFLICT if answer["code"] != "idConflict" => End::NotAllowed(detail),
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 End::Away(detail)

@@ -158,6 +158,7 @@ impl Plan {
             longest_wait: config.get(&server::LIMITS_WAIT),
             broker,
             webhooks: !self.webhooks.secrets.is_empty(),
+            webhook_hosts: self.webhooks.allow_hosts.clone(),
             secure: endpoint.encrypted,
             settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use reqwest::Method;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Remote, escaped, rows};
 use crate::{Context, End, output};
@@ -13,8 +13,8 @@ use crate::{Context, End, output};
   postrider subscriptions list
   postrider subscriptions set order.paid points
   postrider subscriptions set order.paid mailer --endpoint https://mail.example.org/hook
-  postrider subscriptions set order.paid points --disabled --description 'until the wallet is mended'
-  postrider subscriptions remove order.paid points")]
+  postrider subscriptions set order.paid points --disabled --reason 'until the wallet is mended'
+  postrider subscriptions remove order.paid points --waiting deliver")]
 pub(crate) struct Subscriptions {
     #[command(subcommand)]
     action: Action,
@@ -30,34 +30,80 @@ enum Action {
         topic: Option<String>,
     },
     /// Subscribe a consumer, or change how
-    Set {
-        /// The topic; `*` for all
-        topic: String,
-        /// The consumer
-        consumer: String,
-        /// How it gets its events: local, pull, webhook, rabbitmq or external
-        #[arg(long)]
-        via: Option<String>,
-        /// Where a webhook goes
-        #[arg(long, value_name = "URL")]
-        endpoint: Option<String>,
-        /// Deliver nothing for now
-        #[arg(long)]
-        disabled: bool,
-        /// What it is for
-        #[arg(long)]
-        description: Option<String>,
-        /// The position in lists
-        #[arg(long, default_value_t = 0)]
-        sort_order: i32,
-    },
+    Set(Box<Set>),
     /// Remove a subscription for good
-    Remove {
-        /// The topic
-        topic: String,
-        /// The consumer
-        consumer: String,
-    },
+    Remove(Remove),
+}
+
+/// Subscribe a consumer, or change how
+///
+/// What is left out has its default, not what it had before. It counts for events that are written from now on; what waits is
+/// still delivered, also with --disabled.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  postrider subscriptions set order.paid points --via pull --rate 50 --max-attempts 5
+  postrider subscriptions set order.paid mailer --endpoint https://mail.example.org/hook --timeout 5
+  postrider subscriptions set order.paid points --via rabbitmq --all-topics --reason 'points has its own database now'
+  postrider subscriptions set order.paid points --disabled --if-match '\"3f2a9c0d11b7e845\"'")]
+struct Set {
+    /// The topic; `*` for all
+    topic: String,
+    /// The consumer
+    consumer: String,
+    /// How it gets its events: local, pull, webhook, rabbitmq or external
+    #[arg(long)]
+    via: Option<String>,
+    /// Where a webhook goes
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
+    /// Give the consumer's other topics the same --via and --endpoint: a consumer has one
+    #[arg(long)]
+    all_topics: bool,
+    /// No new events for now
+    #[arg(long)]
+    disabled: bool,
+    /// What it is for
+    #[arg(long)]
+    description: Option<String>,
+    /// The position in lists
+    #[arg(long, default_value_t = 0)]
+    sort_order: i32,
+    /// Deliveries per second on each instance, at most; via local, pull and webhook
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<u32>,
+    /// How long one try may take; via local and webhook
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u32>,
+    /// How often a delivery is tried, unless its event says so; via local, pull and webhook
+    #[arg(long, value_name = "ATTEMPTS")]
+    max_attempts: Option<u32>,
+    /// Change it only if it has this version: the `etag` that `list -o json` shows
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
+    /// Why, for the audit
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+/// Remove a subscription for good
+///
+/// A restart of its consumer does not bring it back. While deliveries wait, say what becomes of them.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  postrider subscriptions remove order.paid points
+  postrider subscriptions remove order.paid points --waiting deliver   # they are still delivered
+  postrider subscriptions remove order.paid points --waiting discard   # each is ended, with the removal as its reason")]
+struct Remove {
+    /// The topic
+    topic: String,
+    /// The consumer
+    consumer: String,
+    /// What becomes of the deliveries that wait
+    #[arg(long, value_parser = ["deliver", "discard"])]
+    waiting: Option<String>,
+    /// Remove it only if it has this version
+    #[arg(long, value_name = "ETAG")]
+    if_match: Option<String>,
 }
 
 const COLUMNS: [&str; 6] = ["topic", "consumerId", "via", "enabled", "endpoint", "description"];
@@ -72,20 +118,37 @@ impl Subscriptions {
                 let listed = remote.get(&format!("/subscriptions{query}")).await?;
                 output::list(context.output, &rows(&listed, "subscriptions"), &COLUMNS);
             }
-            Action::Set { topic, consumer, via, endpoint, disabled, description, sort_order } => {
-                let mut body = json!({ "enabled": !disabled, "sortOrder": sort_order });
-                for (field, value) in [("via", via), ("endpoint", endpoint), ("description", description)] {
-                    if let Some(value) = value {
-                        body[field] = value.into();
-                    }
-                }
-                let stored = remote.ask(Method::PUT, &path(&topic, &consumer), Some(&body)).await?;
+            Action::Set(set) => {
+                let (place, if_match) = (path(&set.topic, &set.consumer), set.if_match.clone());
+                let stored = remote.ask_if(Method::PUT, &place, Some(&set.body()), if_match.as_deref()).await?;
                 output::one(context.output, &stored);
             }
-            Action::Remove { topic, consumer } => {
-                remote.ask(Method::DELETE, &path(&topic, &consumer), None).await?;
+            Action::Remove(Remove { topic, consumer, waiting, if_match }) => {
+                let query = waiting.map(|waiting| format!("?waiting={waiting}")).unwrap_or_default();
+                let place = format!("{}{query}", path(&topic, &consumer));
+                remote.ask_if(Method::DELETE, &place, None, if_match.as_deref()).await?;
             }
         }
         Ok(())
+    }
+}
+
+impl Set {
+    fn body(self) -> Value {
+        let mut body = json!({ "enabled": !self.disabled, "sortOrder": self.sort_order, "allTopics": self.all_topics });
+        let texts = [
+            ("via", self.via),
+            ("endpoint", self.endpoint),
+            ("description", self.description),
+            ("reason", self.reason),
+        ];
+        let limits =
+            [("ratePerSecond", self.rate), ("timeoutSeconds", self.timeout), ("maxAttempts", self.max_attempts)];
+        let texts = texts.into_iter().filter_map(|(field, text)| Some((field, Value::from(text?))));
+        for (field, value) in texts.chain(limits.into_iter().filter_map(|(field, limit)| Some((field, limit?.into()))))
+        {
+            body[field] = value;
+        }
+        body
     }
 }

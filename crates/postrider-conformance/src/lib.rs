@@ -23,11 +23,13 @@ pub mod access;
 pub mod alerts;
 pub mod arrived;
 pub mod bury;
+pub mod change_subscription;
 pub mod claim;
 pub mod claim_keyed;
 pub mod consumption;
 pub mod count_events;
 pub mod discard;
+pub mod end_subscription;
 pub mod enqueue;
 pub mod expire;
 pub mod extend;
@@ -57,6 +59,7 @@ pub mod rolling;
 pub mod route;
 pub mod search;
 pub mod settle;
+pub mod subscription_limits;
 pub mod subscriptions;
 pub mod testing;
 pub mod transport;
@@ -237,6 +240,34 @@ macro_rules! suite {
                 every_field_comes_back
                 concurrent_registrations_make_one
                 bad_ones_are_refused_by_name
+            }
+            change_subscription {
+                what_waits_follows_every_change_of_via
+                what_is_in_a_queue_stays_there
+                other_consumers_of_the_broker_go_on
+                what_waits_for_a_disabled_one_is_delivered
+                a_second_via_is_refused
+                a_moved_key_stays_in_order
+                a_change_may_ask_for_a_version
+                concurrent_changes_leave_one_via
+                what_a_producer_wrote_late_moves_with_a_second_call
+                a_new_topic_is_registered_with_the_via_of_its_consumer
+                a_change_in_the_table_counts
+            }
+            end_subscription {
+                a_removal_is_refused_while_deliveries_wait
+                what_waits_is_delivered_to_the_end
+                what_waits_is_discarded_with_a_reason
+                other_subscriptions_keep_their_deliveries
+                a_discard_frees_the_keys_of_other_topics
+            }
+            subscription_limits {
+                a_rate_is_kept_and_changed_while_the_relay_runs
+                a_timeout_is_kept
+                attempts_are_limited
+                a_lane_rests_while_its_consumer_has_another_via
+                what_waits_for_a_removed_consumer_is_delivered
+                a_relay_moves_what_was_written_late
             }
             rename_consumer {
                 everything_moves_to_the_new_name

@@ -74,7 +74,7 @@ pub async fn a_change_counts_for_the_next_event<H: Harness>(h: H) {
     assert_eq!(lanes(&h, "as before").await, ["a"]);
     subscribe(&h, "*", "b", Via::Pull).await;
     assert_eq!(lanes(&h, "another").await, ["a", "b"]);
-    subscribe(&h, "*", "a", Via::Pull).await;
+    subscribe(&h, "*", "a", Via::Local).await;
     assert_eq!(lanes(&h, "one lane by two subscriptions").await, ["a", "b"]);
     h.store().remove_subscription("*", "a").await.unwrap();
     h.store().set_subscription(&subscription("a", false)).await.unwrap();
@@ -155,6 +155,9 @@ pub async fn every_field_comes_back<H: Harness>(h: H) {
         endpoint: Some("https://example.org/hook?a=1&b=2".into()),
         exchange: Some("orders".into()),
         routing_key: Some("order.#".into()),
+        rate_per_second: Some(7),
+        timeout_seconds: Some(8),
+        max_attempts: Some(9),
     };
     h.store().set_subscription(&full).await.unwrap();
     let stored = h.store().subscriptions(None).await.unwrap().remove(0);
@@ -187,6 +190,12 @@ pub async fn bad_ones_are_refused_by_name<H: Harness>(h: H) {
         ("consumer", Subscription::new(TOPIC, "rabbitmq", Via::Local)),
         ("consumer", Subscription::new(TOPIC, "with space", Via::Local)),
         ("endpoint", Subscription::new(TOPIC, LANE, Via::Webhook)),
+        ("ratePerSecond", Subscription { rate_per_second: Some(0), ..Subscription::new(TOPIC, LANE, Via::Local) }),
+        ("ratePerSecond", Subscription { rate_per_second: Some(5), ..Subscription::new(TOPIC, LANE, Via::RabbitMq) }),
+        ("timeoutSeconds", Subscription { timeout_seconds: Some(3601), ..Subscription::new(TOPIC, LANE, Via::Local) }),
+        ("timeoutSeconds", Subscription { timeout_seconds: Some(5), ..Subscription::new(TOPIC, LANE, Via::Pull) }),
+        ("maxAttempts", Subscription { max_attempts: Some(10_001), ..Subscription::new(TOPIC, LANE, Via::Local) }),
+        ("maxAttempts", Subscription { max_attempts: Some(5), ..Subscription::new(TOPIC, LANE, Via::External) }),
     ];
     for (name, subscription) in bad {
         let set = h.store().set_subscription(&subscription).await.unwrap_err();

@@ -44,6 +44,13 @@ impl VirtualHost {
         answer.text().await.expect("a text")
     }
 
+    /// Takes the first messages out of a queue, as JSON of the management API.
+    pub async fn take(&self, queue: &str) -> String {
+        let how = r#"{"count":100,"ackmode":"ack_requeue_false","encoding":"auto"}"#;
+        let answer = self.ask(Method::POST, format!("queues/{}/{queue}/get", self.name), how).await;
+        answer.text().await.expect("a text")
+    }
+
     /// Removes it with all its queues.
     pub async fn remove(self) {
         self.ask(Method::DELETE, format!("vhosts/{}", self.name), "").await;

@@ -82,6 +82,7 @@ pub const TABLE: &[Entry] = &[
     to(Method::GET, "/api/v1/stats", WATCHERS),
     to(Method::GET, "/api/v1/stream", WATCHERS),
     to(Method::GET, "/api/v1/subscriptions", ANYONE),
+    to(Method::GET, "/api/v1/subscriptions/{topic}/{consumerId}", ANYONE),
     audited(Method::PUT, "/api/v1/subscriptions/{topic}/{consumerId}", ADMINS),
     audited(Method::DELETE, "/api/v1/subscriptions/{topic}/{consumerId}", ADMINS),
     to(Method::GET, "/api/v1/tokens", ADMINS),

@@ -18,6 +18,7 @@ mod limits;
 mod listen;
 mod live;
 mod openapi;
+mod pace;
 mod page;
 mod problem;
 mod rate;
@@ -71,6 +72,8 @@ pub struct Options {
     pub broker: Option<Reconciler>,
     /// Whether webhooks can be signed; without a secret, webhook subscriptions are refused.
     pub webhooks: bool,
+    /// Hosts that webhooks may call at private addresses and without TLS.
+    pub webhook_hosts: Vec<String>,
     /// Whether connections of browsers are encrypted, so that cookies are `Secure`.
     pub secure: bool,
     /// The effective configuration, for people.
@@ -106,6 +109,7 @@ impl Default for Options {
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),
             broker: None,
             webhooks: false,
+            webhook_hosts: Vec::new(),
             secure: false,
             settings: Vec::new(),
             metrics: None,
@@ -127,6 +131,7 @@ pub(crate) struct Shared {
     rates: rate::Rates,
     waiting: waiting::Waiting,
     handed_out: handed::HandedOut,
+    paces: pace::Paces,
     document: String,
     page: String,
     /// Messages for all open streams.
@@ -155,6 +160,7 @@ impl Server {
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
                 handed_out: handed::HandedOut::default(),
+                paces: pace::Paces::default(),
                 page: match &options.console {
                     Some(console) => console.page(&options.base_path),
                     None => page::render(&document, &options.base_path),

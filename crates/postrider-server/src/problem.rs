@@ -24,6 +24,10 @@ pub(crate) struct Problem {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     errors: Vec<FieldError>,
+    /// How many deliveries wait, where these forbid it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    waiting: Option<u64>,
     /// Boxed, because every result carries a problem's size.
     #[serde(skip)]
     header: Option<Box<(HeaderName, HeaderValue)>>,
@@ -46,6 +50,7 @@ impl Problem {
             detail: detail.into(),
             code: code.into(),
             errors: Vec::new(),
+            waiting: None,
             header: None,
         }
     }
@@ -78,6 +83,10 @@ impl Problem {
 
     pub(crate) fn conflict(code: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    pub(crate) fn waiting(self, waiting: u64) -> Self {
+        Self { waiting: Some(waiting), ..self }
     }
 
     /// Prefixes the fields with their place in a list.

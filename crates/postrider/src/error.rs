@@ -54,7 +54,8 @@ pub enum Error {
     /// The lease was lost before the work was recorded. Roll back: the new holder decides.
     #[error("the lease of this delivery is gone: roll back, its new holder decides")]
     LeaseLost,
-    /// A rule forbids to redrive, expire or discard the event, or to rename the consumer. Nothing was written.
+    /// A rule forbids to redrive, expire or discard the event, to rename the consumer, or to change the subscription.
+    /// Nothing was written.
     #[error("{0}")]
     Refused(#[source] crate::redrive::Refusal),
     /// The database has no tables of Postrider, or the connection searches for them in another schema.

@@ -209,7 +209,7 @@ impl<S: Enlist> Inbox<S> {
             let new = self.store.receive(&mut tx, &receipt(handling)).await.map_err(rolled_back)?;
             if new {
                 let work = Arc::clone(handling).run(consumer.handle(&mut tx, handling));
-                guarded(work, lane.options.timeout).await?;
+                guarded(work, lane.options.timeout_of(&handling.envelope.topic)).await?;
             }
             self.end(tx, lane, &[&one]).await.map_err(rolled_back)?;
             if new {
@@ -314,7 +314,9 @@ impl<S: Enlist> Inbox<S> {
                     span
                 }
             };
-            guarded(work, lane.options.timeout).instrument(span).await?;
+            let timeouts = fresh.iter().map(|one| lane.options.timeout_of(&one.envelope.topic));
+            let timeout = timeouts.min().unwrap_or(lane.options.timeout);
+            guarded(work, timeout).instrument(span).await?;
         }
         self.end(tx, lane, tries).await.map_err(rolled_back)?;
         for (one, _) in tries.iter().zip(&new).filter(|(_, new)| **new) {
@@ -369,6 +371,10 @@ impl<S: Enlist> Transport for Inbox<S> {
             .collect()
     }
 
+    fn via(&self) -> Option<Via> {
+        Some(Via::Local)
+    }
+
     /// Registers the subscriptions of its consumers.
     async fn prepare(&self, store: &dyn Store) -> Result<()> {
         self.register_in(store).await
@@ -415,7 +421,7 @@ async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
     let span = span(handling);
     let work = Arc::clone(handling).run(consumer.handle(handling));
     let tried = async {
-        match guarded(work, lane.options.timeout).await {
+        match guarded(work, lane.options.timeout_of(&handling.envelope.topic)).await {
             Ok(()) => {
                 tracing::info!("{}", observe::CONSUMED_LINE);
                 Outcome::Done

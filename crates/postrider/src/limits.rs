@@ -50,6 +50,10 @@ pub const RESULT_BYTES: usize = 256 * 1024;
 pub const MAX_ATTEMPTS: u32 = 10;
 /// The largest maximum of attempts: it is stored in two bytes.
 pub const MAX_ATTEMPTS_CEILING: u32 = 10_000;
+/// The largest rate of a subscription, per second: more than one lane delivers.
+pub const RATE_PER_SECOND_CEILING: u32 = 100_000;
+/// The longest timeout of a subscription, in seconds: as long as the longest lease of a consumer that pulls.
+pub const TIMEOUT_SECONDS_CEILING: u32 = 3_600;
 
 /// A topic or consumer name: `[A-Za-z0-9._-]`, not empty, within [`NAME_CHARS`].
 pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {

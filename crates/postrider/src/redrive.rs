@@ -31,7 +31,7 @@ impl Default for RedriveRules {
     }
 }
 
-/// Why an event was not redriven, expired or discarded, or a consumer not renamed.
+/// Why an event was not redriven, expired or discarded, a consumer not renamed, or a subscription not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -85,6 +85,28 @@ pub enum Refusal {
          subscription, and stop the old program when its queue is empty"
     )]
     BrokerQueue(String),
+    /// The consumer has other subscriptions by another `via`.
+    #[error(
+        "{consumer} gets its events by `{via}` ({topics}), and a consumer has one `via`: change all its topics at once \
+         (`allTopics`), or use another consumer"
+    )]
+    SecondVia {
+        /// The consumer.
+        consumer: String,
+        /// The `via` of its other subscriptions.
+        via: &'static str,
+        /// Their topics.
+        topics: String,
+    },
+    /// Deliveries wait for the subscription that is to be removed.
+    #[error(
+        "{0} deliveries of this subscription wait: let them be delivered (`waiting=deliver`) or end them \
+         (`waiting=discard`)"
+    )]
+    DeliveriesWait(u64),
+    /// The subscription is not the one that the caller has read.
+    #[error("the subscription was changed or removed meanwhile: read it again, and decide again")]
+    Stale,
 }
 
 impl Refusal {
@@ -105,6 +127,9 @@ impl Refusal {
             Self::NoSuchConsumer(_) => "noSuchConsumer",
             Self::NameInUse(_) => "nameInUse",
             Self::BrokerQueue(_) => "brokerQueue",
+            Self::SecondVia { .. } => "secondVia",
+            Self::DeliveriesWait(_) => "deliveriesWait",
+            Self::Stale => "stale",
         }
     }
 }
@@ -227,11 +252,13 @@ fn target(record: &Record, consumer: &str, subscriptions: &[&Subscription]) -> O
         return Some(to(&one.lane, one.target.as_deref()));
     }
     let remote = record.consumptions.iter().any(|one| one.consumer == consumer && one.attempt == 0);
-    let external = subscriptions.iter().any(|s| s.consumer == consumer && s.via == Via::External);
-    match (remote, external) {
-        (false, _) => Some(to(consumer, None)),
-        (true, false) => Some(to(RABBITMQ, Some(consumer))),
-        (true, true) => None,
+    // The present `via` counts: it may have changed since the event was written.
+    match subscriptions.iter().find(|s| s.consumer == consumer).map(|s| s.via) {
+        Some(Via::External) => None,
+        Some(Via::RabbitMq) => Some(Target { newcomer: !remote, ..to(RABBITMQ, Some(consumer)) }),
+        Some(Via::Local | Via::Pull | Via::Webhook) => Some(to(consumer, None)),
+        None if remote => Some(to(RABBITMQ, Some(consumer))),
+        None => Some(to(consumer, None)),
     }
 }
 

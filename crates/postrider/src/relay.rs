@@ -7,6 +7,7 @@
 mod claiming;
 mod deliver;
 mod lane;
+mod terms;
 mod watch;
 mod writing;
 
@@ -31,6 +32,7 @@ use crate::shard::Shards;
 use crate::store::{IntoStore, Store};
 use crate::transport::{Lane, Transport};
 use lane::LaneTask;
+use terms::Terms;
 
 /// Alarms that wait to be sent, at most: further ones are counted as failed.
 const ALARMS: usize = 1_000;
@@ -108,7 +110,9 @@ pub(crate) struct RelayShared {
     alarms: mpsc::Sender<Alarm>,
     /// Asks the watcher to look: something is due sooner than it knows, or nothing may be left.
     look: Notify,
+    /// The lanes that rest: paused by an operator, or their consumers get their events another way.
     paused: Mutex<BTreeSet<String>>,
+    terms: Mutex<Arc<Terms>>,
     /// Stop as soon as nothing is due.
     until_drained: bool,
 }
@@ -120,6 +124,10 @@ impl RelayShared {
         if self.alarms.try_send(alarm).is_err() {
             observe::alert_failed();
         }
+    }
+
+    fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.terms.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn is_paused(&self, lane: &str) -> bool {
@@ -202,7 +210,10 @@ impl Relay {
             }
         }
         record_max_attempts(&*store, lanes.iter().map(|(lane, _)| lane)).await;
-        let paused = Mutex::new(store.paused().await?);
+        let terms = Terms::read(&store.subscriptions(None).await?);
+        let mut paused = store.paused().await?;
+        let served = lanes.iter().map(|(lane, transport)| (&*lane.name, transport.via()));
+        terms.rest(served, &BTreeSet::new(), &mut paused);
         let (alarms, alarmed) = mpsc::channel(ALARMS);
         let shared = Arc::new(RelayShared {
             owner: format!("{}-{}", options.owner, &Uuid::new_v4().simple().to_string()[..8]),
@@ -212,7 +223,8 @@ impl Relay {
             stop: CancellationToken::new(),
             alarms,
             look: Notify::new(),
-            paused,
+            paused: Mutex::new(paused),
+            terms: Mutex::new(Arc::new(terms)),
             until_drained,
         });
         // The tasks end when this future ends or is dropped.
@@ -221,7 +233,7 @@ impl Relay {
         let mut working = JoinSet::new();
         let mut notifiers = Vec::new();
         for (lane, transport) in lanes {
-            let notifier = watch::LaneNotifier::new(&lane);
+            let notifier = watch::LaneNotifier::new(&lane, transport.via());
             notifiers.push(notifier.clone());
             working.spawn(LaneTask::new(Arc::clone(&shared), lane, transport, notifier).run());
         }

@@ -65,7 +65,9 @@ pub use schema::{About, Schema, SchemaVersion};
 pub use sessions::Tx;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use sql::is_transaction_lost;
-pub use subscription::{Renamed, Subscriptions};
+pub use subscription::{
+    Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions, Waiting,
+};
 pub use transaction::{TransactionError, Transactions, retry_lost};
 pub use upkeep::{Finished, Folded, Prunable, Prune, Pruned, Upkeep};
 pub use wake::Wakeups;

@@ -5,6 +5,7 @@ use time::OffsetDateTime;
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::shard;
 
 /// The topic of a subscription to everything. There are no other patterns.
 pub const EVERY_TOPIC: &str = "*";
@@ -32,6 +33,13 @@ pub struct Subscription {
     pub exchange: Option<String>,
     /// The broker's routing key, if it is not the topic.
     pub routing_key: Option<String>,
+    /// Maximum deliveries per second on each instance. The lane is the consumer's, so the smallest of its subscriptions
+    /// counts.
+    pub rate_per_second: Option<u32>,
+    /// How many seconds one try may take, if not as long as the lane allows.
+    pub timeout_seconds: Option<u32>,
+    /// How often a delivery is tried, unless its event says so.
+    pub max_attempts: Option<u32>,
 }
 
 /// How events reach a consumer.
@@ -94,6 +102,9 @@ impl Subscription {
             endpoint: None,
             exchange: None,
             routing_key: None,
+            rate_per_second: None,
+            timeout_seconds: None,
+            max_attempts: None,
         }
     }
 
@@ -122,7 +133,68 @@ impl Subscription {
                 limits::bytes(field, text, limits::ROUTE_BYTES)?;
             }
         }
+        self.check_limits()
+    }
+
+    /// A limit is refused where no part of Postrider could obey it.
+    fn check_limits(&self) -> Result<()> {
+        let own_lane = self.via.has_own_lane();
+        for (field, value, most, obeyed, instead) in [
+            ("ratePerSecond", self.rate_per_second, limits::RATE_PER_SECOND_CEILING, own_lane, "limit it there"),
+            ("maxAttempts", self.max_attempts, limits::MAX_ATTEMPTS_CEILING, own_lane, "limit them there"),
+            (
+                "timeoutSeconds",
+                self.timeout_seconds,
+                limits::TIMEOUT_SECONDS_CEILING,
+                matches!(self.via, Via::Local | Via::Webhook),
+                "a consumer via `pull` asks for `leaseSeconds` with each claim",
+            ),
+        ] {
+            let Some(value) = value else { continue };
+            if !obeyed {
+                let via = self.via.as_str();
+                let message = format!("cannot be kept for a consumer via `{via}`, which works elsewhere: {instead}");
+                return Err(Error::invalid(field, message));
+            }
+            if !(1..=most).contains(&value) {
+                return Err(Error::invalid(field, format!("must be 1 to {most}, is {value}")));
+            }
+        }
         Ok(())
+    }
+
+    /// What identifies its present content: another version means that something was changed.
+    pub fn version(&self) -> String {
+        let text = |text: &Option<String>| text.as_ref().map_or_else(|| "-".into(), |text| format!("+{text}"));
+        let number = |number: Option<u32>| number.map_or_else(|| "-".into(), |number| number.to_string());
+        let fields = [
+            self.topic.clone(),
+            self.consumer.clone(),
+            self.enabled.to_string(),
+            self.sort_order.to_string(),
+            text(&self.description),
+            self.via.as_str().into(),
+            text(&self.endpoint),
+            text(&self.exchange),
+            text(&self.routing_key),
+            number(self.rate_per_second),
+            number(self.timeout_seconds),
+            number(self.max_attempts),
+        ];
+        format!("{:016x}", shard::hash(&fields.each_ref().map(String::as_str)))
+    }
+
+    /// The same subscription by another `via`, without the limits that are not kept there.
+    pub(crate) fn by(&self, via: Via, endpoint: Option<String>) -> Self {
+        let own = |limit: Option<u32>| limit.filter(|_| via.has_own_lane());
+        Self {
+            via,
+            endpoint,
+            rate_per_second: own(self.rate_per_second),
+            max_attempts: own(self.max_attempts),
+            timeout_seconds: self.timeout_seconds.filter(|_| matches!(via, Via::Local | Via::Webhook)),
+            ..self.clone()
+        }
     }
 
     /// The lane of its deliveries. Returns `None` if no lane of this store delivers to it.

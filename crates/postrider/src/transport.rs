@@ -21,12 +21,19 @@ use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::retry::{RetryPolicy, chance};
 use crate::store::{DeadHead, DeliveryId, History, Store, Token};
+use crate::subscription::{EVERY_TOPIC, Via};
 
 /// Carries the deliveries of its lanes.
 #[async_trait]
 pub trait Transport: Send + Sync + 'static {
     /// The lanes that it serves.
     fn lanes(&self) -> Vec<Lane>;
+
+    /// The `via` of the consumers whose lanes it serves. A lane rests while its consumer has another one; `None`: it
+    /// serves its lanes in any case.
+    fn via(&self) -> Option<Via> {
+        None
+    }
 
     /// Called before the first claim: registers subscriptions, declares queues.
     async fn prepare(&self, store: &dyn Store) -> Result<()>;
@@ -57,7 +64,7 @@ impl Lane {
             Outcome::Failed(failure) => self.options.policy(failure.cause().code.as_deref()),
             _ => &self.options.retry,
         };
-        let max_attempts = envelope.max_attempts.unwrap_or(policy.max_attempts);
+        let max_attempts = self.options.max_attempts(envelope, policy);
         entry::after(outcome, attempt, max_attempts, policy, chance)
     }
 }
@@ -81,6 +88,17 @@ pub struct LaneOptions {
     pub history: History,
     /// What happens to the later deliveries of a key while the first one is DEAD.
     pub dead_head: DeadHead,
+    /// What the subscriptions of the lane's consumer say, by topic. The relay reads it while it works.
+    pub by_topic: BTreeMap<String, TopicLimits>,
+}
+
+/// The limits of the deliveries of one topic, instead of those of the lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TopicLimits {
+    /// How long one try may take.
+    pub timeout: Option<Duration>,
+    /// How often a delivery is tried, unless its event says so.
+    pub max_attempts: Option<u32>,
 }
 
 impl Default for LaneOptions {
@@ -94,6 +112,7 @@ impl Default for LaneOptions {
             timeout: Duration::from_secs(60),
             history: History::Keep,
             dead_head: DeadHead::Hold,
+            by_topic: BTreeMap::new(),
         }
     }
 }
@@ -102,6 +121,29 @@ impl LaneOptions {
     /// The policy for a failure with this code.
     pub(crate) fn policy(&self, code: Option<&str>) -> &RetryPolicy {
         code.and_then(|code| self.retry_by_code.get(code)).unwrap_or(&self.retry)
+    }
+
+    /// The limits of a topic: of its subscription, and else of the one to every topic.
+    pub(crate) fn of_topic(&self, topic: &str) -> TopicLimits {
+        // Nearly no lane has any.
+        if self.by_topic.is_empty() {
+            return TopicLimits::default();
+        }
+        let of = |topic: &str| self.by_topic.get(topic).copied().unwrap_or_default();
+        let (own, every) = (of(topic), of(EVERY_TOPIC));
+        let (timeout, max_attempts) = (own.timeout.or(every.timeout), own.max_attempts.or(every.max_attempts));
+        TopicLimits { timeout, max_attempts }
+    }
+
+    /// How long a try of an event of this topic may take.
+    pub(crate) fn timeout_of(&self, topic: &str) -> Duration {
+        self.of_topic(topic).timeout.unwrap_or(self.timeout)
+    }
+
+    /// How often an event is tried under this policy.
+    pub(crate) fn max_attempts(&self, envelope: &Envelope, policy: &RetryPolicy) -> u32 {
+        let asked = envelope.max_attempts.or_else(|| self.of_topic(&envelope.topic).max_attempts);
+        asked.unwrap_or(policy.max_attempts)
     }
 }
 

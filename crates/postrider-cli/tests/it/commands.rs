@@ -56,7 +56,44 @@ async fn the_story_of_one_event_in_a_terminal() {
         );
     }
     let removed = server.run(&["subscriptions", "remove", "order.paid", "points"]);
-    assert!(removed.status.success());
+    assert_eq!(removed.status.code(), Some(6), "{}", stderr(&removed));
+    assert!(stderr(&removed).contains("1 deliveries of this subscription wait"), "{}", stderr(&removed));
+    assert!(server.run(&["subscriptions", "remove", "order.paid", "points", "--waiting", "discard"]).status.success());
+    assert!(stdout(&server.run(&["events", "show", "child"])).contains("was removed"));
+    server.stop();
+    database.drop().await;
+}
+
+/// Limits, versions and reasons of a subscription; the whole consumer is changed at once.
+#[tokio::test]
+async fn a_subscription_is_changed_from_the_command_line() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    let set =
+        |more: &[&str]| server.run(&[&["subscriptions", "set", "order.paid", "points", "-o", "json"], more].concat());
+    let made = set(&["--rate", "50", "--max-attempts", "5", "--reason", "the wallet is slow"]);
+    let made: Value = serde_json::from_str(&stdout(&made)).unwrap();
+    assert_eq!((&made["ratePerSecond"], &made["maxAttempts"], &made["waiting"]), (&json!(50), &json!(5), &json!(0)));
+    let etag = made["etag"].as_str().unwrap();
+    assert!(set(&["--via", "local", "--timeout", "9", "--if-match", etag]).status.success());
+    let stale = set(&["--if-match", etag]);
+    assert_eq!(stale.status.code(), Some(6));
+    assert!(stderr(&stale).contains("read it again"), "{}", stderr(&stale));
+    assert!(server.run(&["subscriptions", "set", "order.sent", "points", "--via", "local"]).status.success());
+    let second = set(&["--via", "external"]);
+    assert!(stderr(&second).contains("a consumer has one `via`"), "{}", stderr(&second));
+    assert!(set(&["--via", "external", "--all-topics"]).status.success());
+    let listed = stdout(&server.run(&["subscriptions", "list"]));
+    assert_eq!(listed.matches("external").count(), 2, "{listed}");
+    let stale = server.run(&["subscriptions", "remove", "order.paid", "points", "--if-match", etag]);
+    assert_eq!(stale.status.code(), Some(6));
+    let help = |of: &str| stdout(&server.run(&["subscriptions", of, "--help"]));
+    for (of, example) in [("set", "--all-topics --reason"), ("set", "--if-match"), ("remove", "--waiting deliver   #")]
+    {
+        assert!(help(of).contains(example), "{}", help(of));
+    }
+    let audit = server.admin(Method::GET, "/audit", Value::Null, 200).await.to_string();
+    assert!(audit.contains("reason=the wallet is slow"), "{audit}");
     server.stop();
     database.drop().await;
 }

@@ -16,6 +16,7 @@ mod roles;
 mod schemathesis;
 mod serve;
 mod story;
+mod subscriptions;
 #[cfg(feature = "otel")]
 mod telemetry;
 mod upgrade;

@@ -83,21 +83,38 @@ async fn a_webhook_is_signed_retried_and_consumed() {
     database.drop().await;
 }
 
-/// S18: a private address is not called, unless it is allowed.
+/// S18: a private address is refused when it is set, and not called, unless it is allowed.
 #[tokio::test]
 async fn a_private_address_is_refused() {
     let database = Database::make(Kind::Sqlite).await;
     let secret = format!("webhook.secret=whsec_{SECRET}");
-    let server = Process::start(&database, &["--set", &secret]);
+    let hosts = ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"];
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    for (n, host) in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"].into_iter().enumerate() {
+    let set = async |server: &Process, n: usize, host: &str, expected| {
         let body = json!({ "endpoint": format!("https://{host}:{port}/") });
-        server.admin(Method::PUT, &format!("/subscriptions/t{n}/hook{n}"), body, 200).await;
+        server.admin(Method::PUT, &format!("/subscriptions/t{n}/hook{n}"), body, expected).await
+    };
+    let server = Process::start(
+        &database,
+        &["--set", &secret, "--set", "webhook.allow-hosts=127.0.0.1,localhost,[::ffff:7f00:1]"],
+    );
+    for (n, host) in hosts.into_iter().enumerate() {
+        set(&server, n, host, 200).await;
+    }
+    let token = server.token.clone();
+    server.stop();
+
+    let mut server = Process::start(&database, &["--set", &secret]);
+    server.token = token;
+    for host in hosts.into_iter().chain(["2130706433", "0x7f.1"]) {
+        let refused = set(&server, 9, host, 422).await;
+        assert_eq!(refused["errors"][0]["field"], "endpoint");
+        assert!(refused["detail"].as_str().unwrap().contains("private"), "{refused}");
+    }
+    for n in 0..hosts.len() {
         let event = json!({ "eventId": format!("e{n}"), "topic": format!("t{n}"), "payload": 1 });
         server.admin(Method::POST, "/events", event, 202).await;
-    }
-    for n in 0..4 {
         let refused = async {
             loop {
                 let shown = server.admin(Method::GET, &format!("/events/e{n}"), Value::Null, 200).await;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use postrider::entry::DeliveryStatus;
 use postrider::prelude::*;
 use postrider::status::EventStatus;
-use postrider::{Consumer, Event, Failure, Inbox, Received, Relay, Rollup};
+use postrider::{Consumer, Event, Failure, Inbox, Received, Relay, Rollup, Subscription, Via};
 use postrider_conformance::Harness;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +84,10 @@ async fn upgrade<H: Harness>(h: H) {
     assert_eq!((before["dead-1"], before["failed-1"]), (Partial, Retrying));
     assert!(matches!(before["leased-1"], Pending | Sent));
 
+    // The consumers pulled until now, and are in code from now on.
+    for consumer in ["points", "mail"] {
+        store.set_subscription(&Subscription::new("order.paid", consumer, Via::Local)).await.unwrap();
+    }
     let handled = Handled::default();
     let inbox = || Inbox::new(store.clone()).consumer(Points(handled.clone())).consumer(Mail(handled.clone()));
     for _ in 0..2 {

@@ -11,7 +11,8 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use postrider::redrive::Refusal;
 use postrider::store::LaneCounts;
-use postrider::{Error, Via};
+use postrider::subscription::{EVERY_TOPIC, StoredSubscription};
+use postrider::{Error, Subscription, Via};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -44,6 +45,8 @@ pub(crate) struct ConsumerView {
     topics: Vec<String>,
     /// Whether any of its subscriptions is enabled.
     enabled: bool,
+    /// Its subscriptions were removed, and something is left in its lane: it is still delivered.
+    removed: bool,
     paused: bool,
     /// Deliveries that wait or are worked on; None where a broker or its own means bring them.
     lag: Option<u64>,
@@ -54,6 +57,8 @@ pub(crate) struct ConsumerView {
     dead: Option<u64>,
     /// Those that wait behind a dead one of their key.
     held: Option<u64>,
+    #[serde(skip)]
+    has_lane: bool,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -95,13 +100,12 @@ struct RetryView {
     params(("consumerId" = String, Path, description = "The consumer.")),
     responses((status = 200, description = "The consumer.", body = ConsumerDetail)))]
 async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<ConsumerDetail>, Problem> {
-    let via = via(&app, &id).await?;
+    let known = Known::find(&app, &id).await?;
     let consumer = all(&app).await?.into_iter().find(|one| one.consumer_id == id);
     let consumer = consumer.ok_or_else(|| unknown(&id))?;
-    let subscriptions = app.store.subscriptions(None).await?.into_iter().map(|one| one.subscription);
-    let description = subscriptions.filter(|one| one.consumer == id).find_map(|one| one.description);
+    let description = known.subscriptions.iter().find_map(|one| one.description.clone());
     // A consumer in code has the options of its program.
-    let retry = matches!(via, Via::Pull | Via::Webhook).then(|| RetryView {
+    let retry = matches!(known.via, Via::Pull | Via::Webhook).then(|| RetryView {
         max_attempts: app.options.retry.max_attempts,
         cap_seconds: app.options.retry.cap.as_secs(),
         jitter: app.options.retry.jitter,
@@ -113,33 +117,25 @@ fn unknown(consumer: &str) -> Problem {
     Problem::not_found(format!("no consumer {consumer} is subscribed to anything: subscribe it first"))
 }
 
-/// Every consumer that is subscribed to anything, by name.
+/// Every consumer that is subscribed to anything or for which something waits, by name.
 pub(crate) async fn all(app: &App) -> postrider::Result<Vec<ConsumerView>> {
     let (counts, paused) = (app.store.counts().await?, app.store.paused().await?);
     let mut consumers: BTreeMap<String, ConsumerView> = BTreeMap::new();
-    for stored in app.store.subscriptions(None).await? {
-        let said = stored.subscription;
-        let one = consumers.entry(said.consumer.clone()).or_insert_with(|| ConsumerView {
-            via: said.via.as_str().into(),
-            topics: Vec::new(),
-            enabled: false,
-            paused: paused.contains(&said.consumer),
-            lag: None,
-            oldest_age_seconds: None,
-            processing: None,
-            retrying: None,
-            dead: None,
-            held: None,
-            consumer_id: said.consumer,
-        });
+    for said in app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription) {
+        let one = consumers.entry(said.consumer.clone()).or_insert_with(|| ConsumerView::new(&said.consumer, said.via));
         one.topics.push(said.topic);
         one.enabled |= said.enabled;
-        if said.via.has_own_lane() {
-            let LaneCounts { new, processing, failed, dead, held } =
-                counts.get(&one.consumer_id).copied().unwrap_or_default();
-            one.lag = Some(new + processing + failed);
-            (one.processing, one.retrying, one.dead, one.held) =
-                (Some(processing), Some(failed), Some(dead), Some(held));
+    }
+    let removed = app.store.removed_subscriptions().await?.into_iter().map(|stored| stored.subscription);
+    for said in removed.filter(|said| counts.contains_key(&said.consumer)) {
+        let gone = || ConsumerView { removed: true, ..ConsumerView::new(&said.consumer, said.via) };
+        consumers.entry(said.consumer.clone()).or_insert_with(gone);
+    }
+    for one in consumers.values_mut() {
+        one.paused = paused.contains(&one.consumer_id);
+        // What a producer wrote while the `via` changed waits in the lane of a consumer that has none any more.
+        if let Some(count) = counts.get(&one.consumer_id).copied().or_else(|| one.has_lane.then(LaneCounts::default)) {
+            one.count(count);
         }
     }
     let mut consumers: Vec<ConsumerView> = consumers.into_values().collect();
@@ -152,17 +148,64 @@ pub(crate) async fn all(app: &App) -> postrider::Result<Vec<ConsumerView>> {
     Ok(consumers)
 }
 
-/// How a consumer gets its events.
-async fn via(app: &App, consumer: &str) -> Result<Via, Problem> {
-    if !is_name(consumer) {
-        return Err(unknown(consumer));
+impl ConsumerView {
+    fn new(consumer: &str, via: Via) -> Self {
+        Self {
+            consumer_id: consumer.into(),
+            via: via.as_str().into(),
+            topics: Vec::new(),
+            enabled: false,
+            removed: false,
+            paused: false,
+            lag: None,
+            oldest_age_seconds: None,
+            processing: None,
+            retrying: None,
+            dead: None,
+            held: None,
+            has_lane: via.has_own_lane(),
+        }
     }
-    let stored = app.store.subscriptions(None).await?.into_iter();
-    stored
-        .map(|one| one.subscription)
-        .find(|one| one.consumer == consumer)
-        .map(|one| one.via)
-        .ok_or_else(|| unknown(consumer))
+
+    fn count(&mut self, LaneCounts { new, processing, failed, dead, held }: LaneCounts) {
+        self.lag = Some(new + processing + failed);
+        (self.processing, self.retrying, self.dead, self.held) =
+            (Some(processing), Some(failed), Some(dead), Some(held));
+    }
+}
+
+/// What the subscriptions say about a consumer.
+struct Known {
+    via: Via,
+    /// The smallest rate that its subscriptions name.
+    per_second: Option<u32>,
+    subscriptions: Vec<Subscription>,
+}
+
+impl Known {
+    /// By its subscriptions; by the removed ones while something waits in its lane.
+    async fn find(app: &App, consumer: &str) -> Result<Self, Problem> {
+        if !is_name(consumer) {
+            return Err(unknown(consumer));
+        }
+        let of = |stored: Vec<StoredSubscription>| -> Vec<Subscription> {
+            let all = stored.into_iter().map(|stored| stored.subscription);
+            all.filter(|one| one.consumer == consumer).collect()
+        };
+        let mut subscriptions = of(app.store.subscriptions(None).await?);
+        if subscriptions.is_empty() && app.store.next_due(&[consumer]).await?.into_iter().flatten().next().is_some() {
+            subscriptions = of(app.store.removed_subscriptions().await?);
+        }
+        let via = subscriptions.first().map(|one| one.via).ok_or_else(|| unknown(consumer))?;
+        let per_second = subscriptions.iter().filter_map(|one| one.rate_per_second).min();
+        Ok(Self { via, per_second, subscriptions })
+    }
+
+    /// How often a delivery of this topic is tried, if a subscription says so: the topic's own, or the one to every topic.
+    fn max_attempts(&self, topic: &str) -> Option<u32> {
+        let of = |topic: &str| self.subscriptions.iter().find(|one| one.topic == topic);
+        of(topic).and_then(|one| one.max_attempts).or_else(|| of(EVERY_TOPIC)?.max_attempts)
+    }
 }
 
 /// Stop deliveries to a consumer, on every instance, also after a restart
@@ -188,7 +231,7 @@ async fn resume(State(app): State<App>, Path(consumer): Path<String>) -> Result<
 }
 
 async fn set_paused(app: &App, consumer: &str, paused: bool) -> Result<StatusCode, Problem> {
-    let via = via(app, consumer).await?;
+    let via = Known::find(app, consumer).await?.via;
     if !via.has_own_lane() {
         let means =
             if via == Via::RabbitMq { "from a queue of the broker: stop reading it" } else { "by its own means" };

@@ -2,25 +2,29 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postrider::presence::SubscriptionProblem;
-use postrider::store::LIVE;
+use postrider::redrive::Refusal;
+use postrider::store::access::Role;
+use postrider::store::{LIVE, SubscriptionChange, SubscriptionRemoval, Waiting};
 use postrider::subscription::{EVERY_TOPIC, StoredSubscription};
-use postrider::{Subscription, Via};
+use postrider::transport::webhook::{check_endpoint, without_password};
+use postrider::{Error, Subscription, Via};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::events::mend;
 use crate::App;
-use crate::auth::Detail;
+use crate::auth::{Caller, Detail};
 use crate::input::{Body, Path, Query, is_name};
 use crate::problem::Problem;
 use crate::view::At;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(set, remove))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show, set, remove))
 }
 
 /// How a consumer gets its events.
@@ -70,17 +74,40 @@ struct SubscriptionView {
     exchange: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     routing_key: Option<String>,
+    /// Deliveries per second, on each instance at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_per_second: Option<u32>,
+    /// How long one try may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_seconds: Option<u32>,
+    /// How often a delivery is tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
     created_at: At,
     updated_at: At,
+    /// Its version, for `If-Match`.
+    etag: String,
+    /// After a change: how many events of this subscription wait. They are still delivered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<u64>,
+    /// After a change: how many events wait another way than before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    moved: Option<u64>,
     /// Why the broker does not bring its events.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
 impl SubscriptionView {
-    fn of(stored: StoredSubscription, problem: Option<String>) -> Self {
-        let said = stored.subscription;
+    /// Only an admin, who may set it, sees the password in an endpoint.
+    fn of(app: &App, caller: &Caller, problems: &Problems, stored: StoredSubscription) -> Self {
+        let mut said = stored.subscription;
+        if caller.role != Role::Admin {
+            said.endpoint = said.endpoint.as_deref().map(without_password);
+        }
+        let problem = problems.of(app, &said);
         Self {
+            etag: etag(&said),
             topic: said.topic,
             consumer_id: said.consumer,
             enabled: said.enabled,
@@ -90,10 +117,65 @@ impl SubscriptionView {
             endpoint: said.endpoint,
             exchange: said.exchange,
             routing_key: said.routing_key,
+            rate_per_second: said.rate_per_second,
+            timeout_seconds: said.timeout_seconds,
+            max_attempts: said.max_attempts,
             created_at: stored.created_at.into(),
             updated_at: stored.updated_at.into(),
+            waiting: None,
+            moved: None,
             problem,
         }
+    }
+
+    /// The answer, with its version as a header.
+    fn answer(self) -> Response {
+        let etag = HeaderValue::from_str(&self.etag).ok();
+        let mut response = Json(self).into_response();
+        response.headers_mut().extend(etag.map(|etag| (header::ETAG, etag)));
+        response
+    }
+}
+
+/// What the broker's queues lack. Only the instance that keeps the queues knows it; it tells the others.
+struct Problems(Vec<SubscriptionProblem>);
+
+impl Problems {
+    async fn read(app: &App) -> Result<Self, Problem> {
+        let instances = if app.options.broker.is_some() { app.store.instances(LIVE).await? } else { Vec::new() };
+        Ok(Self(instances.into_iter().flat_map(|one| one.running.problems).collect()))
+    }
+
+    fn of(&self, app: &App, said: &Subscription) -> Option<String> {
+        let here = app.options.broker.as_ref().and_then(|broker| broker.problem(&said.topic, &said.consumer));
+        let is_of = |one: &&SubscriptionProblem| (&one.topic, &one.consumer) == (&said.topic, &said.consumer);
+        here.or_else(|| self.0.iter().find(is_of).map(|one| one.problem.clone()))
+    }
+}
+
+fn etag(subscription: &Subscription) -> String {
+    format!("\"{}\"", subscription.version())
+}
+
+/// The versions in `If-Match`, without quotes. A weak one matches nothing.
+fn if_match(headers: &HeaderMap) -> Option<Vec<String>> {
+    let lines: Vec<_> = headers.get_all(header::IF_MATCH).iter().collect();
+    let versions = lines.iter().flat_map(|line| line.to_str().unwrap_or_default().split(','));
+    let versions = versions.map(|version| version.trim().trim_matches('"').to_owned()).collect();
+    (!lines.is_empty()).then_some(versions)
+}
+
+fn refused(error: Error) -> Problem {
+    match error {
+        Error::Refused(refusal) => {
+            let (code, detail) = (refusal.code(), refusal.to_string());
+            match refusal {
+                Refusal::Stale => Problem::new(StatusCode::PRECONDITION_FAILED, code, detail),
+                Refusal::DeliveriesWait(waiting) => Problem::conflict(code, detail).waiting(waiting),
+                _ => Problem::conflict(code, detail),
+            }
+        }
+        error => error.into(),
     }
 }
 
@@ -114,22 +196,39 @@ struct Wanted {
 /// The subscriptions, by topic, order and consumer
 #[utoipa::path(get, path = "/api/v1/subscriptions", tag = "subscriptions", params(Wanted),
     responses((status = 200, description = "The subscriptions.", body = Subscriptions)))]
-async fn list(State(app): State<App>, Query(wanted): Query<Wanted>) -> Result<Json<Subscriptions>, Problem> {
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Subscriptions>, Problem> {
     if wanted.topic.as_deref().is_some_and(|topic| topic != EVERY_TOPIC && !is_name(topic)) {
         return Err(Problem::bad_query("topic", "must be 1 to 128 of A-Z a-z 0-9 . _ -, or *"));
     }
     let stored = app.store.subscriptions(wanted.topic.as_deref()).await?;
-    // Only the instance that keeps the queues knows what is wrong; it tells the others.
-    let instances = if app.options.broker.is_some() { app.store.instances(LIVE).await? } else { Vec::new() };
-    let problems: Vec<_> = instances.iter().flat_map(|one| &one.running.problems).collect();
-    let view = |stored: StoredSubscription| {
-        let said = &stored.subscription;
-        let here = app.options.broker.as_ref().and_then(|broker| broker.problem(&said.topic, &said.consumer));
-        let is_of = |one: &&&SubscriptionProblem| (&one.topic, &one.consumer) == (&said.topic, &said.consumer);
-        let problem = here.or_else(|| problems.iter().find(is_of).map(|one| one.problem.clone()));
-        SubscriptionView::of(stored, problem)
-    };
+    let problems = Problems::read(&app).await?;
+    let view = |stored| SubscriptionView::of(&app, &caller, &problems, stored);
     Ok(Json(Subscriptions { subscriptions: stored.into_iter().map(view).collect() }))
+}
+
+/// One subscription, with its version as `ETag`
+#[utoipa::path(get, path = "/api/v1/subscriptions/{topic}/{consumerId}", tag = "subscriptions",
+    params(("topic" = String, Path, description = "A topic, or `*`."), ("consumerId" = String, Path, description = "The consumer.")),
+    responses((status = 200, description = "The subscription.", body = SubscriptionView)))]
+async fn show(
+    State(app): State<App>,
+    caller: Caller,
+    Path((topic, consumer)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let is_possible = (topic == EVERY_TOPIC || is_name(&topic)) && is_name(&consumer);
+    let stored = if is_possible { app.store.subscriptions(Some(&topic)).await? } else { Vec::new() };
+    let stored = stored.into_iter().find(|one| one.subscription.consumer == consumer);
+    let stored = stored.ok_or_else(|| not_subscribed(&topic, &consumer))?;
+    let problems = Problems::read(&app).await?;
+    Ok(SubscriptionView::of(&app, &caller, &problems, stored).answer())
+}
+
+fn not_subscribed(topic: &str, consumer: &str) -> Problem {
+    Problem::not_found(format!("{consumer} is not subscribed to {topic}"))
 }
 
 /// What a subscription says; what is left out has its default, not what it had before.
@@ -153,75 +252,190 @@ struct SubscriptionIn {
     exchange: Option<String>,
     /// The broker's routing key, where it is not the topic.
     routing_key: Option<String>,
+    /// Deliveries per second, on each instance at most; via `local`, `pull` and `webhook`.
+    #[schema(minimum = 1, maximum = 100_000)]
+    rate_per_second: Option<u32>,
+    /// How long one try may take; via `local` and `webhook`.
+    #[schema(minimum = 1, maximum = 3_600)]
+    timeout_seconds: Option<u32>,
+    /// How often a delivery is tried, unless its event says so; via `local`, `pull` and `webhook`.
+    #[schema(minimum = 1, maximum = 10_000)]
+    max_attempts: Option<u32>,
+    /// The consumer's other subscriptions get the same `via` and endpoint.
+    #[serde(default)]
+    all_topics: bool,
+    /// Why, for the audit.
+    reason: Option<String>,
 }
 
 /// Subscribe a consumer to a topic, or change how
 ///
-/// It counts for events that are written from now on. The queue of a consumer by `rabbitmq` is declared and bound before the
-/// answer, unless `problem` says why not.
+/// It counts for events that are written from now on; what waits is still delivered, also if it is disabled. A consumer has
+/// one `via`: if that changes, what waits moves with it. The queue of a consumer by `rabbitmq` is declared and bound before
+/// the answer, unless `problem` says why not.
 #[utoipa::path(put, path = "/api/v1/subscriptions/{topic}/{consumerId}", tag = "subscriptions",
-    params(("topic" = String, Path, description = "A topic, or `*`."), ("consumerId" = String, Path, description = "The consumer.")),
+    params(("topic" = String, Path, description = "A topic, or `*`."), ("consumerId" = String, Path, description = "The consumer."),
+        ("If-Match" = Option<String>, Header, description = "Change it only if it has this version; `*`: only if it exists.")),
     request_body = SubscriptionIn,
     responses(
-        (status = 200, description = "As it is stored.", body = SubscriptionView),
-        (status = 409, description = "`webhookSecretMissing`: this server cannot sign webhooks.", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "As it is stored; `ETag` is its version.", body = SubscriptionView),
+        (status = 409, description = "`webhookSecretMissing`: this server cannot sign webhooks. `brokerMissing`: it has no broker. `secondVia`: other topics of the consumer have another `via`.", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`stale`: it was changed or removed since it was read.", body = Problem, content_type = "application/problem+json"),
     ))]
 async fn set(
     State(app): State<App>,
+    caller: Caller,
     Path((topic, consumer)): Path<(String, String)>,
+    headers: HeaderMap,
     Body(said): Body<SubscriptionIn>,
 ) -> Result<Response, Problem> {
-    let via = match (said.via, &said.endpoint) {
-        (Some(via), _) => via.into(),
-        (None, Some(_)) => Via::Webhook,
-        (None, None) if app.options.broker.is_some() => Via::RabbitMq,
-        (None, None) => Via::Pull,
-    };
-    let mut subscription = Subscription::new(topic, consumer, via);
-    subscription.enabled = said.enabled.unwrap_or(true);
-    subscription.sort_order = said.sort_order;
-    subscription.description = said.description;
-    subscription.endpoint = said.endpoint;
-    subscription.exchange = said.exchange;
-    subscription.routing_key = said.routing_key;
+    let why = mend::reason(said.reason.as_deref())?;
+    let all_topics = said.all_topics;
+    let subscription = said.about(&app, topic, consumer);
     subscription.check()?;
-    if via == Via::Webhook && !app.options.webhooks {
-        let detail = "this server has no secret to sign webhooks with: set `webhook.secret` and start it again";
-        return Err(Problem::conflict("webhookSecretMissing", detail));
-    }
-    if let Some(endpoint) = subscription.endpoint.as_deref().filter(|_| via == Via::Webhook)
-        && !(endpoint.starts_with("https://") || endpoint.starts_with("http://"))
-    {
-        return Err(Problem::invalid("endpoint", "must begin with https:// (or http:// where that is allowed)"));
-    }
+    check_means(&app, &subscription).await?;
     // Before it is written: events written after it find the queue. If the broker is away, the queue is declared before
     // anything is published.
-    let declared = match &app.options.broker {
-        Some(broker) => broker.declare(&subscription).await,
-        None => Ok(()),
-    };
-    app.store.set_subscription(&subscription).await?;
-    let stored = app.store.subscriptions(Some(&subscription.topic)).await?;
-    let stored = stored.into_iter().find(|one| one.subscription.consumer == subscription.consumer);
-    let stored = stored.ok_or_else(|| Problem::not_found("it was removed meanwhile"))?;
-    let detail = format!("enabled={} via={}", stored.subscription.enabled, stored.subscription.via.as_str());
-    let mut response = Json(SubscriptionView::of(stored, declared.err())).into_response();
+    let declared = declare(&app, &subscription, all_topics).await?;
+    let change = SubscriptionChange { subscription, all_topics, if_version: if_match(&headers) };
+    let changed = app.store.change_subscription(&change).await.map_err(refused)?;
+    app.waiting.look();
+    let said = &changed.stored.subscription;
+    let details = [
+        Some(format!("enabled={} via={}", said.enabled, said.via.as_str())),
+        all_topics.then(|| "allTopics=true".into()),
+        (changed.moved > 0).then(|| format!("moved={}", changed.moved)),
+        why,
+    ];
+    let detail = details.into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let problems = Problems::read(&app).await?;
+    let mut view = SubscriptionView::of(&app, &caller, &problems, changed.stored);
+    (view.waiting, view.moved, view.problem) = (Some(changed.waiting), Some(changed.moved), declared.err());
+    let mut response = view.answer();
     response.extensions_mut().insert(Detail(detail));
     Ok(response)
 }
 
+impl SubscriptionIn {
+    fn about(self, app: &App, topic: String, consumer: String) -> Subscription {
+        let via = match (self.via, &self.endpoint) {
+            (Some(via), _) => via.into(),
+            (None, Some(_)) => Via::Webhook,
+            (None, None) if app.options.broker.is_some() => Via::RabbitMq,
+            (None, None) => Via::Pull,
+        };
+        Subscription {
+            enabled: self.enabled.unwrap_or(true),
+            sort_order: self.sort_order,
+            description: self.description,
+            endpoint: self.endpoint,
+            exchange: self.exchange,
+            routing_key: self.routing_key,
+            rate_per_second: self.rate_per_second,
+            timeout_seconds: self.timeout_seconds,
+            max_attempts: self.max_attempts,
+            ..Subscription::new(topic, consumer, via)
+        }
+    }
+}
+
+/// Refuses what this server cannot serve.
+async fn check_means(app: &App, subscription: &Subscription) -> Result<(), Problem> {
+    match subscription.via {
+        Via::Webhook if !app.options.webhooks => {
+            let detail = "this server has no secret to sign webhooks with: set `webhook.secret` and start it again";
+            Err(Problem::conflict("webhookSecretMissing", detail))
+        }
+        Via::Webhook => {
+            let endpoint = subscription.endpoint.as_deref().unwrap_or_default();
+            let checked = check_endpoint(endpoint, &app.options.webhook_hosts).await;
+            checked.map_err(|why| Problem::invalid("endpoint", why))
+        }
+        Via::RabbitMq if app.options.broker.is_none() => {
+            let detail = "this server has no broker: set `broker` and start it again, or choose another `via`";
+            Err(Problem::conflict("brokerMissing", detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Declares the queue of a subscription through the broker, and with it those of the consumer's other topics.
+async fn declare(
+    app: &App,
+    subscription: &Subscription,
+    all_topics: bool,
+) -> Result<std::result::Result<(), String>, Problem> {
+    let Some(broker) = app.options.broker.as_ref().filter(|_| subscription.via == Via::RabbitMq) else {
+        return Ok(Ok(()));
+    };
+    if all_topics {
+        let others = app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription);
+        for other in others.filter(|other| other.consumer == subscription.consumer) {
+            // The reconciler tries again, and keeps what is wrong as the problem of that subscription.
+            let _ = broker.declare(&Subscription { via: Via::RabbitMq, ..other }).await;
+        }
+    }
+    Ok(broker.declare(subscription).await)
+}
+
+/// What becomes of the deliveries that wait.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = WaitingDeliveries)]
+enum WaitingIn {
+    /// They are still delivered.
+    Deliver,
+    /// Each is ended, with the removal as its reason.
+    Discard,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct Removal {
+    /// What becomes of the deliveries that wait; needed while there are any.
+    #[param(inline)]
+    waiting: Option<WaitingIn>,
+}
+
 /// Remove a subscription; a restart of its consumer does not bring it back
+///
+/// What waits is still delivered, to the end (`waiting=deliver`), or each delivery is ended with a reason that its event shows
+/// (`waiting=discard`).
 #[utoipa::path(delete, path = "/api/v1/subscriptions/{topic}/{consumerId}", tag = "subscriptions",
-    params(("topic" = String, Path, description = "A topic, or `*`."), ("consumerId" = String, Path, description = "The consumer.")),
-    responses((status = 204, description = "Removed.")))]
+    params(("topic" = String, Path, description = "A topic, or `*`."), ("consumerId" = String, Path, description = "The consumer."),
+        ("If-Match" = Option<String>, Header, description = "Remove it only if it has this version."), Removal),
+    responses(
+        (status = 204, description = "Removed."),
+        (status = 409, description = "`deliveriesWait`: say what becomes of them; `waiting` is their number.", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`stale`: it was changed since it was read.", body = Problem, content_type = "application/problem+json"),
+    ))]
 async fn remove(
     State(app): State<App>,
     Path((topic, consumer)): Path<(String, String)>,
-) -> Result<StatusCode, Problem> {
-    let is_possible = (topic == EVERY_TOPIC || is_name(&topic)) && is_name(&consumer);
-    if is_possible && app.store.remove_subscription(&topic, &consumer).await? {
-        Ok(StatusCode::NO_CONTENT)
-    } else {
-        Err(Problem::not_found(format!("{consumer} is not subscribed to {topic}")))
+    Query(wanted): Query<Removal>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    if !((topic == EVERY_TOPIC || is_name(&topic)) && is_name(&consumer)) {
+        return Err(not_subscribed(&topic, &consumer));
     }
+    let waiting = wanted.waiting.map(|waiting| match waiting {
+        WaitingIn::Deliver => Waiting::Deliver,
+        WaitingIn::Discard => Waiting::Discard,
+    });
+    let unknown = not_subscribed(&topic, &consumer);
+    let removal = SubscriptionRemoval { topic, consumer, waiting, if_version: if_match(&headers) };
+    let removed = app.store.end_subscription(&removal).await.map_err(refused)?.ok_or(unknown)?;
+    // What was behind a discarded delivery may be due now.
+    app.waiting.look();
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let detail = match waiting {
+        Some(Waiting::Discard) => Some(format!("discarded={}", removed.discarded)),
+        Some(Waiting::Deliver) => Some(format!("waiting={}", removed.waiting)),
+        None => None,
+    };
+    if let Some(detail) = detail {
+        response.extensions_mut().insert(Detail(detail));
+    }
+    Ok(response)
 }

@@ -6,9 +6,9 @@ use postrider::store::{Delivery, Found};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{AnyJson, ConsumptionView, DeliveryView, EventSummary, Said, summaries};
 use crate::App;
 use crate::problem::Problem;
-use super::{AnyJson, ConsumptionView, DeliveryView, EventSummary, Said, summaries};
 
 /// An event, its payload where the caller may see it, and everything that happened to it.
 #[derive(Serialize, ToSchema)]

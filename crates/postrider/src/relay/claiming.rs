@@ -90,6 +90,11 @@ impl Claiming {
         }
     }
 
+    /// Sets the rate limit from now on.
+    pub(super) fn limit_rate(&mut self, per_second: Option<u32>) {
+        self.rate.limit(per_second);
+    }
+
     /// There may be something new to claim.
     pub(super) fn wake(&mut self) {
         self.may_have_more = BOTH;
@@ -234,9 +239,18 @@ struct Rate {
 
 impl Rate {
     fn new(per_second: Option<u32>) -> Self {
-        let per_second = per_second.map(|n| f64::from(n.max(1)));
         // Begins with one: a restart must not allow a burst.
-        Self { per_second, allowance: 1.0, filled: Instant::now() }
+        let mut rate = Self { per_second: None, allowance: 1.0, filled: Instant::now() };
+        rate.limit(per_second);
+        rate
+    }
+
+    fn limit(&mut self, per_second: Option<u32>) {
+        if self.per_second.is_none() {
+            // What went without a limit is no debt, and no saving either.
+            (self.allowance, self.filled) = (1.0, Instant::now());
+        }
+        self.per_second = per_second.map(|n| f64::from(n.max(1)));
     }
 
     /// How many of `wanted` may go now.

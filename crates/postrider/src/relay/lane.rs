@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::RelayShared;
 use super::claiming::{Claiming, Kind};
 use super::deliver::{Portion, Queue, Run, deliver};
+use super::terms::Terms;
 use super::watch::LaneNotifier;
 use super::writing::{Tried, Writing, Written};
 use crate::consumer::Failure;
@@ -22,11 +23,14 @@ use crate::entry::{self, Outcome, StoppedKeys};
 use crate::error::Result;
 use crate::observe::{self, LaneFigures};
 use crate::store::{Claim, Claimed, DeliveryId, History, Lease, Store, Token};
-use crate::transport::{HeldLease, Lane, Parcel, Transport};
+use crate::transport::{HeldLease, Lane, LaneOptions, Parcel, Transport};
 
 pub(super) struct LaneTask {
     shared: Arc<RelayShared>,
     lane: Arc<Lane>,
+    /// The options of the lane without what the subscriptions say, and what they said when it was last read.
+    options: LaneOptions,
+    terms: Arc<Terms>,
     transport: Arc<dyn Transport>,
     notifier: LaneNotifier,
     figures: Arc<LaneFigures>,
@@ -66,6 +70,8 @@ impl LaneTask {
             claiming: Claiming::new(&lane, shared.options.lease),
             figures: Arc::new(LaneFigures::new(&lane.name)),
             shared,
+            options: lane.options.clone(),
+            terms: Arc::default(),
             lane: Arc::new(lane),
             transport,
             notifier,
@@ -83,6 +89,7 @@ impl LaneTask {
         heartbeat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let stopping = stop.is_cancelled();
+            self.apply_terms();
             if stopping || !self.claiming.rest().is_zero() {
                 self.release_queue();
             } else {
@@ -106,6 +113,21 @@ impl LaneTask {
                 () = self.shared.health.up(), if !self.shared.health.is_up() => {}
             }
         }
+    }
+
+    /// Takes over what the subscriptions of the consumer say, if that was read again.
+    fn apply_terms(&mut self) {
+        let terms = self.shared.terms();
+        if Arc::ptr_eq(&terms, &self.terms) {
+            return;
+        }
+        let (before, now) = (self.terms.of(&self.lane.name), terms.of(&self.lane.name));
+        if before != now {
+            let options = now.map_or_else(|| self.options.clone(), |now| now.applied_to(&self.options));
+            self.claiming.limit_rate(options.per_second);
+            self.lane = Arc::new(Lane { options, ..Lane::clone(&self.lane) });
+        }
+        self.terms = terms;
     }
 
     /// Deliveries that were claimed and whose results are not written yet.
@@ -202,7 +224,7 @@ impl LaneTask {
         let mut run_of: HashMap<String, usize> = HashMap::new();
         let mut stopped = StoppedKeys::default();
         for Claimed { id, target, attempt, expired, envelope } in deliveries {
-            let max_attempts = envelope.max_attempts.unwrap_or(self.lane.options.retry.max_attempts);
+            let max_attempts = self.lane.options.max_attempts(&envelope, &self.lane.options.retry);
             let key = envelope.key.as_deref();
             let instead = stopped.instead_of_try(key).or_else(|| entry::before(attempt, max_attempts, expired));
             if let Some(outcome) = instead {

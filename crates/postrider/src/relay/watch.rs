@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::RelayShared;
+use super::terms::{Terms, move_late};
 use crate::alert::Alarm;
 use crate::consumer::Failure;
 use crate::error::{Error, Result};
@@ -19,6 +20,7 @@ use crate::presence;
 use crate::retention::Retention;
 use crate::retry;
 use crate::store::LaneCounts;
+use crate::subscription::{StoredSubscription, Via};
 use crate::transport::Lane;
 use crate::wake::Poke;
 
@@ -39,8 +41,10 @@ const WHILE_UNFINISHED: Duration = Duration::from_millis(50);
 const ROUTE: u32 = 1_000;
 /// Shorter sleeps are not left to the runtime's timer.
 const FINE: Duration = Duration::from_millis(3);
-/// How often the list of paused lanes is read.
+/// How often the paused lanes and the subscriptions are read.
 const PAUSES: Duration = Duration::from_secs(1);
+/// How often deliveries are looked for in lanes whose consumers are reached another way.
+const LATE: Duration = Duration::from_secs(5);
 /// How often the figures are read, at most: counting takes as long as there is to count.
 const FIGURES: Duration = Duration::from_secs(15);
 /// When the figures are read first.
@@ -56,6 +60,8 @@ pub(super) struct LaneNotifier(Arc<Inner>);
 
 struct Inner {
     lane: Arc<str>,
+    /// How the consumers of its transport get their events.
+    via: Option<Via>,
     topics: Vec<String>,
     notify: Notify,
     /// The lane claims, or is about to.
@@ -68,9 +74,10 @@ struct Inner {
 }
 
 impl LaneNotifier {
-    pub(super) fn new(lane: &Lane) -> Self {
+    pub(super) fn new(lane: &Lane, via: Option<Via>) -> Self {
         Self(Arc::new(Inner {
             lane: Arc::clone(&lane.name),
+            via,
             topics: lane.topics.clone(),
             notify: Notify::new(),
             // A lane begins with a claim.
@@ -155,7 +162,7 @@ pub(super) async fn watch(shared: Arc<RelayShared>, lanes: Vec<LaneNotifier>) {
     let wake = shared.store.wake().clone();
     let _running = wake.presence().run_loop(presence::ROUTER);
     let _listening = wake.listen();
-    let mut watcher = Watcher { shared, lanes, interval: SOON, paused_read: None };
+    let mut watcher = Watcher { shared, lanes, interval: SOON, paused_read: None, late_moved: None };
     let (mut last_look, mut next_look) = (Instant::now(), Instant::now());
     let mut next_arrival = Instant::now();
     let mut next_sight = None;
@@ -210,6 +217,7 @@ struct Watcher {
     /// How long until the next look if nothing falls due.
     interval: Duration,
     paused_read: Option<Instant>,
+    late_moved: Option<Instant>,
 }
 
 impl Watcher {
@@ -250,14 +258,11 @@ impl Watcher {
         let idle_before = self.lanes.iter().all(LaneNotifier::is_idle);
         if self.paused_read.is_none_or(|at| at.elapsed() >= PAUSES) {
             self.paused_read = Some(Instant::now());
-            let paused = store.paused().await?;
-            let mut known = self.shared.paused.lock().unwrap_or_else(PoisonError::into_inner);
-            for lane in
-                self.lanes.iter().filter(|lane| known.contains(&*lane.0.lane) && !paused.contains(&*lane.0.lane))
-            {
-                lane.notify();
+            let subscriptions = self.read_orders().await?;
+            if self.late_moved.is_none_or(|at| at.elapsed() >= LATE) {
+                self.late_moved = Some(Instant::now());
+                move_late(&**store, &subscriptions).await?;
             }
-            *known = paused;
         }
         let mut found = false;
         loop {
@@ -305,6 +310,29 @@ impl Watcher {
         }
         self.interval = if found { SOON } else { (self.interval * 2).min(poll) };
         Ok(next.min(self.interval).max(BETWEEN_LOOKS))
+    }
+
+    /// Reads what operators say: which lanes are paused, and what the subscriptions say about each.
+    async fn read_orders(&self) -> Result<Vec<StoredSubscription>> {
+        let store = &self.shared.store;
+        let mut paused = store.paused().await?;
+        let subscriptions = store.subscriptions(None).await?;
+        let terms = Terms::read(&subscriptions);
+        let changed = {
+            let mut known = self.shared.terms.lock().unwrap_or_else(PoisonError::into_inner);
+            let changed = **known != terms;
+            if changed {
+                *known = Arc::new(terms);
+            }
+            changed
+        };
+        let mut known = self.shared.paused.lock().unwrap_or_else(PoisonError::into_inner);
+        let served = self.lanes.iter().map(|lane| (&*lane.0.lane, lane.0.via));
+        self.shared.terms().rest(served, &known, &mut paused);
+        let resumed = |lane: &LaneNotifier| known.contains(&*lane.0.lane) && !paused.contains(&*lane.0.lane);
+        self.lanes.iter().filter(|lane| changed || resumed(lane)).for_each(LaneNotifier::notify);
+        *known = paused;
+        Ok(subscriptions)
     }
 
     /// Asks an unreachable store, less and less often, until it answers.

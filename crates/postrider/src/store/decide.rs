@@ -1,14 +1,16 @@
 //! Decisions that every store makes the same way, as pure functions over typed rows: what a redrive writes, what the
-//! roll-up writes, whether a consumer may be renamed, how a page of a list is found, which events a
-//! text names, and how a batch of a bulk operation is
+//! roll-up writes, whether a consumer may be renamed, what becomes of deliveries when a subscription changes, how a page of a
+//! list is found, which events a text names, and how a batch of a bulk operation is
 //! counted. A store reads the rows, calls these functions, and writes the result.
 
+mod change;
 pub(super) mod fold;
 pub(super) mod page;
 pub(super) mod redrive;
 mod rename;
 pub(super) mod search;
 
+pub use change::{Ended, Moves, Shift, check_version, decide_change, registered_as, was_external};
 pub use fold::{Fold, FoldedStatus, Lookup, lookups};
 pub use page::{Lead, RowFilter, Scan, count_events, list};
 pub use redrive::{DueDelivery, ExpectedConsumer, Plan, Request, redrive_lane};

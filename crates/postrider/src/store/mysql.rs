@@ -62,6 +62,12 @@ macro_rules! skip_locked {
         " FOR UPDATE SKIP LOCKED"
     };
 }
+/// Whether a delivery `d` is not dead.
+macro_rules! is_alive {
+    () => {
+        "d.place <> 3"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {
@@ -116,7 +122,7 @@ const REDRIVE_LOCKS: [&str; 3] = [
 
 const KIND: &str = "mysql";
 
-const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0010_instances", "0011_lanes_and_log"];
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.

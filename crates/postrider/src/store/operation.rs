@@ -211,7 +211,10 @@ impl Tally {
                     | Refusal::NotWaiting
                     | Refusal::NoSuchConsumer(_)
                     | Refusal::NameInUse(_)
-                    | Refusal::BrokerQueue(_),
+                    | Refusal::BrokerQueue(_)
+                    | Refusal::SecondVia { .. }
+                    | Refusal::DeliveriesWait(_)
+                    | Refusal::Stale,
                 ) => tally.failed += 1,
                 Err(
                     Refusal::UnknownEvent

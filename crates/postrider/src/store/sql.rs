@@ -8,7 +8,7 @@
 //! - `text!("DELETE FROM postrider_lease WHERE name = $1")` is a short statement that all dialects run. Its parameters are
 //!   `$1`, `$2`, … in this order, because MySQL knows only `?`;
 //! - `now!()` is the database's clock in such a statement, `later!("$1")` and `earlier!("$1")` are so many milliseconds
-//!   after and before it.
+//!   after and before it, `is_alive!()` is whether the delivery `d` is not dead.
 //!
 //! Why `#[path]` and not a macro or a generic function: `docs/decisions/0009-stores-by-role.md`.
 

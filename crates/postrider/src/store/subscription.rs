@@ -12,14 +12,46 @@ use crate::subscription::{RABBITMQ, StoredSubscription, Subscription};
 #[async_trait]
 pub trait Subscriptions: Send + Sync {
     /// Registers a consumer that is defined in code. Writes only if the subscription is unknown: what an operator has
-    /// disabled, changed or removed stays as it is.
+    /// disabled, changed or removed stays as it is. If the consumer has another `via` by now, a new topic gets that one.
     async fn register(&self, subscription: &Subscription) -> Result<()>;
 
-    /// Writes an operator's choice and replaces what is stored.
-    async fn set_subscription(&self, subscription: &Subscription) -> Result<()>;
+    /// Writes an operator's choice and replaces what is stored, as [`Subscriptions::change_subscription`] does.
+    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
+        self.change_subscription(&SubscriptionChange::new(subscription.clone())).await.map(drop)
+    }
 
-    /// Removes a subscription permanently. Returns false if it does not exist.
-    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool>;
+    /// Removes a subscription permanently. What waits is still delivered. Returns false if it does not exist.
+    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
+        let removal =
+            SubscriptionRemoval { waiting: Some(Waiting::Deliver), ..SubscriptionRemoval::new(topic, consumer) };
+        Ok(self.end_subscription(&removal).await?.is_some())
+    }
+
+    /// Writes an operator's choice and replaces what is stored. It counts for events that are written after it. What waits
+    /// is still delivered, also if the subscription is disabled.
+    ///
+    /// A consumer has one `via`. If that changes, everything that waits for the consumer moves in the same transaction:
+    ///
+    /// - Between `local`, `pull` and `webhook` nothing moves, because they share the consumer's lane. What a worker holds
+    ///   stays its own.
+    /// - To `rabbitmq`: into the consumer's queue, and its reports are expected. To `external`: its reports are expected. From
+    ///   these two: what the broker has not confirmed, and all that an external consumer has not reported, is due in the
+    ///   consumer's lane, or in the broker's lane. What the broker has confirmed stays in the consumer's queue.
+    /// - A delivery that moves is taken from its holder, whose result is refused. A dead one leaves its last failure in the
+    ///   history, and a redrive uses the new `via`.
+    /// - A producer's transaction that is open during the change may write one more delivery into the old lane. A relay moves
+    ///   it, or the same subscription written again.
+    ///
+    /// Returns [`Error::Refused`] if the consumer has other subscriptions by another `via`
+    /// ([`SecondVia`](crate::redrive::Refusal::SecondVia)), or if the stored one is not as the caller expects
+    /// ([`Stale`](crate::redrive::Refusal::Stale)).
+    async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged>;
+
+    /// Removes a subscription permanently. Returns `None` if it does not exist.
+    ///
+    /// Returns [`Error::Refused`] if deliveries wait and `waiting` does not say what becomes of them
+    /// ([`DeliveriesWait`](crate::redrive::Refusal::DeliveriesWait)), or if it is not as the caller expects.
+    async fn end_subscription(&self, removal: &SubscriptionRemoval) -> Result<Option<SubscriptionRemoved>>;
 
     /// The subscriptions to a topic, or all; by topic, sort order and consumer. Removed ones are left out.
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>>;
@@ -55,6 +87,79 @@ pub trait Subscriptions: Send + Sync {
     /// Returns [`Error::Refused`] if nothing has the old name, if the new one is in use, or if the consumer reads a queue of
     /// the broker.
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed>;
+}
+
+/// An operator's change of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionChange {
+    /// The subscription as it is to be.
+    pub subscription: Subscription,
+    /// The consumer's other subscriptions get the same `via` and endpoint.
+    pub all_topics: bool,
+    /// Change it only if it has one of these versions ([`Subscription::version`]); `*` is any.
+    pub if_version: Option<Vec<String>>,
+}
+
+impl SubscriptionChange {
+    /// A change without conditions, of this subscription only.
+    pub fn new(subscription: Subscription) -> Self {
+        Self { subscription, all_topics: false, if_version: None }
+    }
+}
+
+/// What a change has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionChanged {
+    /// The subscription as it is stored.
+    pub stored: StoredSubscription,
+    /// How many events wait for the consumer another way than before.
+    pub moved: u64,
+    /// How many events of this subscription wait: they are still delivered, also if it is disabled.
+    pub waiting: u64,
+}
+
+/// The removal of a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubscriptionRemoval {
+    /// Its topic.
+    pub topic: String,
+    /// Its consumer.
+    pub consumer: String,
+    /// What becomes of the deliveries that wait; `None`: it is refused while there are any.
+    pub waiting: Option<Waiting>,
+    /// Remove it only if it has one of these versions; `*` is any.
+    pub if_version: Option<Vec<String>>,
+}
+
+impl SubscriptionRemoval {
+    /// A removal that is refused while deliveries wait.
+    pub fn new(topic: impl Into<String>, consumer: impl Into<String>) -> Self {
+        Self { topic: topic.into(), consumer: consumer.into(), waiting: None, if_version: None }
+    }
+
+    /// The error text of what is discarded.
+    pub(super) fn reason(&self) -> String {
+        format!("the subscription of {} to {} was removed, and with it what waited", self.consumer, self.topic)
+    }
+}
+
+/// What becomes of deliveries that wait for a removed subscription.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waiting {
+    /// They are delivered as if it were still there.
+    Deliver,
+    /// Each is ended, also those that are dead: the reason is its last attempt, with the code
+    /// [`DISCARDED`](crate::entry::DISCARDED).
+    Discard,
+}
+
+/// What a removal has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscriptionRemoved {
+    /// How many events wait: they are still delivered.
+    pub waiting: u64,
+    /// How many were discarded.
+    pub discarded: u64,
 }
 
 /// What a rename has moved.

@@ -2,12 +2,13 @@
 //! can verify the sender. Redirects are not followed, and private addresses are refused unless they are allowed.
 //!
 //! Endpoints change at run time. [`Webhooks::run`] reads the subscriptions every second. A changed endpoint is used at once;
-//! after a consumer was added or removed, the relay of all webhooks starts again with the new lanes.
+//! after a consumer was added or removed, the relay of all webhooks starts again with the new lanes. What waits for a
+//! subscription when it is removed is still sent to its last endpoint.
 
 mod address;
 mod signature;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -28,11 +29,13 @@ use crate::error::{Error, Result};
 use crate::observe;
 use crate::relay::{Relay, RelayOptions};
 use crate::store::{IntoStore, Store};
-use crate::subscription::{EVERY_TOPIC, Subscription, Via};
+use crate::subscription::{EVERY_TOPIC, StoredSubscription, Subscription, Via};
 use address::Resolver;
 
 /// How often the subscriptions are read.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long the look-up of a new endpoint's name may take.
+const LOOK_UP: Duration = Duration::from_secs(2);
 /// The longest wait that a receiver may ask for.
 const LONGEST_RETRY_AFTER: u64 = 3600;
 
@@ -124,11 +127,18 @@ impl Webhooks {
 
     /// Reads the endpoints.
     async fn read(&self, store: &dyn Store) -> Result<()> {
-        let mut endpoints = Endpoints::new();
-        for stored in store.subscriptions(None).await? {
-            let Subscription { topic, consumer, via, endpoint, .. } = stored.subscription;
-            if let (Via::Webhook, Some(endpoint)) = (via, endpoint) {
-                endpoints.entry(consumer).or_default().insert(topic, endpoint);
+        let (present, removed) = (store.subscriptions(None).await?, store.removed_subscriptions().await?);
+        let others: BTreeSet<_> = present.iter().map(|stored| stored.subscription.consumer.clone()).collect();
+        let mut endpoints = endpoints_of(present);
+        let mut removed = endpoints_of(removed);
+        // A consumer without a subscription is served while something waits for it.
+        let gone: Vec<_> = removed.keys().filter(|consumer| !others.contains(*consumer)).cloned().collect();
+        let dues = store.next_due(&gone.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        let waiting = gone.into_iter().zip(dues).filter_map(|(consumer, due)| due.map(|_| consumer));
+        endpoints.extend(waiting.map(|consumer| (consumer, BTreeMap::new())).collect::<Vec<_>>());
+        for (consumer, topics) in &mut endpoints {
+            for (topic, endpoint) in removed.remove(consumer).unwrap_or_default() {
+                topics.entry(topic).or_insert(endpoint);
             }
         }
         *self.0.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
@@ -157,16 +167,24 @@ impl Webhooks {
         topics.get(topic).or_else(|| topics.get(EVERY_TOPIC)).cloned()
     }
 
-    async fn call(&self, consumer: &str, parcel: &Parcel) -> Result<(), Failure> {
+    /// Whether the consumer is still called: a moment ago it may have got another `via`.
+    fn serves(&self, consumer: &str) -> bool {
+        self.0.endpoints.read().unwrap_or_else(PoisonError::into_inner).contains_key(consumer)
+    }
+
+    async fn call(&self, lane: &Lane, parcel: &Parcel) -> Result<(), Failure> {
         let envelope = &*parcel.envelope;
         let endpoint = self
-            .endpoint(consumer, &envelope.topic)
+            .endpoint(&lane.name, &envelope.topic)
             .ok_or_else(|| Failure::retry("no endpoint is known for this topic").code("noEndpoint"))?;
         let url = self.checked(&endpoint)?;
         let sent_at = SystemClock.now();
         let body = envelope.message(sent_at).map_err(|e| Failure::reject(e).code("encode"))?;
         let headers = self.headers(envelope, sent_at.unix_timestamp(), &body)?;
-        let request = self.0.client.post(url).headers(headers).body(body);
+        let mut request = self.0.client.post(url).headers(headers).body(body);
+        if let Some(timeout) = lane.options.of_topic(&envelope.topic).timeout {
+            request = request.timeout(timeout);
+        }
         // The URL may contain a secret, and errors are shown.
         let response = request.send().await.map_err(|e| unreachable(e.without_url()))?;
         judged(response.status(), response.headers())
@@ -174,23 +192,8 @@ impl Webhooks {
 
     /// Refuses an endpoint that must not be called. Host names are checked when they are resolved.
     fn checked(&self, endpoint: &str) -> Result<Url, Failure> {
-        let refused = |why: &str| Failure::retry(format!("the endpoint {why}")).code("endpointRefused");
-        let url = Url::parse(endpoint).map_err(|_| refused("is no URL"))?;
-        let host = url.host_str().ok_or_else(|| refused("names no host"))?;
-        let allowed = self.0.options.allow_hosts.iter().any(|one| one == host);
-        match url.scheme() {
-            "https" => {}
-            "http" if allowed => {}
-            _ => return Err(refused("must begin with https://, unless its host is allowed")),
-        }
-        let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
-        if let Ok(address) = literal
-            && !allowed
-            && !is_public(address)
-        {
-            return Err(refused("is a private address, which is not allowed"));
-        }
-        Ok(url)
+        let refused = |why: String| Failure::retry(format!("the endpoint {why}")).code("endpointRefused");
+        check_url(endpoint, &self.0.options.allow_hosts).map_err(refused)
     }
 
     fn headers(&self, envelope: &Envelope, timestamp: i64, body: &[u8]) -> Result<HeaderMap, Failure> {
@@ -215,6 +218,61 @@ impl Webhooks {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         Ok(headers)
     }
+}
+
+/// Whether an endpoint may be called, also by the addresses that its name has now; each call checks them again. Returns
+/// what is wrong with it.
+pub async fn check_endpoint(endpoint: &str, allow_hosts: &[String]) -> Result<(), String> {
+    let url = check_url(endpoint, allow_hosts)?;
+    let Some(host) = url.host_str().filter(|host| !allow_hosts.iter().any(|one| one == host)) else { return Ok(()) };
+    // A name that cannot be resolved now may get an address before the first call.
+    let found = tokio::time::timeout(LOOK_UP, tokio::net::lookup_host((host, 0))).await;
+    let found: Vec<_> = found.ok().and_then(Result::ok).map(Iterator::collect).unwrap_or_default();
+    if found.is_empty() || found.iter().any(|address| is_public(address.ip())) {
+        return Ok(());
+    }
+    Err("has private addresses only, which are not allowed (webhook.allow-hosts)".into())
+}
+
+fn check_url(endpoint: &str, allow_hosts: &[String]) -> Result<Url, String> {
+    let url = Url::parse(endpoint).map_err(|_| "is no URL")?;
+    let host = url.host_str().ok_or("names no host")?;
+    let allowed = allow_hosts.iter().any(|one| one == host);
+    match url.scheme() {
+        "https" => {}
+        "http" if allowed => {}
+        _ => return Err("must begin with https://, unless its host is allowed (webhook.allow-hosts)".into()),
+    }
+    let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
+    if let Ok(address) = literal
+        && !allowed
+        && !is_public(address)
+    {
+        return Err("is a private address, which is not allowed (webhook.allow-hosts)".into());
+    }
+    Ok(url)
+}
+
+/// An endpoint without the password in it, for people who may not see it.
+pub fn without_password(endpoint: &str) -> String {
+    match Url::parse(endpoint) {
+        Ok(mut url) if url.password().is_some() => {
+            // Fails only for URLs that cannot have a password.
+            let _ = url.set_password(Some("***"));
+            url.into()
+        }
+        _ => endpoint.into(),
+    }
+}
+
+fn endpoints_of(stored: Vec<StoredSubscription>) -> Endpoints {
+    let mut endpoints = Endpoints::new();
+    for Subscription { topic, consumer, via, endpoint, .. } in stored.into_iter().map(|stored| stored.subscription) {
+        if let (Via::Webhook, Some(endpoint)) = (via, endpoint) {
+            endpoints.entry(consumer).or_default().insert(topic, endpoint);
+        }
+    }
+    endpoints
 }
 
 /// The result of an answer. Its body is not read.
@@ -248,6 +306,10 @@ impl Transport for Webhooks {
         self.served().into_iter().map(lane).collect()
     }
 
+    fn via(&self) -> Option<Via> {
+        Some(Via::Webhook)
+    }
+
     async fn prepare(&self, _store: &dyn Store) -> Result<()> {
         Ok(())
     }
@@ -255,7 +317,10 @@ impl Transport for Webhooks {
     async fn deliver(&self, lane: &Lane, parcels: &[Parcel]) -> Vec<Outcome> {
         // One call at a time: each may take long, and the relay must be able to stop in between.
         let Some(parcel) = parcels.first() else { return Vec::new() };
-        vec![match self.call(&lane.name, parcel).await {
+        if !self.serves(&lane.name) {
+            return vec![Outcome::NotTried];
+        }
+        vec![match self.call(lane, parcel).await {
             Ok(()) => Outcome::Done,
             Err(failure) => Outcome::Failed(failure),
         }]

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::via;
+use super::Known;
 use crate::auth::Caller;
 use crate::input::{Body, Path};
 use crate::problem::Problem;
@@ -88,9 +88,10 @@ async fn claim(
     if wait > longest {
         return Err(Problem::invalid("waitSeconds", format!("must be 0 to {longest}, is {wait}")));
     }
-    let via = via(&app, &consumer).await?;
-    if via != Via::Pull {
-        let detail = format!("{consumer} gets its events by {}: only a consumer via `pull` claims", via.as_str());
+    let known = Known::find(&app, &consumer).await?;
+    if known.via != Via::Pull {
+        let via = known.via.as_str();
+        let detail = format!("{consumer} gets its events by {via}: only a consumer via `pull` claims");
         return Err(Problem::conflict("notPull", detail));
     }
     let claim = Claim { lease, owner: owner(&caller), ..Claim::new(&*consumer, wanted.max) };
@@ -99,16 +100,19 @@ async fn claim(
     let place = app.waiting.join(&consumer);
     loop {
         let is_paused = app.store.paused().await?.contains(&consumer);
-        let deliveries = if is_paused { Vec::new() } else { take(&app, &claim).await? };
+        let (deliveries, rest) = match allowed(&app, &known, &claim) {
+            _ if is_paused => (Vec::new(), Some(WHILE_PAUSED)),
+            Ok(limit) => (take(&app, &known, &Claim { limit, ..claim.clone() }).await?, None),
+            Err(rest) => (Vec::new(), Some(rest)),
+        };
         if !deliveries.is_empty() {
             place.wake_next();
             return Ok(Json(Claimed { deliveries }));
         }
         let again = async {
-            if is_paused {
-                tokio::time::sleep(WHILE_PAUSED).await;
-            } else {
-                place.due().await;
+            match rest {
+                Some(rest) => tokio::time::sleep(rest).await,
+                None => place.due().await,
             }
         };
         tokio::select! {
@@ -134,8 +138,26 @@ pub(super) fn lease(app: &App, seconds: Option<u64>) -> Result<Duration, Problem
     }
 }
 
+/// How many of the wanted deliveries the consumer may have now. The error is how long until there is one.
+fn allowed(app: &App, known: &Known, claim: &Claim) -> Result<u32, Duration> {
+    match known.per_second {
+        Some(per_second) => app.paces.take(&claim.lane, per_second, claim.limit),
+        None => {
+            app.paces.forget(&claim.lane);
+            Ok(claim.limit)
+        }
+    }
+}
+
 /// Claims deliveries with and without a key; which comes first alternates, so that neither starves.
-async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
+async fn take(app: &App, known: &Known, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
+    let taken = take_both(app, known, claim).await;
+    let used = taken.as_ref().map_or(0, Vec::len);
+    app.paces.give_back(&claim.lane, claim.limit.saturating_sub(u32::try_from(used).unwrap_or(claim.limit)));
+    taken
+}
+
+async fn take_both(app: &App, known: &Known, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
     let mut taken = Vec::new();
     let keyed_first = Token::fresh().0 % 2 == 0;
     for keyed in [keyed_first, !keyed_first] {
@@ -149,14 +171,14 @@ async fn take(app: &App, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
         } else {
             app.store.claim(&claim).await?
         };
-        taken.extend(handed_out(app, &claim, lease).await?);
+        taken.extend(handed_out(app, known, &claim, lease).await?);
     }
     Ok(taken)
 }
 
 /// The deliveries of a claim that are handed out. Expired ones are settled and those whose attempts are used up are buried.
 /// Behind a delivery of the same key that is handed out neither can be written yet: the rest of the key is released.
-async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
+async fn handed_out(app: &App, known: &Known, claim: &Claim, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
     let (mut handed, mut expired, mut exhausted, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begun, mut broken) = (BTreeSet::new(), BTreeSet::new());
     let prior = lease.prior_attempts(app.options.retry.max_attempts);
@@ -164,10 +186,11 @@ async fn handed_out(app: &App, claim: &Claim, lease: Lease) -> Result<Vec<Claime
         && let Err(error) = app.store.append_lost(lease.token, &prior).await
     {
         // Only people read it: the claim goes on.
-        tracing::warn!(consumer = lane, %error, "attempts whose holder was lost are missing in the history");
+        tracing::warn!(consumer = %claim.lane, %error, "attempts whose holder was lost are missing in the history");
     }
     for claimed in lease.deliveries {
-        let max_attempts = claimed.envelope.max_attempts.unwrap_or(app.options.retry.max_attempts);
+        let asked = claimed.envelope.max_attempts.or_else(|| known.max_attempts(&claimed.envelope.topic));
+        let max_attempts = asked.unwrap_or(app.options.retry.max_attempts);
         let key = claimed.envelope.key.clone();
         let is_in = |set: &BTreeSet<String>| key.as_ref().is_some_and(|key| set.contains(key));
         match entry::before(claimed.attempt, max_attempts, claimed.expired) {

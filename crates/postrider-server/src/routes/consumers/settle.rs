@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use super::Known;
 use super::claim::{LeaseToken, lease, parse_delivery};
-use super::via;
 use crate::input::{Body, Path};
 use crate::problem::Problem;
 use crate::{App, limits};
@@ -102,7 +102,7 @@ async fn settle(
     Path(consumer): Path<String>,
     Body(said): Body<ResultsIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    via(&app, &consumer).await?;
+    Known::find(&app, &consumer).await?;
     check_length("results", said.results.len())?;
     let mut ledgers: HashMap<Token, Ledger> = HashMap::new();
     let mut asked = Vec::with_capacity(said.results.len());
@@ -216,7 +216,7 @@ async fn extend(
     Body(said): Body<ExtendIn>,
 ) -> Result<Json<SettledAll>, Problem> {
     let lease = lease(&app, said.lease_seconds)?;
-    via(&app, &consumer).await?;
+    Known::find(&app, &consumer).await?;
     check_length("deliveries", said.deliveries.len())?;
     let (asked, by_token) = grouped(said.deliveries);
     let mut counted = BTreeSet::new();
@@ -246,7 +246,7 @@ async fn release(
     Path(consumer): Path<String>,
     Body(said): Body<ReleaseIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    via(&app, &consumer).await?;
+    Known::find(&app, &consumer).await?;
     check_length("deliveries", said.deliveries.len())?;
     let (asked, by_token) = grouped(said.deliveries);
     let mut counted = BTreeSet::new();

@@ -14,11 +14,11 @@ use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::{App, broker};
 use crate::auth::Caller;
 use crate::input::{Path, Query};
 use crate::problem::Problem;
 use crate::view::{EventDetail, LaneAttempts, PayloadPart};
+use crate::{App, broker};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(show)).routes(routes!(payload))

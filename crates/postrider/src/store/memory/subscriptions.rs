@@ -6,12 +6,18 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
+use super::deliveries::{Failure, attempt};
 use super::state::State;
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
-use crate::store::decide::{NameUse, Renaming, decide_rename};
+use crate::status::Record;
+use crate::store::decide::{
+    Moves, NameUse, Renaming, Shift, check_version, decide_change, decide_rename, registered_as, was_external,
+};
 use crate::store::subscription::check_rename;
-use crate::store::{Renamed, Subscriptions};
+use crate::store::{
+    Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions, Waiting,
+};
 use crate::subscription::{StoredSubscription, Subscription, Via};
 
 #[async_trait]
@@ -19,36 +25,76 @@ impl Subscriptions for MemoryStore {
     async fn register(&self, subscription: &Subscription) -> Result<()> {
         subscription.check()?;
         self.write(|state, now| {
+            let registered = registered_as(subscription, &state.of_consumer(&subscription.consumer));
             let id = (subscription.topic.clone(), subscription.consumer.clone());
-            state.subscriptions.entry(id).or_insert_with(|| stored(subscription, now, now));
+            state.subscriptions.entry(id).or_insert_with(|| stored(&registered, now, now));
         })
         .await;
         Ok(())
     }
 
-    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
-        subscription.check()?;
+    async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged> {
+        change.subscription.check()?;
         self.write(|state, now| {
-            let id = (subscription.topic.clone(), subscription.consumer.clone());
-            let created_at = state.subscriptions.get(&id).map_or(now, |known| known.created_at);
-            state.subscriptions.insert(id, stored(subscription, created_at, now));
+            let wanted = &change.subscription;
+            let rows = state.of_consumer(&wanted.consumer);
+            let written = decide_change(change, &rows).map_err(Error::Refused)?;
+            for one in &written {
+                let id = (one.topic.clone(), one.consumer.clone());
+                let created_at = state.subscriptions.get(&id).map_or(now, |known| known.created_at);
+                state.subscriptions.insert(id, stored(one, created_at, now));
+            }
+            let subscriptions = state.subscriptions(None);
+            let shift = Shift {
+                consumer: &wanted.consumer,
+                to: wanted.via,
+                from_external: was_external(&rows) && wanted.via != Via::External,
+                subscriptions: &subscriptions,
+            };
+            let moves = shift.moves(&state.records(now));
+            state.carry_moves(&wanted.consumer, &moves, now);
+            let id = (wanted.topic.clone(), wanted.consumer.clone());
+            Ok(SubscriptionChanged {
+                stored: state.subscriptions[&id].clone(),
+                moved: moves.seqs.len() as u64,
+                waiting: state.waiting(&shift, &wanted.topic, now),
+            })
         })
-        .await;
-        Ok(())
+        .await
     }
 
-    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
-        Ok(self
-            .write(|state, now| match state.subscriptions.get_mut(&(topic.into(), consumer.into())) {
-                Some(known) if !known.removed => {
-                    known.removed = true;
-                    known.subscription.enabled = false;
-                    known.updated_at = now;
-                    true
+    async fn end_subscription(&self, removal: &SubscriptionRemoval) -> Result<Option<SubscriptionRemoved>> {
+        self.write(|state, now| {
+            let id = (removal.topic.clone(), removal.consumer.clone());
+            let rows = state.of_consumer(&removal.consumer);
+            let Some(via) = state.subscriptions.get(&id).filter(|known| !known.removed).map(|k| k.subscription.via)
+            else {
+                return Ok(None);
+            };
+            check_version(&removal.topic, removal.if_version.as_deref(), &rows).map_err(Error::Refused)?;
+            let mut subscriptions = state.subscriptions(None);
+            subscriptions.retain(|row| (&row.subscription.topic, &row.subscription.consumer) != (&id.0, &id.1));
+            let consumer = &removal.consumer;
+            let shift = Shift { consumer, to: via, from_external: false, subscriptions: &subscriptions };
+            let waiting = state.waiting(&shift, &removal.topic, now);
+            let (moves, removed) = match removal.waiting {
+                None if waiting > 0 => return Err(Error::Refused(Refusal::DeliveriesWait(waiting))),
+                Some(Waiting::Discard) => {
+                    let moves = shift.discards(&state.records(now), &removal.topic, &removal.reason());
+                    let discarded = moves.seqs.len() as u64;
+                    (moves, SubscriptionRemoved { waiting: 0, discarded })
                 }
-                _ => false,
-            })
-            .await)
+                _ => (shift.moves(&state.records(now)), SubscriptionRemoved { waiting, discarded: 0 }),
+            };
+            state.carry_moves(consumer, &moves, now);
+            if let Some(known) = state.subscriptions.get_mut(&id) {
+                known.removed = true;
+                known.subscription.enabled = false;
+                known.updated_at = now;
+            }
+            Ok(Some(removed))
+        })
+        .await
     }
 
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
@@ -102,6 +148,45 @@ impl State {
             order(a).cmp(&order(b))
         });
         found
+    }
+
+    /// All rows of a consumer, also removed ones.
+    fn of_consumer(&self, consumer: &str) -> Vec<StoredSubscription> {
+        self.subscriptions.values().filter(|row| row.subscription.consumer == consumer).cloned().collect()
+    }
+
+    fn records(&self, now: OffsetDateTime) -> Vec<Record> {
+        self.events.keys().filter_map(|seq| self.record(*seq, now)).collect()
+    }
+
+    /// How many events of a subscription wait for its consumer.
+    fn waiting(&self, shift: &Shift<'_>, topic: &str, now: OffsetDateTime) -> u64 {
+        let records = self.records(now);
+        let of_topic = records.iter().filter(|record| shift.concerns(topic, &record.envelope.topic));
+        of_topic.filter(|record| shift.is_waiting(record)).count() as u64
+    }
+
+    fn carry_moves(&mut self, consumer: &str, moves: &Moves, now: OffsetDateTime) {
+        for taken in &moves.taken {
+            if let Some(id) = self.delivery_ids.remove(&(taken.seq, taken.lane.clone(), taken.target.clone())) {
+                self.deliveries.remove(&id);
+            }
+        }
+        for expected in &moves.expected {
+            self.expect(expected.seq, &expected.consumer, now);
+        }
+        for due in &moves.inserted {
+            let due_at = self.events[&due.seq].envelope.deliver_at.unwrap_or(now);
+            self.deliver(due.seq, &due.lane, due.target.as_deref(), due_at);
+        }
+        for ended in &moves.ended {
+            let failure = Failure::new(&ended.error, Some(ended.code), false);
+            self.append(ended.seq, attempt(consumer, Err(failure), now), None);
+        }
+        for (lane, key, seq) in &moves.keys {
+            self.free_followers(lane, key, *seq, now);
+        }
+        moves.seqs.iter().for_each(|seq| self.mark(*seq));
     }
 
     pub(super) fn subscribed<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a Subscription> {

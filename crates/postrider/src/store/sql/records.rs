@@ -113,11 +113,18 @@ pub(super) fn subscription(row: &Row) -> Result<StoredSubscription> {
             endpoint: rows::text(row, 6)?,
             exchange: rows::text(row, 7)?,
             routing_key: rows::text(row, 8)?,
+            rate_per_second: limit(row, 9)?,
+            timeout_seconds: limit(row, 10)?,
+            max_attempts: limit(row, 11)?,
         },
-        removed: get(row, 9)?,
-        created_at: time_at(row, 10)?,
-        updated_at: time_at(row, 11)?,
+        removed: get(row, 12)?,
+        created_at: time_at(row, 13)?,
+        updated_at: time_at(row, 14)?,
     })
+}
+
+fn limit(row: &Row, column: usize) -> Result<Option<u32>> {
+    Ok(get::<Option<i32>>(row, column)?.map(i32::unsigned_abs))
 }
 
 /// The state of a key that the caller could not take.

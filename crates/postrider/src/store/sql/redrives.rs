@@ -109,14 +109,7 @@ impl SqlStore {
         let remove = text!("DELETE FROM postrider_delivery WHERE event_seq = $1 AND lane = $2 AND target = $3");
         let target = delivery.target.as_deref().unwrap_or_default();
         sqlx::query(remove).bind(seq).bind(&delivery.lane).bind(target).execute(&mut *tx).await?;
-        let append = text!(
-            "INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code) \
-             SELECT $1, $2, 1 + coalesce(max(c.attempt), 0), false, false, ",
-            now!(),
-            ", $3, $4 FROM postrider_consumption c WHERE c.event_seq = $5 AND c.consumer = $6"
-        );
-        let append = sqlx::query(append).bind(seq).bind(consumer).bind(reason).bind(DISCARDED).bind(seq).bind(consumer);
-        append.execute(&mut *tx).await?;
+        append_end(&mut tx, seq, consumer, reason, DISCARDED).await?;
         if let Some(key) = &record.envelope.key {
             free_followers(&mut tx, &delivery.lane, key, seq).await?;
         }
@@ -125,6 +118,19 @@ impl SqlStore {
         tx.commit().await?;
         record.ok_or(Error::Refused(Refusal::UnknownEvent))
     }
+}
+
+/// Appends the last, failed attempt of a consumer.
+pub(super) async fn append_end(conn: &mut Conn, seq: i64, consumer: &str, error: &str, code: &str) -> Result<()> {
+    let append = text!(
+        "INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code) \
+         SELECT $1, $2, 1 + coalesce(max(c.attempt), 0), false, false, ",
+        now!(),
+        ", $3, $4 FROM postrider_consumption c WHERE c.event_seq = $5 AND c.consumer = $6"
+    );
+    let append = sqlx::query(append).bind(seq).bind(consumer).bind(error).bind(code).bind(seq).bind(consumer);
+    append.execute(conn).await?;
+    Ok(())
 }
 
 /// Redrives events by rule. Returns an answer for each event that still exists.
@@ -155,7 +161,7 @@ async fn write(conn: &mut Conn, plan: &Plan) -> Result<()> {
     mark(conn, &plan.seqs).await
 }
 
-async fn free_followers(conn: &mut Conn, lane: &str, key: &str, seq: i64) -> Result<()> {
+pub(super) async fn free_followers(conn: &mut Conn, lane: &str, key: &str, seq: i64) -> Result<()> {
     sqlx::query(sql!("redrives/free_followers")).bind(lane).bind(key).bind(seq).execute(conn).await?;
     Ok(())
 }
@@ -191,7 +197,7 @@ async fn lock_one(conn: &mut Conn, event_id: &str) -> Result<Option<Found>> {
 }
 
 /// Reads events with everything that a decision depends on. The rows are locked until the transaction ends.
-async fn lock(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
+pub(super) async fn lock(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
     for sql in super::REDRIVE_LOCKS {
         sqlx::query(sql).bind(numbers(seqs)?).execute(&mut *conn).await?;
     }

@@ -1,5 +1,6 @@
 //! A consumer gets another name.
 
+use super::change::lock_changes;
 use super::{Conn, SqlStore};
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
@@ -12,9 +13,8 @@ impl SqlStore {
     /// the later statements; one that ends after finds its delivery in another lane, and is rolled back.
     pub(super) async fn rename(&self, from: &str, to: &str) -> Result<Renamed> {
         let mut tx = self.write().await?;
-        // The lock of the roll-up: it would write lookups under the old name. It also lets one rename run at a time.
-        let lock = text!("SELECT folded_to FROM postrider_rollup WHERE id = 1", for_update!());
-        sqlx::query(lock).fetch_one(&mut *tx).await?;
+        // The roll-up would write lookups under the old name.
+        lock_changes(&mut tx).await?;
         let (old, new) = (name_use(&mut tx, from).await?, name_use(&mut tx, to).await?);
         let renaming = match decide_rename(from, &old, to, &new) {
             Ok(renaming) => renaming,
@@ -65,8 +65,9 @@ async fn move_subscriptions(conn: &mut Conn, from: &str, to: &str) -> Result<u64
         sqlx::query(forget).bind(topic).bind(to).execute(&mut *conn).await?;
         let copy = text!(
             "INSERT INTO postrider_subscription (topic, consumer, enabled, removed, sort_order, description, via, endpoint, \
-             exchange, routing_key, created_at, updated_at) \
-             SELECT topic, $1, enabled, removed, sort_order, description, via, endpoint, exchange, routing_key, created_at, ",
+             exchange, routing_key, rate_per_second, timeout_seconds, max_attempts, created_at, updated_at) \
+             SELECT topic, $1, enabled, removed, sort_order, description, via, endpoint, exchange, routing_key, \
+             rate_per_second, timeout_seconds, max_attempts, created_at, ",
             now!(),
             " FROM postrider_subscription WHERE topic = $2 AND consumer = $3"
         );

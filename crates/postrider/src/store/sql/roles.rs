@@ -3,6 +3,7 @@
 use super::*;
 
 mod access;
+mod change;
 mod events;
 mod figures;
 mod instances;

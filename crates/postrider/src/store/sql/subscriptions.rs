@@ -5,12 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use super::SqlStore;
+use super::change::columns;
 use super::records::subscription;
 use super::rows::{get, int};
 use crate::error::Result;
 use crate::store::sql::{is_new, retrying};
 use crate::store::subscription::check_rename;
-use crate::store::{Renamed, Subscriptions};
+use crate::store::{
+    Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions,
+};
 use crate::subscription::{StoredSubscription, Subscription};
 
 #[async_trait]
@@ -20,38 +23,26 @@ impl Subscriptions for SqlStore {
         // Reads first: an upsert would write, and lock, on every start of every instance.
         let known = sqlx::query(text!("SELECT 1 FROM postrider_subscription WHERE topic = $1 AND consumer = $2"));
         let known = known.bind(&subscription.topic).bind(&subscription.consumer).fetch_optional(self.reader()).await?;
-        if known.is_none() {
-            let insert = text!(
-                "INSERT INTO postrider_subscription \
-                 (topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-            );
-            retrying!(async { is_new(self.write_subscription(insert, subscription).await) })?;
+        match known {
+            Some(_) => Ok(()),
+            None => retrying!(self.register_new(subscription)),
         }
-        Ok(())
     }
 
-    async fn set_subscription(&self, subscription: &Subscription) -> Result<()> {
-        subscription.check()?;
-        let upsert = sql!("subscriptions/set_subscription");
-        retrying!(async { Ok(self.write_subscription(upsert, subscription).await?) })
+    async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged> {
+        change.subscription.check()?;
+        retrying!(self.change(change))
     }
 
-    async fn remove_subscription(&self, topic: &str, consumer: &str) -> Result<bool> {
-        let sql = text!(
-            "UPDATE postrider_subscription SET removed = true, enabled = false, updated_at = ",
-            now!(),
-            " WHERE topic = $1 AND consumer = $2 AND NOT removed"
-        );
-        retrying!(async {
-            Ok(sqlx::query(sql).bind(topic).bind(consumer).execute(self.writer()).await?.rows_affected() == 1)
-        })
+    async fn end_subscription(&self, removal: &SubscriptionRemoval) -> Result<Option<SubscriptionRemoved>> {
+        retrying!(self.end(removal))
     }
 
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
         let query = sqlx::query(text!(
-            "SELECT topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key, removed, \
-             created_at, updated_at FROM postrider_subscription WHERE NOT removed AND topic = coalesce($1, topic) \
+            "SELECT ",
+            columns!(),
+            " FROM postrider_subscription WHERE NOT removed AND topic = coalesce($1, topic) \
              ORDER BY topic, sort_order, consumer"
         ));
         query.bind(topic).fetch_all(self.reader()).await?.iter().map(subscription).collect()
@@ -59,8 +50,9 @@ impl Subscriptions for SqlStore {
 
     async fn removed_subscriptions(&self) -> Result<Vec<StoredSubscription>> {
         let query = sqlx::query(text!(
-            "SELECT topic, consumer, enabled, sort_order, description, via, endpoint, exchange, routing_key, removed, \
-             created_at, updated_at FROM postrider_subscription WHERE removed ORDER BY topic, consumer"
+            "SELECT ",
+            columns!(),
+            " FROM postrider_subscription WHERE removed ORDER BY topic, consumer"
         ));
         query.fetch_all(self.reader()).await?.iter().map(subscription).collect()
     }
@@ -101,21 +93,5 @@ impl Subscriptions for SqlStore {
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {
         check_rename(from, to)?;
         retrying!(self.rename(from, to))
-    }
-}
-
-impl SqlStore {
-    async fn write_subscription(&self, sql: &'static str, subscription: &Subscription) -> sqlx::Result<()> {
-        let query = sqlx::query(sql)
-            .bind(&subscription.topic)
-            .bind(&subscription.consumer)
-            .bind(subscription.enabled)
-            .bind(subscription.sort_order)
-            .bind(&subscription.description)
-            .bind(subscription.via.as_str())
-            .bind(&subscription.endpoint)
-            .bind(&subscription.exchange)
-            .bind(&subscription.routing_key);
-        query.execute(self.writer()).await.map(drop)
     }
 }
