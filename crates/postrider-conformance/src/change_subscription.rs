@@ -274,13 +274,13 @@ pub async fn concurrent_changes_leave_one_via<H: Harness>(h: H) {
         }
     });
     let answers = together(topics).await;
-    let won = answers.into_iter().filter(|answer| ruled_ref(answer)).count();
+    let won = answers.into_iter().filter(was_allowed).count();
     assert_eq!(won, 4);
     let stored = h.store().subscriptions(None).await.unwrap();
     assert!(stored.iter().all(|row| row.subscription.via == stored[0].subscription.via), "{stored:?}");
 }
 
-fn ruled_ref(answer: &postrider::Result<SubscriptionChanged>) -> bool {
+fn was_allowed(answer: &postrider::Result<SubscriptionChanged>) -> bool {
     match answer {
         Ok(_) => true,
         Err(postrider::Error::Refused(Refusal::SecondVia { .. })) => false,

@@ -26,8 +26,8 @@ pub(crate) struct Problem {
     errors: Vec<FieldError>,
     /// How many deliveries wait, where these forbid it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    waiting: Option<u64>,
+    #[schema(required = false, value_type = Option<u64>)]
+    waiting: Option<Box<u64>>,
     /// Boxed, because every result carries a problem's size.
     #[serde(skip)]
     header: Option<Box<(HeaderName, HeaderValue)>>,
@@ -86,7 +86,7 @@ impl Problem {
     }
 
     pub(crate) fn waiting(self, waiting: u64) -> Self {
-        Self { waiting: Some(waiting), ..self }
+        Self { waiting: Some(Box::new(waiting)), ..self }
     }
 
     /// Prefixes the fields with their place in a list.

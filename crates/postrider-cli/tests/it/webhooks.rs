@@ -83,6 +83,34 @@ async fn a_webhook_is_signed_retried_and_consumed() {
     database.drop().await;
 }
 
+/// A receiver that does not answer has the time that its subscription names, and as many attempts.
+#[tokio::test]
+async fn a_subscription_limits_the_calls_of_its_receiver() {
+    let database = Database::make(Kind::Sqlite).await;
+    let secret = format!("webhook.secret=whsec_{SECRET}");
+    let server = Process::start(&database, &["--set", &secret, "--set", "webhook.allow-hosts=127.0.0.1"]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/hook", listener.local_addr().unwrap());
+    let limited = json!({ "endpoint": endpoint, "timeoutSeconds": 1, "maxAttempts": 1 });
+    server.admin(Method::PUT, "/subscriptions/order.paid/mailer", limited, 200).await;
+    server.admin(Method::POST, "/events", json!({ "eventId": "e", "topic": "order.paid", "payload": 1 }), 202).await;
+    let (called, _) = listener.accept().await.unwrap();
+    let began = std::time::Instant::now();
+    let shown = loop {
+        let shown = server.admin(Method::GET, "/events/e", Value::Null, 200).await;
+        if shown["deliveries"][0]["status"] == "DEAD" {
+            break shown;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    // The server allows 15 seconds.
+    assert!(began.elapsed() < std::time::Duration::from_secs(12), "{:?}", began.elapsed());
+    assert_eq!(shown["consumptions"][0]["errorCode"], "unreachable", "{shown}");
+    drop(called);
+    server.stop();
+    database.drop().await;
+}
+
 /// S18: a private address is refused when it is set, and not called, unless it is allowed.
 #[tokio::test]
 async fn a_private_address_is_refused() {
