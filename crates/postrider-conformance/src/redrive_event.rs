@@ -143,7 +143,7 @@ pub async fn limits_end_redriving<H: Harness>(h: H) {
     assert_eq!(refused(&h, "old", None).await, Refusal::TooOld(RedriveRules::default().horizon));
 }
 
-/// D.8: a redrive of what the last redrive made due, and nobody has tried since, changes nothing and does not count.
+/// D.8: a redrive of what the last redrive made due, and that was not tried since, changes nothing and does not count.
 pub async fn an_event_that_still_waits_uses_up_no_redrive<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     subscribe(&h, TOPIC, "mail", Via::Local).await;

@@ -68,7 +68,7 @@ async fn every_field_comes_back() {
     desk.close().await;
 }
 
-/// A.2: `traceId`, `requestId` and `userId` of the metadata count where the event says nothing else.
+/// A.2: `traceId`, `requestId` and `userId` of the metadata count where the event itself has none.
 #[tokio::test]
 async fn metadata_names_what_the_event_does_not() {
     let desk = Desk::open().await;

@@ -98,7 +98,7 @@ impl Record {
     }
 
     /// Every attempt as readers see it, by consumer and number: each expected consumer begins with attempt 0. For a remote
-    /// consumer it is a row of its own; for one with a lane the delivery, or its first attempt, says the same.
+    /// consumer it is a row of its own; for one with a lane the delivery, or its first attempt, has the same meaning.
     pub fn history(&self) -> Vec<Consumption> {
         let has_row = |consumer: &str| self.consumptions.iter().any(|one| one.consumer == consumer && one.attempt == 0);
         let expected = self.consumers().into_keys().filter(|consumer| !has_row(consumer));
