@@ -1457,7 +1457,7 @@ export interface components {
          */
         OperationState: "RUNNING" | "PAUSED" | "CANCELLED" | "DONE";
         /** @enum {string} */
-        Outcome: "accepted" | "duplicate" | "skipped";
+        Outcome: "accepted" | "duplicate" | "skipped" | "unheard";
         /**
          * @description How a payload that is not text is written as text.
          * @enum {string}
@@ -3265,7 +3265,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A field breaks a rule: `errors` names it. */
+            /** @description A field breaks a rule, or `notSubscribed`: nobody subscribes, and `bus.unheard` is `refuse`. */
             422: {
                 headers: {
                     [name: string]: unknown;

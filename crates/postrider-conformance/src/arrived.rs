@@ -57,6 +57,5 @@ pub async fn an_idle_relay_finds_a_plain_insert_soon<H: Harness>(h: H) {
     relay.await.unwrap().unwrap();
     waits.sort_unstable();
     let median = waits[waits.len() / 2];
-    println!("from a plain insert to its consumer, p50: {median:?}");
     assert!(median < Duration::from_millis(60), "{median:?} of {waits:?}");
 }

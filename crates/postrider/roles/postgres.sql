@@ -35,7 +35,8 @@ GRANT SELECT, INSERT, UPDATE ON postrider_idempotency TO postrider_producer;
 GRANT SELECT, INSERT, DELETE, UPDATE (waits_for) ON postrider_event TO postrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_inbox, postrider_idempotency, postrider_lease,
     postrider_job, postrider_mark, postrider_status, postrider_lookup, postrider_figure TO postrider_relay;
-GRANT SELECT, INSERT, DELETE ON postrider_consumption TO postrider_relay;
+-- UPDATE of one column to lock the row of a reporting consumer.
+GRANT SELECT, INSERT, DELETE, UPDATE (attempt) ON postrider_consumption TO postrider_relay;
 GRANT SELECT, INSERT ON postrider_subscription TO postrider_relay;
 GRANT SELECT, UPDATE, DELETE ON postrider_operation TO postrider_relay;
 GRANT SELECT, UPDATE ON postrider_rollup TO postrider_relay;

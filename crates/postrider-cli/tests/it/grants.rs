@@ -201,6 +201,7 @@ async fn console(server: &Process) {
         ask(post.clone(), "/events", event, 200).await;
     }
     ask(post.clone(), "/events/e1/consumptions", json!({ "consumerId": "reports", "success": false }), 201).await;
+    let mut failed = String::new();
     for success in [true, false] {
         let claimed = ask(post.clone(), "/consumers/pulls/claim", json!({ "max": 1 }), 200).await;
         let held = json!({ "deliveryId": claimed["deliveries"][0]["deliveryId"], "leaseToken": claimed["deliveries"][0]["leaseToken"] });
@@ -208,15 +209,13 @@ async fn console(server: &Process) {
         let result = json!({ "deliveryId": held["deliveryId"], "leaseToken": held["leaseToken"], "success": success, "willRetry": false });
         let settled = ask(post.clone(), "/consumers/pulls/settle", json!({ "results": [result] }), 200).await;
         assert_eq!(settled["results"][0]["outcome"], "settled");
+        failed = claimed["deliveries"][0]["event"]["eventId"].as_str().unwrap().to_owned();
     }
-    ask(post.clone(), "/events/e2/redrive", json!({ "reason": "mended" }), 202).await;
+    ask(post.clone(), &format!("/events/{failed}/redrive"), json!({ "reason": "mended" }), 202).await;
     ask(post.clone(), "/events/e3/expire", json!({ "reason": "a test" }), 202).await;
     ask(post.clone(), "/consumers/pulls/pause", json!({}), 204).await;
     ask(post.clone(), "/consumers/pulls/resume", json!({}), 204).await;
     ask(post.clone(), "/consumers/pulls/rename", json!({ "to": "pullers" }), 200).await;
-    let redrive =
-        json!({ "kind": "redrive", "filter": { "topic": "order.paid" }, "dryRun": false, "reason": "mended" });
-    ask(post.clone(), "/operations", redrive, 202).await;
     let token = ask(post.clone(), "/tokens", json!({ "name": "viewer", "role": "viewer" }), 201).await;
     ask(Method::DELETE, &format!("/tokens/{}", token["tokenId"].as_str().unwrap()), Value::Null, 204).await;
     ask(post, "/login", json!({ "token": server.token() }), 200).await;
@@ -249,6 +248,9 @@ async fn roles_have_what_they_need_and_no_more(kind: Kind) {
         Kind::Postgres => relay(PostgresStore::connect(&granted.url("postrider_relay")).await.unwrap()).await,
         _ => relay(MySqlStore::connect(&granted.url("postrider_relay")).await.unwrap()).await,
     }
+    let redrive =
+        json!({ "kind": "redrive", "filter": { "topic": "order.paid" }, "dryRun": false, "reason": "mended" });
+    server.admin(Method::POST, "/operations", redrive, 202).await;
     let relay_database = at("postrider_relay");
     let process = RelayProcess::start(&[&relay_database], "relay.log", &[]);
     loop {
