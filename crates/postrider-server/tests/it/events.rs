@@ -7,7 +7,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, read};
-use postrider::prelude::*;
 use postrider::store::Found;
 
 /// D.1: what is missing is filled in, over HTTP by the token's name, the route and `X-Request-Id`.

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap};
 
 use axum::Json;
 use axum::extract::State;
-use postrider::Failure;
 use postrider::entry::{self, Decision, Outcome};
 use postrider::observe::{self, LaneFigures};
 use postrider::store::{Buried, DeliveryId, Failed, History, Token};
