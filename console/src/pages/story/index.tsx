@@ -1,7 +1,7 @@
 // What happened to one business key, all of it, once?
 import { useQuery } from '@tanstack/react-query';
-import { Link, Navigate, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
+import { Link, useNavigate, useParams } from '@tanstack/react-router';
+import { useEffect, useState } from 'react';
 import { ApiError } from '../../api/client';
 import type { Story as StoryData } from '../../api/pending';
 import { session, story } from '../../api/queries';
@@ -25,16 +25,19 @@ import './story.css';
 export function Story() {
   const { key } = useParams({ strict: false }) as { key: string };
   const [search] = useUrl();
+  const navigate = useNavigate();
   const refused = useRefusal('operator');
   const query = useQuery({
     ...story(search.type ? { aggregateType: search.type, aggregateId: key } : { key }),
     enabled: !refused,
   });
   // A server without stories has the events of the key at least.
-  if (query.error instanceof ApiError && query.error.status === 404) {
+  const missing = query.error instanceof ApiError && query.error.status === 404;
+  useEffect(() => {
+    if (!missing) return;
     const events = search.type ? { aggregateType: search.type, aggregateId: key } : { key };
-    return <Navigate to="/events" search={events as never} replace />;
-  }
+    void navigate({ to: '/events', search: events as never, replace: true });
+  }, [missing, navigate, search.type, key]);
   return (
     <div className="page">
       {refused ? (
