@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::notice::{AlertDetails, AlertKind, AlertState, Notice};
 use super::rules::{AlertRules, Condition, Dead, Facts, LaneFacts, Stalls, conditions, figures};
+use crate::clock::{Clock, SystemClock};
 use crate::consumer::Failure;
 use crate::entry::DISCARDED;
 use crate::error::{Error, Result};
@@ -286,7 +287,7 @@ impl Alerting {
     // --- a store that does not answer
 
     fn store_is_away(&self, work: &mut Work, error: &str) {
-        let now = OffsetDateTime::now_utc();
+        let now = SystemClock.now();
         let away = work.away.get_or_insert_with(|| Away {
             alert_id: Uuid::new_v4().to_string(),
             since: now,

@@ -26,7 +26,9 @@ impl MetadataIds {
     pub fn of(metadata: &str) -> Self {
         // Most metadata names none of them, and a search is much faster than a parser.
         let named = ["\"traceId\"", "\"requestId\"", "\"userId\""].iter().any(|name| metadata.contains(name));
-        if named { serde_json::from_str(metadata).unwrap_or_default() } else { Self::default() }
+        // A list would fill the fields in their order.
+        let is_object = metadata.trim_start().starts_with('{');
+        if named && is_object { serde_json::from_str(metadata).unwrap_or_default() } else { Self::default() }
     }
 }
 

@@ -80,6 +80,7 @@ async fn with_all_wake_ups_cut_the_schedule_delivers() {
     let inbox = Inbox::new(store.clone()).outside(Sends(sender));
     let options = RelayOptions {
         poll: Duration::from_secs(86_400),
+        arrivals: Duration::from_secs(86_400),
         floor: Some(Schedule::parse("0/10 * * * * ?", "UTC").expect("a schedule")),
         ..RelayOptions::default()
     };
