@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn times_are_ages_and_truths_are_words() {
-        let now = OffsetDateTime::parse("2026-03-01T12:00:00Z", &Rfc3339).unwrap();
+        let now = OffsetDateTime::parse("2026-03-01T12:00:00Z", &Rfc3339).expect("a time");
         let at = |time: &str| cell("createdAt", &json!(time), now);
         assert_eq!(at("2026-03-01T11:59:18Z"), "42s ago");
         assert_eq!(at("2026-03-01T11:00:01Z"), "59m ago");

@@ -117,7 +117,8 @@ pub async fn a_timeout_is_kept<H: Harness>(h: H) {
     until(&h, "e", Some(DeliveryStatus::Dead)).await;
     let attempt = find(&h, "e").await.consumptions.remove(0);
     assert_eq!(attempt.code.as_deref(), Some("timeout"));
-    assert_eq!(attempt.error.as_deref(), Some("the consumer took longer than 1s"));
+    let error = attempt.error.unwrap_or_default();
+    assert!(error.starts_with("the consumer took longer than 1s"), "{error}");
     running.stop().await;
 }
 

@@ -34,7 +34,8 @@ GRANT SELECT, INSERT, UPDATE ON postrider_idempotency TO postrider_producer;
 -- and prunes. It enqueues too. It has no access to tokens, sessions and the audit, and never changes a payload.
 GRANT SELECT, INSERT, DELETE, UPDATE (waits_for) ON postrider_event TO postrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_inbox, postrider_idempotency, postrider_lease,
-    postrider_job, postrider_mark, postrider_status, postrider_lookup, postrider_figure TO postrider_relay;
+    postrider_job, postrider_mark, postrider_status, postrider_lookup, postrider_figure, postrider_instance, postrider_alert,
+    postrider_lane TO postrider_relay;
 -- UPDATE of one column to lock the row of a reporting consumer.
 GRANT SELECT, INSERT, DELETE, UPDATE (attempt) ON postrider_consumption TO postrider_relay;
 GRANT SELECT, INSERT ON postrider_subscription TO postrider_relay;
@@ -49,10 +50,10 @@ GRANT SELECT, INSERT, UPDATE (waits_for) ON postrider_event TO postrider_console
 GRANT SELECT, INSERT, UPDATE (consumer) ON postrider_consumption TO postrider_console;
 GRANT SELECT, UPDATE (consumer) ON postrider_inbox TO postrider_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_subscription, postrider_pause, postrider_lease,
-    postrider_session, postrider_lookup TO postrider_console;
+    postrider_session, postrider_lookup, postrider_instance, postrider_lane TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_status, postrider_operation, postrider_token TO postrider_console;
 GRANT SELECT, INSERT ON postrider_mark, postrider_audit TO postrider_console;
 -- To lock it while a consumer is renamed.
 GRANT SELECT, UPDATE (folded_to) ON postrider_rollup TO postrider_console;
-GRANT SELECT ON postrider_job, postrider_figure, postrider_idempotency, postrider_audience, postrider_audience_version,
+GRANT SELECT ON postrider_job, postrider_figure, postrider_alert, postrider_idempotency, postrider_audience, postrider_audience_version,
     postrider_migrations, postrider_outbox, postrider_consume_log TO postrider_console;

@@ -34,7 +34,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 pub const ROUTER: &str = "router";
 /// Keeps the statuses for lists: [`Rollup`](crate::Rollup).
 pub const ROLLUP: &str = "rollup";
-/// Works on bulk operations: [`Operations`](crate::Operations).
+/// Works on bulk operations: [`Operations`](crate::operations::Operations).
 pub const OPERATIONS: &str = "operations";
 /// Removes what is finished and old: [`Retention`](crate::Retention).
 pub const RETENTION: &str = "retention";

@@ -149,7 +149,7 @@ async fn the_demo_shows_everything_that_happens_to_events() {
 
     // The page, and the shop beside the API: open, but to no other site's pages, and its jobs to operators alone.
     let page = demo.process.client.get(&url).send().await.unwrap().text().await.unwrap();
-    assert!(page.contains("/openapi.json"), "{page}");
+    assert!(page.contains("<title>Postrider"), "the console, or how to get it: {page}");
     let status = async |path: &str, header: (&str, &str)| {
         let request = demo.process.client.post(format!("{url}{path}")).header(header.0, header.1);
         request.send().await.unwrap().status().as_u16()

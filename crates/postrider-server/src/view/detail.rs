@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use postrider::store::{Delivery, Found};
+use postrider::subscription::EVERY_TOPIC;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -59,7 +60,7 @@ pub(crate) fn consumptions(found: &Found) -> Vec<ConsumptionView> {
 pub(crate) fn deliveries(found: &Found, lanes: &LaneAttempts) -> Vec<DeliveryView> {
     let own = found.envelope.max_attempts;
     let view = |one: Delivery| {
-        let max_attempts = own.unwrap_or_else(|| lanes.of(&one.lane));
+        let max_attempts = own.unwrap_or_else(|| lanes.of(&one.lane, &found.envelope.topic));
         DeliveryView::of(one, max_attempts)
     };
     found.deliveries.iter().cloned().map(view).collect()
@@ -67,17 +68,28 @@ pub(crate) fn deliveries(found: &Found, lanes: &LaneAttempts) -> Vec<DeliveryVie
 
 /// How many attempts a delivery of each lane has.
 pub(crate) struct LaneAttempts {
+    /// By lane, as its relay is configured.
     recorded: BTreeMap<String, u32>,
+    /// By consumer and topic, as an operator limits them.
+    limited: BTreeMap<(String, String), u32>,
     otherwise: u32,
 }
 
 impl LaneAttempts {
     pub(crate) async fn read(app: &App) -> Result<Self, Problem> {
-        Ok(Self { recorded: app.store.max_attempts().await?, otherwise: app.options.retry.max_attempts })
+        let subscriptions = app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription);
+        let limited = subscriptions.filter_map(|one| Some(((one.consumer, one.topic), one.max_attempts?)));
+        Ok(Self {
+            recorded: app.store.max_attempts().await?,
+            limited: limited.collect(),
+            otherwise: app.options.retry.max_attempts,
+        })
     }
 
-    fn of(&self, lane: &str) -> u32 {
-        self.recorded.get(lane).copied().unwrap_or(self.otherwise)
+    fn of(&self, lane: &str, topic: &str) -> u32 {
+        let limit = |topic: &str| self.limited.get(&(lane.to_owned(), topic.to_owned()));
+        let limit = limit(topic).or_else(|| limit(EVERY_TOPIC)).or_else(|| self.recorded.get(lane));
+        limit.copied().unwrap_or(self.otherwise)
     }
 }
 

@@ -95,10 +95,8 @@ async fn one_peer_does_not_take_every_connection() {
     let bodies = [send(&desk, HALF_A_BODY).await, send(&desk, HALF_A_BODY).await];
     // Both have sent a head, so neither makes room. Their heads are read once a third connection is refused.
     let refused = async {
-        while answer_until_closed(send(&desk, "GET /livez HTTP/1.1\r\nhost: desk\r\nconnection: close\r\n\r\n").await)
-            .await
-            != ""
-        {}
+        let livez = "GET /livez HTTP/1.1\r\nhost: desk\r\nconnection: close\r\n\r\n";
+        while !answer_until_closed(send(&desk, livez).await).await.is_empty() {}
     };
     timeout(PATIENCE, refused).await.expect("the third is refused");
     let socket = TcpSocket::new_v4().unwrap();

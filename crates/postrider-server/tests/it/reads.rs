@@ -182,7 +182,7 @@ async fn a_payload_is_shown_in_part_or_saved_by_those_who_may() {
 
     let file = desk.request("operator", Method::GET, "/api/v1/events/order:1:paid/payload").send().await.unwrap();
     assert_eq!(file.headers()["content-disposition"], "attachment; filename=\"order_1_paid.json\"");
-    assert_eq!(file.headers()["content-type"], "application/json");
+    assert_eq!(file.headers()["content-type"], "application/octet-stream");
     assert_eq!(file.text().await.unwrap(), "{\"canary\":12345678901234567890}");
     let page = json!({ "eventId": "a\"b", "topic": "order.sent", "payloadType": "text/html", "payloadEncoding": "base64", "payload": "PHNjcmlwdD4=" });
     desk.publish(page, 202).await;

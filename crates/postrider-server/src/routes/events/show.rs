@@ -62,7 +62,7 @@ async fn payload(State(app): State<App>, Path(id): Path<String>) -> Result<Respo
     let event = find(&app, &id).await?.envelope;
     // The publisher chose the type of the payload: a browser saves the file, and shows it under no name of ours.
     let is_json = event.is_json() && event.payload_encoding != Encoding::Base64;
-    let (kind, ending) = if is_json { ("application/json", "json") } else { ("application/octet-stream", "bin") };
+    let ending = if is_json { "json" } else { "bin" };
     let name: String = id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     let bytes = if event.payload_encoding == Encoding::Base64 {
         STANDARD.decode(&event.payload).map_err(|_| {
@@ -72,7 +72,11 @@ async fn payload(State(app): State<App>, Path(id): Path<String>) -> Result<Respo
         event.payload.into_bytes()
     };
     let disposition = format!("attachment; filename=\"{name}.{ending}\"");
-    Ok(([(header::CONTENT_TYPE, kind.to_owned()), (header::CONTENT_DISPOSITION, disposition)], bytes).into_response())
+    Ok((
+        [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_DISPOSITION, disposition)],
+        bytes,
+    )
+        .into_response())
 }
 
 pub(super) fn unknown() -> Problem {

@@ -33,7 +33,7 @@ pub enum Lookup<'a> {
     AggregateType(&'a str),
     /// The id of its aggregate, of any type.
     AggregateId(&'a str),
-    /// The first characters of its trace, as [`beginning`] cuts them.
+    /// The first characters of its trace, as `beginning` cuts them.
     TracePrefix(&'a str),
     /// The key that orders it.
     Key(&'a str),
