@@ -160,7 +160,7 @@ impl BasePath {
             !matches!(*part, "" | "." | "..") && part.chars().all(allowed)
         };
         match &*parts {
-            [""] => Ok(Self::default()),
+            [""] if rest.is_empty() => Ok(Self::default()),
             all if all.iter().all(is_part) => Ok(Self(format!("/{}", all.join("/")))),
             _ => Err(wrong()),
         }

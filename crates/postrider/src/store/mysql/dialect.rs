@@ -6,12 +6,15 @@ use serde::Serialize;
 
 use super::roles::records::{key_state, records};
 use super::roles::redrives::{find_seq, mark};
+#[cfg(feature = "testing")]
+use super::rows;
 use super::subscribers::{Routes, Subscribers};
-use super::{Conn, MySqlStore, rows};
+use super::{Conn, MySqlStore};
 use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard;
+#[cfg(feature = "testing")]
 use crate::store::batch::millis;
 use crate::store::decide::lookups;
 #[cfg(feature = "testing")]

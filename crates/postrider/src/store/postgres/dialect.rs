@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::roles::records::{key_state, records};
-use super::{Conn, OwnTx, PostgresStore, rows};
+#[cfg(feature = "testing")]
+use super::rows;
+use super::{Conn, OwnTx, PostgresStore};
 use crate::alert::SnapshotHolder;
 use crate::error::Result;
 use crate::limits;
