@@ -412,6 +412,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/health": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the installation is well: store, broker, processes, and what no process runs */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/instances": {
         parameters: {
             query?: never;
@@ -670,15 +687,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /** One subscription, with its version as `ETag` */
+        get: operations["show"];
         /**
          * Subscribe a consumer to a topic, or change how
-         * @description It counts for events that are written from now on. The queue of a consumer by `rabbitmq` is declared and bound before the
-         *     answer, unless `problem` says why not.
+         * @description It counts for events that are written from now on; what waits is still delivered, also if it is disabled. A consumer has
+         *     one `via`: if that changes, what waits moves with it. The queue of a consumer by `rabbitmq` is declared and bound before
+         *     the answer, unless `problem` says why not.
          */
         put: operations["set"];
         post?: never;
-        /** Remove a subscription; a restart of its consumer does not bring it back */
+        /**
+         * Remove a subscription; a restart of its consumer does not bring it back
+         * @description What waits is still delivered, to the end (`waiting=deliver`), or each delivery is ended with a reason that its event shows
+         *     (`waiting=discard`).
+         */
         delete: operations["remove"];
         options?: never;
         head?: never;
@@ -860,6 +883,15 @@ export interface components {
             tenantId?: string | null;
             traceId?: string | null;
         };
+        Alert: {
+            alert: string;
+            consumer?: string | null;
+            /** @description Whether its beginning was sent. */
+            sent: boolean;
+            since: components["schemas"]["At"];
+            /** @description `firing` or `over`. */
+            state: string;
+        };
         /** @description Any JSON. */
         AnyJson: unknown;
         /** Format: date-time */
@@ -890,6 +922,12 @@ export interface components {
                 /** Format: int64 */
                 value: number;
             };
+        };
+        BrokerHealth: {
+            error?: string | null;
+            since: components["schemas"]["At"];
+            /** @description `unused`, `connected`, `blocked` or `away`. */
+            state: string;
         };
         ClaimedDeliveries: {
             deliveries: components["schemas"]["ClaimedDelivery"][];
@@ -933,6 +971,8 @@ export interface components {
             paused: boolean;
             /** Format: int64 */
             processing?: number | null;
+            /** @description Its subscriptions were removed, and something is left in its lane: it is still delivered. */
+            removed: boolean;
             /** Format: int64 */
             retrying?: number | null;
             topics: string[];
@@ -1156,6 +1196,21 @@ export interface components {
             /** @description That wait because nobody subscribes to their topic. */
             unheard?: boolean;
         };
+        /** @description The health of an installation. */
+        Health: {
+            /** @description The alerts that fire, and those whose end is not sent yet. */
+            alerts: components["schemas"]["Alert"][];
+            broker?: components["schemas"]["BrokerHealth"] | null;
+            /** @description The live processes, by id. */
+            instances: components["schemas"]["LiveInstance"][];
+            /** @description Whether nothing of what follows needs a person. */
+            ok: boolean;
+            store: components["schemas"]["StoreHealth"];
+            /** @description Lanes with deliveries that wait and that no live process serves. */
+            unservedLanes: components["schemas"]["UnservedLane"][];
+            /** @description Loops that no live process runs. */
+            unservedLoops: components["schemas"]["UnservedLoop"][];
+        };
         /** @description A delivery that the caller has claimed. */
         Held: {
             deliveryId: string;
@@ -1209,6 +1264,19 @@ export interface components {
         };
         JobList: {
             jobs: components["schemas"]["Job"][];
+        };
+        LiveInstance: {
+            broker?: components["schemas"]["BrokerHealth"] | null;
+            instanceId: string;
+            /** @description The lanes that it serves. */
+            lanes: string[];
+            /** @description The loops that it runs. */
+            loops: string[];
+            /** @description `all`, `api`, `relay`, `demo` or `service`. */
+            role: string;
+            seenAt: components["schemas"]["At"];
+            startedAt: components["schemas"]["At"];
+            version: string;
         };
         /** @description Who has logged in. */
         LoggedIn: {
@@ -1383,6 +1451,8 @@ export interface components {
         };
         /** @description What a subscription says; what is left out has its default, not what it had before. */
         NewSubscription: {
+            /** @description The consumer's other subscriptions get the same `via` and endpoint. */
+            allTopics?: boolean;
             /** @description What for. */
             description?: string | null;
             /** @description Whether events are delivered; true where it is missing. */
@@ -1391,6 +1461,18 @@ export interface components {
             endpoint?: string | null;
             /** @description The broker's exchange, where it is not the usual one. */
             exchange?: string | null;
+            /**
+             * Format: int32
+             * @description How often a delivery is tried, unless its event says so; via `local`, `pull` and `webhook`.
+             */
+            maxAttempts?: number | null;
+            /**
+             * Format: int32
+             * @description Deliveries per second, on each instance at most; via `local`, `pull` and `webhook`.
+             */
+            ratePerSecond?: number | null;
+            /** @description Why, for the audit. */
+            reason?: string | null;
             /** @description The broker's routing key, where it is not the topic. */
             routingKey?: string | null;
             /**
@@ -1398,6 +1480,11 @@ export interface components {
              * @description Where it stands in lists.
              */
             sortOrder?: number;
+            /**
+             * Format: int32
+             * @description How long one try may take; via `local` and `webhook`.
+             */
+            timeoutSeconds?: number | null;
             via?: components["schemas"]["Via"] | null;
         };
         NewToken: {
@@ -1478,6 +1565,11 @@ export interface components {
             status: number;
             /** @description The kind of problem, in a few words. */
             title: string;
+            /**
+             * Format: int64
+             * @description How many deliveries wait, where these forbid it.
+             */
+            waiting?: number | null;
         };
         /** @description What became of an event. */
         Published: {
@@ -1546,6 +1638,12 @@ export interface components {
             payloadEncoding?: string | null;
             payloadType: string;
             routingKey?: string | null;
+        };
+        SchemaHealth: {
+            /** Format: int64 */
+            found: number;
+            /** Format: int64 */
+            needed: number;
         };
         /** @description A thing that the text names. */
         SearchHit: {
@@ -1627,6 +1725,11 @@ export interface components {
             /** @description One per result, in order. */
             results: components["schemas"]["Settled"][];
         };
+        Size: {
+            /** Format: int64 */
+            bytes: number;
+            name: string;
+        };
         /** @description The figures. */
         Stats: components["schemas"]["Waiting"] & {
             /** @description In the order of time; minutes without events are left out. */
@@ -1642,6 +1745,25 @@ export interface components {
          * @enum {string}
          */
         Status: "PENDING" | "SENT" | "CONSUMED" | "PARTIAL" | "FAILED" | "RETRYING" | "EXPIRED";
+        StoreHealth: {
+            /**
+             * Format: int64
+             * @description How much the database's clock is ahead of this machine's.
+             */
+            clockDifferenceMs: number;
+            /** @description `memory`, `sqlite`, `postgres` or `mysql`. */
+            kind: string;
+            /**
+             * Format: double
+             * @description How long a small query took.
+             */
+            latencyMs: number;
+            schema: components["schemas"]["SchemaHealth"];
+            /** @description By table, or of the whole database. */
+            sizes: components["schemas"]["Size"][];
+            /** @description The version of the database. */
+            version: string;
+        };
         /** @description A filter as it is shown. */
         StoredFilter: {
             aggregateId?: string | null;
@@ -1667,15 +1789,42 @@ export interface components {
             description?: string | null;
             enabled: boolean;
             endpoint?: string | null;
+            /** @description Its version, for `If-Match`. */
+            etag: string;
             exchange?: string | null;
-            /** @description Why the broker does not bring its events, as far as this server knows. */
+            /**
+             * Format: int32
+             * @description How often a delivery is tried.
+             */
+            maxAttempts?: number | null;
+            /**
+             * Format: int64
+             * @description After a change: how many events wait another way than before.
+             */
+            moved?: number | null;
+            /** @description Why the broker does not bring its events. */
             problem?: string | null;
+            /**
+             * Format: int32
+             * @description Deliveries per second, on each instance at most.
+             */
+            ratePerSecond?: number | null;
             routingKey?: string | null;
             /** Format: int32 */
             sortOrder: number;
+            /**
+             * Format: int32
+             * @description How long one try may take.
+             */
+            timeoutSeconds?: number | null;
             topic: string;
             updatedAt: components["schemas"]["At"];
             via: components["schemas"]["Via"];
+            /**
+             * Format: int64
+             * @description After a change: how many events of this subscription wait. They are still delivered.
+             */
+            waiting?: number | null;
         };
         Subscriptions: {
             subscriptions: components["schemas"]["Subscription"][];
@@ -1760,6 +1909,16 @@ export interface components {
             /** @description The services that wrote them, by name. */
             services: string[];
             traceId: string;
+        };
+        UnservedLane: {
+            lane: string;
+            /** Format: int64 */
+            waiting: number;
+        };
+        UnservedLoop: {
+            name: string;
+            /** @description What happens without it. */
+            without: string;
         };
         /**
          * @description How a consumer gets its events.
@@ -4206,6 +4365,71 @@ export interface operations {
             };
         };
     };
+    show: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The health. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Health"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list: {
         parameters: {
             query?: never;
@@ -5411,10 +5635,92 @@ export interface operations {
             };
         };
     };
-    set: {
+    show: {
         parameters: {
             query?: never;
             header?: never;
+            path: {
+                /** @description A topic, or `*`. */
+                topic: string;
+                /** @description The consumer. */
+                consumerId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The subscription. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Subscription"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Change it only if it has this version; `*`: only if it exists. */
+                "If-Match"?: string | null;
+            };
             path: {
                 /** @description A topic, or `*`. */
                 topic: string;
@@ -5429,7 +5735,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description As it is stored. */
+            /** @description As it is stored; `ETag` is its version. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5483,8 +5789,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `webhookSecretMissing`: this server cannot sign webhooks. */
+            /** @description `webhookSecretMissing`: this server cannot sign webhooks. `brokerMissing`: it has no broker. `secondVia`: other topics of the consumer have another `via`. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `stale`: it was changed or removed since it was read. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5550,8 +5865,14 @@ export interface operations {
     };
     remove: {
         parameters: {
-            query?: never;
-            header?: never;
+            query?: {
+                /** @description What becomes of the deliveries that wait; needed while there are any. */
+                waiting?: "deliver" | "discard";
+            };
+            header?: {
+                /** @description Remove it only if it has this version. */
+                "If-Match"?: string | null;
+            };
             path: {
                 /** @description A topic, or `*`. */
                 topic: string;
@@ -5568,6 +5889,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
             };
             /** @description No token, or one that is unknown or revoked. */
             401: {
@@ -5589,6 +5919,24 @@ export interface operations {
             };
             /** @description There is nothing by that name. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `deliveriesWait`: say what becomes of them; `waiting` is their number. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `stale`: it was changed since it was read. */
+            412: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6325,7 +6673,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The store is away: try again in a moment. */
+            /** @description They cannot: `storeAway`, `schemaOld`, `schemaNew`, `schemaOther` or `stopping`. */
             503: {
                 headers: {
                     [name: string]: unknown;
