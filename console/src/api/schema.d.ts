@@ -1193,7 +1193,7 @@ export interface components {
             topic?: string | null;
             /** @description Of this trace. */
             traceId?: string | null;
-            /** @description That wait because nobody subscribes to their topic. */
+            /** @description That wait because their topic has no subscription. */
             unheard?: boolean;
         };
         /** @description The health of an installation. */
@@ -3119,7 +3119,7 @@ export interface operations {
                  * @example SENT,RETRYING
                  */
                 status?: string;
-                /** @description That wait because nobody subscribes to their topic. */
+                /** @description That wait because their topic has no subscription. */
                 unheard?: boolean;
                 /** @description Stored at least so many seconds ago, by the store's clock. */
                 olderThanSeconds?: number;
@@ -3227,7 +3227,7 @@ export interface operations {
                  * @example SENT,RETRYING
                  */
                 status?: string;
-                /** @description That wait because nobody subscribes to their topic. */
+                /** @description That wait because their topic has no subscription. */
                 unheard?: boolean;
                 /** @description Stored at least so many seconds ago, by the store's clock. */
                 olderThanSeconds?: number;

@@ -26,7 +26,7 @@ pub(crate) struct FilterIn {
     #[schema(pattern = "^[A-Z]+(,[A-Z]+)*$", example = "SENT,RETRYING")]
     #[param(pattern = "^[A-Z]+(,[A-Z]+)*$", example = "SENT,RETRYING")]
     status: Option<String>,
-    /// That wait because nobody subscribes to their topic.
+    /// That wait because their topic has no subscription.
     #[serde(default, deserialize_with = "input::flag")]
     unheard: bool,
     /// Stored at least so many seconds ago, by the store's clock.

@@ -46,7 +46,7 @@ async fn claim(server: &Process, token: &str, consumer: &str, max: usize) -> Vec
     claimed["deliveries"].as_array().unwrap().clone()
 }
 
-/// A token made directly in the store: nobody knows the secret of the dump's own.
+/// A token made directly in the store: the secret of the token in the dump is unknown.
 fn rescue_token(program: &str, database: &Database) -> String {
     let arguments = ["tokens", "create", "rescue", "--role", "admin", "-o", "json", "--store", &database.url];
     let made = Command::new(program).args(arguments).output().unwrap();

@@ -53,7 +53,7 @@ enum Outcome {
     Duplicate,
     /// Nobody subscribes to its topic: not stored.
     Skipped,
-    /// Nobody subscribes to its topic: stored until somebody does (`bus.unheard` is `keep`).
+    /// Its topic has no subscription: stored until there is one (`bus.unheard` is `keep`).
     Unheard,
 }
 
