@@ -31,7 +31,7 @@ async fn waiting(h: &impl Harness, consumer: &str, via: Via, events: &[&str]) ->
     ids
 }
 
-/// F64: while something waits, it must be said what becomes of it. Nothing changes before that.
+/// F64: while something waits, a removal must name what becomes of it. Nothing changes before that.
 pub async fn a_removal_is_refused_while_deliveries_wait<H: Harness>(h: H) {
     for via in EVERY {
         let consumer = format!("refused-{}", via.as_str());

@@ -90,7 +90,7 @@ async fn claim_and_settle(server: &Process, token: &str, result: Value) {
 }
 
 /// G.10, A.5: a dead delivery is sent once, also if the first call fails and the process is killed; its end is sent too.
-/// What waits behind it, its code and its key are told, in the message and in the log.
+/// The message and the log name what waits behind it, its code and its key.
 #[tokio::test]
 async fn an_alert_is_sent_once_although_the_process_is_killed() {
     let (database, receiver) = (Database::make(Kind::Sqlite).await, Receiver::open().await);
@@ -168,7 +168,7 @@ async fn late_and_stalled_lanes_are_told_and_their_end() {
     database.drop().await;
 }
 
-/// G.10, G.9, F44: a store that does not answer is told by the process itself, and that it is back. Meanwhile no request can be
+/// G.10, G.9, F44: the process itself reports a store that does not answer, and that it is back. Meanwhile no request can be
 /// served.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_postgres_that_is_away_is_told_and_its_return() {

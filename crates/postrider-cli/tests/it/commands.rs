@@ -298,7 +298,7 @@ async fn the_doctor_reports_failed_checks_and_remedies() {
     database.drop().await;
 }
 
-/// G.9: a user who may only read is told which grants are missing; a broker that answers is well.
+/// G.9: `doctor` names the grants that a user who may only read lacks; a broker that answers passes.
 #[tokio::test]
 async fn the_doctor_names_missing_grants_on_postgres_and_a_rabbitmq_that_answers() {
     use sqlx::{Connection as _, Executor as _};

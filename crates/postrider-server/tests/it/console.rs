@@ -149,7 +149,7 @@ async fn assets_are_cached_for_ever_and_the_page_is_not() {
     desk.close().await;
 }
 
-/// A file is sent as it is stored to whoever takes gzip, and unpacked to others; HEAD has no body.
+/// A client that takes gzip gets the file as it is stored, others get it unpacked; HEAD has no body.
 #[tokio::test]
 async fn a_file_is_packed_for_those_who_take_it() {
     let desk = desk("/").await;

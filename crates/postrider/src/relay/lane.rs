@@ -28,7 +28,7 @@ use crate::transport::{HeldLease, Lane, LaneOptions, Parcel, Transport};
 pub(super) struct LaneTask {
     shared: Arc<RelayShared>,
     lane: Arc<Lane>,
-    /// The options of the lane without what the subscriptions say, and what they said when it was last read.
+    /// The options of the lane without the limits of the subscriptions, and those limits as last read.
     options: LaneOptions,
     terms: Arc<Terms>,
     transport: Arc<dyn Transport>,

@@ -48,7 +48,7 @@ pub struct Instance {
     pub role: String,
     /// The version of its program.
     pub version: String,
-    /// When it first told of itself.
+    /// When it first wrote its row.
     pub started_at: OffsetDateTime,
     /// When it last did.
     pub seen_at: OffsetDateTime,
