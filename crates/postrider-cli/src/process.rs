@@ -456,6 +456,21 @@ mod tests {
         assert_eq!(reads(&plan(&set)), (7, "0/5 * * * * ?".to_owned(), "Asia/Shanghai".to_owned()));
     }
 
+    /// G.10, A.17: each threshold of the alerts is configured by its own key.
+    #[test]
+    fn the_configuration_reaches_the_alerts() {
+        let rules = plan(&[
+            "alert.dead-per-hour=2",
+            "alert.oldest-seconds=3",
+            "alert.stalled-seconds=4",
+            "alert.broker-blocked-seconds=5",
+            "alert.store-away-seconds=6",
+        ])
+        .alerts;
+        let seconds = [rules.oldest, rules.stalled, rules.broker_blocked, rules.store_away].map(|one| one.as_secs());
+        assert_eq!((rules.dead_per_hour, seconds), (2, [3, 4, 5, 6]));
+    }
+
     /// A.17: what is configured for lanes reaches the broker's. Its claims are larger only if no size is configured.
     #[test]
     fn the_configuration_reaches_the_lane_of_the_broker() {

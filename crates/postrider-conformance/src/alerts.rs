@@ -3,12 +3,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use postrider::Via;
 use postrider::alert::{AlertKind, AlertRules, AlertState, Alerting, Notice, Notify};
 use postrider::prelude::*;
 use postrider::store::{Claim, DeadHead, History, NewAlert};
+use tokio::sync::Semaphore;
 
 use crate::Harness;
 use crate::fold::{fold_all, report};
@@ -135,6 +137,42 @@ pub async fn a_restart_repeats_nothing<H: Harness>(h: H) {
     next.run_until(&h, 1).await;
     let subjects: Vec<_> = next.all().into_iter().map(|(_, one)| one.details.consumer.unwrap()).collect();
     assert_eq!(subjects, ["other"], "the alert of {LANE} is known");
+}
+
+/// A message that is on its way until there are permits.
+struct OnItsWay(Sent, Arc<Semaphore>);
+
+#[async_trait]
+impl Notify for OnItsWay {
+    async fn notify(&self, id: &str, notice: &Notice) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.0.notify(id, notice).await?;
+        let _permit = self.1.acquire().await?;
+        Ok(())
+    }
+}
+
+/// G.10: while one instance sends, another one sends nothing.
+pub async fn one_of_two_instances_sends<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue(&h, keyed("a", 1)).await;
+    bury_the_first(&h).await;
+    let (sent, permits) = (Sent::default(), Arc::new(Semaphore::new(0)));
+    let first = Alerting::new(h.store().clone()).notify(OnItsWay(sent.clone(), Arc::clone(&permits)));
+    let beside = async {
+        sent.1.notified().await;
+        let other = Alerting::new(h.store().clone()).notify(sent.clone());
+        // It looks at once. That it sends nothing has no other signal than time.
+        other.run(tokio::time::sleep(Duration::from_secs(1))).await.unwrap();
+        permits.add_permits(1);
+        while h.store().alerts().await.unwrap().iter().any(|one| !one.sent) {
+            tokio::task::yield_now().await;
+        }
+    };
+    first.run(beside).await.unwrap();
+    assert_eq!(sent.all().len(), 1, "{:?}", sent.all());
+    h.store().redrive("a1", LANE, None).await.unwrap();
+    sent.run_until(&h, 2).await;
+    assert_eq!(sent.all().len(), 2, "{:?}", sent.all());
 }
 
 /// G.10: a message that is refused is sent again under the same id, and the beginning is never left out.

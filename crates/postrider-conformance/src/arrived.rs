@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::prelude::*;
-use postrider::{Failure, Inbox, OutsideConsumer, RawEvent, Received, Relay, Via};
+use postrider::{Failure, Inbox, OutsideConsumer, RawEvent, Received, Relay, RelayOptions, Via};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -38,6 +38,7 @@ impl OutsideConsumer for Report {
 /// A.19: a plain insert reaches its consumer soon, although the relay is idle and nothing wakes it. The bound is generous: an
 /// idle relay of the default options asks every 20 ms, and would need some 200 ms by its poll alone.
 pub async fn an_idle_relay_finds_a_plain_insert_soon<H: Harness>(h: H) {
+    assert!(RelayOptions::default().arrivals <= Duration::from_millis(20));
     subscribe(&h, TOPIC, LANE, Via::Local).await;
     let (reports, mut reported) = mpsc::unbounded_channel();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -274,6 +274,7 @@ pub async fn the_tenth_failure_is_the_last<H: Harness>(h: H) {
         event_id: "e".into(),
         topic: TOPIC.into(),
         trace_id: find(&h, "e").await.envelope.trace_id,
+        request_id: None,
         key: None,
         lane: "fails".into(),
         attempts: 10,
@@ -559,17 +560,33 @@ pub async fn events_of_a_key_are_consumed_in_order<H: Harness>(h: H) {
     }
 }
 
-/// F18: the policy decides whether a DEAD event blocks the later ones of its key.
+/// Rejects the first event of the key `a`, and reports the others.
+struct RejectsFirst(mpsc::UnboundedSender<String>);
+
+impl OutsideConsumer for RejectsFirst {
+    const NAME: &'static str = "skipping";
+    type Event = Paid;
+
+    async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+        if paid.n == "a1" { Err(Failure::reject("never")) } else { Ok(self.0.send(paid.n.clone())?) }
+    }
+}
+
+/// F18: the policy of each lane decides whether a DEAD event blocks the later ones of its key.
 pub async fn a_dead_head_holds_or_is_skipped<H: Harness>(h: H) {
     subscribe_lane(&h).await;
+    subscribe(&h, TOPIC, "skipping", Via::Local).await;
     for n in 1..=3 {
         h.make_counter(&format!("a{n}")).await;
     }
     enqueue(&h, keyed("a", 3)).await;
     let first_is_bad = |paid: &Received<Paid>| if paid.n == "a1" { Err(Failure::reject("never")) } else { Ok(()) };
-    drain(&h, inbox(&h).consumer(Count::then(&h, first_is_bad))).await;
-    assert!(h.written_down().await.is_empty(), "held");
     let skip = LaneOptions { dead_head: DeadHead::Skip, ..LaneOptions::default() };
+    let (reports, mut reported) = mpsc::unbounded_channel();
+    let both = inbox(&h).consumer(Count::then(&h, first_is_bad)).outside_with(RejectsFirst(reports), skip.clone());
+    drain(&h, both).await;
+    assert!(h.written_down().await.is_empty(), "held");
+    assert_eq!((reported.recv().await, reported.recv().await), (Some("a2".into()), Some("a3".into())), "skipped");
     drain(&h, inbox(&h).consumer_with(Count::then(&h, first_is_bad), skip)).await;
     assert_eq!(h.written_down().await, [("a".to_owned(), 2), ("a".to_owned(), 3)]);
 }

@@ -108,7 +108,7 @@ async fn effects<H: Harness>(h: &H, name: &str) {
     }
 }
 
-/// A renamed field and a renamed consumer while both versions of a program run: each event has each effect once, nothing is
+/// D.2, F19: a renamed field and a renamed consumer while both versions of a program run: each event has each effect once, nothing is
 /// dead, and nothing is left in the lane of the old name.
 pub async fn a_rolling_deployment_kills_and_strands_nothing<H: Harness>(h: H) {
     let old = Program::old(&h).await;

@@ -49,6 +49,9 @@ pub enum Alarm {
         /// Its trace.
         #[serde(skip_serializing_if = "Option::is_none")]
         trace_id: Option<String>,
+        /// The request that it came from.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<String>,
         /// Its key: with [`DeadHead::Hold`](crate::store::DeadHead) the later events of the key wait for it.
         #[serde(skip_serializing_if = "Option::is_none")]
         key: Option<String>,
@@ -102,6 +105,7 @@ impl From<DeadLetter> for Alarm {
             event_id: letter.event_id,
             topic: letter.topic,
             trace_id: letter.trace_id,
+            request_id: letter.request_id,
             key: letter.key,
             lane: letter.consumer,
             attempts: letter.attempts,
@@ -164,6 +168,7 @@ pub(crate) async fn log_given_up(store: &dyn Store, report: &Report, attempts: u
         event_id: report.event_id.clone(),
         topic: envelope.as_ref().map(|envelope| envelope.topic.clone()).unwrap_or_default(),
         trace_id: envelope.as_ref().and_then(|envelope| envelope.trace_id.clone()),
+        request_id: envelope.as_ref().and_then(|envelope| envelope.request_id()).map(Into::into),
         key: envelope.and_then(|envelope| envelope.key),
         lane: report.consumer.clone(),
         attempts,
@@ -178,11 +183,12 @@ impl Alarm {
     /// Writes the alarm to the log, as an error.
     pub(crate) fn log(&self) {
         match self {
-            Self::Dead { event_id, topic, trace_id, key, lane, attempts, error, code, held } => {
+            Self::Dead { event_id, topic, trace_id, request_id, key, lane, attempts, error, code, held } => {
                 tracing::error!(
                     event_id,
                     topic,
                     trace_id,
+                    request_id,
                     key,
                     consumer = lane,
                     attempts,

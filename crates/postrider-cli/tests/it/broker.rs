@@ -99,8 +99,23 @@ async fn a_broker_carries_what_is_subscribed_on_rabbitmq() {
     let config = server.admin(Method::GET, "/config", Value::Null, 200).await.to_string();
     assert!(!config.contains("guest:guest"), "{config}");
     assert_eq!(consumers["consumers"][0]["lag"], Value::Null, "what a broker brings does not wait here");
+
+    let disabled = json!({ "via": "rabbitmq", "enabled": false });
+    server.admin(Method::PUT, "/subscriptions/order.paid/member", disabled, 200).await;
+    let log = || std::fs::read_to_string(database.folder().join("log")).unwrap();
+    let unbound = async {
+        loop {
+            let log = log();
+            if let Some(line) = log.lines().find(|line| line.contains("unbound: what is in the queue stays")) {
+                return line.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let unbound = tokio::time::timeout(Duration::from_secs(60), unbound).await.expect("the log says what stays");
+    assert!(unbound.contains("postrider.member") && unbound.contains("messages=1"), "{unbound}");
     server.stop();
-    let log = std::fs::read_to_string(database.folder().join("log")).unwrap();
+    let log = log();
     let problems = log.lines().filter(|line| line.contains("a subscription cannot be bound")).count();
     assert_eq!(problems, 1, "told once: {log}");
     host.remove().await;
@@ -223,14 +238,15 @@ async fn one_source_and_many_consumers_in_python_on_rabbitmq() {
     for service in ["member-service", "message-service"] {
         assert_eq!(attempts(&pending, service), [(0, Value::Null)], "expected from the start");
     }
+    let away = "the broker is unreachable since 20";
+    until(&server, "evt-1", |shown| shown["lastError"].as_str().is_some_and(|error| error.starts_with(away))).await;
     proxy.accept();
     until(&server, "evt-1", |shown| shown["status"] == "SENT").await;
 
     let folder = database.folder();
-    let consumers = [
-        PythonConsumer::start(&host, &server, folder, "member-service", &["points.added", "receipts"]),
-        PythonConsumer::start(&host, &server, folder, "message-service", &["notification.sent", "http", "fail-first"]),
-    ];
+    let member = PythonConsumer::start(&host, &server, folder, "member-service", &["points.added", "receipts"]);
+    let message =
+        PythonConsumer::start(&host, &server, folder, "message-service", &["notification.sent", "http", "fail-first"]);
     let is_between = |shown: &Value| {
         attempts(shown, "message-service").len() == 2 && ["PARTIAL", "RETRYING"].iter().any(|s| shown["status"] == *s)
     };
@@ -253,13 +269,16 @@ async fn one_source_and_many_consumers_in_python_on_rabbitmq() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), unbound).await.expect("it is unbound");
+    // Without its consumer, what came into the queue would stay there.
+    drop(message);
     server.admin(Method::POST, "/events", purchase("evt-2"), 202).await;
     let consumed = until(&server, "evt-2", |shown| shown["status"] == "CONSUMED").await;
     assert_eq!(consumed["expectedConsumers"], 1);
-    drop(consumers);
+    drop(member);
     let output = |name: &str| std::fs::read_to_string(folder.join(format!("{name}.out"))).unwrap();
     assert!(output("member-service").contains("consumed evt-2"));
     assert!(!output("message-service").contains("evt-2"), "{}", output("message-service"));
+    assert_eq!(host.take("postrider.message-service").await, "[]", "its queue gets nothing more");
     server.stop();
     host.remove().await;
     database.drop().await;

@@ -18,6 +18,7 @@ use crate::process::{Database, Kind, Process, RelayProcess};
 use crate::{postrider, stderr, stdout};
 
 const ROLES: [&str; 3] = ["postrider_producer", "postrider_relay", "postrider_console"];
+const MIGRATOR: &str = "postrider_migrator";
 
 /// A database with the printed roles under names of its own (roles belong to the server), and a login for each.
 struct Granted {
@@ -29,12 +30,13 @@ struct Granted {
 impl Granted {
     async fn make(kind: Kind) -> Self {
         let database = Database::make(kind).await;
-        let up = postrider(&["migrate", "up", "--store", &database.url]);
-        assert!(up.status.success(), "{}", stderr(&up));
         let granted = Self { database, kind, suffix: uuid::Uuid::new_v4().simple().to_string()[..8].to_owned() };
         let printed = postrider(&["migrate", "print", "--roles", "--store", &granted.database.url]);
         assert!(printed.status.success(), "{}", stderr(&printed));
         let mut script = stdout(&printed);
+        granted.run_as(&granted.database.url, &granted.new_migrator(&script)).await.unwrap();
+        let up = postrider(&["migrate", "up", "--store", &granted.url(MIGRATOR)]);
+        assert!(up.status.success(), "{}", stderr(&up));
         for role in ROLES {
             script = script.replace(role, &granted.name(role));
         }
@@ -50,6 +52,16 @@ impl Granted {
             granted.run_as(&granted.database.url, &login).await.unwrap();
         }
         granted
+    }
+
+    /// Makes the login that migrates: on PostgreSQL the owner of the tables, on MySQL one with the rights that the script lists.
+    fn new_migrator(&self, script: &str) -> String {
+        let login = format!("{}_l", self.name(MIGRATOR));
+        if matches!(self.kind, Kind::Postgres) {
+            return format!("CREATE ROLE {login} LOGIN; GRANT CREATE ON SCHEMA public TO {login}");
+        }
+        let rights = script.split_once("The migrator needs ").and_then(|(_, rest)| rest.split_once('.')).unwrap().0;
+        format!("CREATE USER {login} IDENTIFIED BY 'secret'; GRANT {} ON * TO {login}", rights.replace(" and ", ", "))
     }
 
     fn name(&self, role: &str) -> String {
@@ -102,6 +114,12 @@ impl Granted {
             };
             self.run_as(&self.database.url, &remove).await.unwrap();
         }
+        let migrator = format!("{}_l", self.name(MIGRATOR));
+        let remove = match self.kind {
+            Kind::Postgres => format!("DROP OWNED BY {migrator}; DROP ROLE {migrator}"),
+            _ => format!("DROP USER {migrator}"),
+        };
+        self.run_as(&self.database.url, &remove).await.unwrap();
         self.database.drop().await;
     }
 }

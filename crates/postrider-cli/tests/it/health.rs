@@ -94,3 +94,46 @@ async fn loops_and_lanes_without_a_process_are_named_on_postgres() {
 async fn loops_and_lanes_without_a_process_are_named_on_mysql() {
     loops_and_lanes_without_a_process_are_named(Kind::MySql).await;
 }
+
+/// Waits until a gauge of the lane has a value.
+async fn gauge(server: &Process, name: &str, lane: &str, expected: &str) {
+    let line = format!("{name}{{consumer=\"{lane}\"}} {expected}");
+    let reading = async {
+        loop {
+            let request = server.client.get(format!("{}/metrics", server.url)).bearer_auth(server.token());
+            let metrics = request.send().await.unwrap().text().await.unwrap();
+            if metrics.lines().any(|shown| shown == line) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(60), reading).await.unwrap_or_else(|_| panic!("{line}"));
+}
+
+/// A.18: a lane has its gauges before its first delivery, and they return to zero. What the stores count is in their suite.
+#[tokio::test]
+async fn the_gauges_of_a_lane_follow_it_and_return_to_zero() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    let settle = async |success: bool| {
+        let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
+        let delivery = &claimed["deliveries"][0];
+        let result = json!({ "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"],
+            "success": success, "willRetry": false });
+        server.admin(Method::POST, "/consumers/points/settle", json!({ "results": [result] }), 200).await;
+    };
+    server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({ "via": "pull" }), 200).await;
+    gauge(&server, "postrider_consumer_lag", "points", "0").await;
+    for id in ["a", "b"] {
+        let event = json!({ "eventId": id, "topic": "order.paid", "payload": 1 });
+        server.admin(Method::POST, "/events", event, 202).await;
+    }
+    gauge(&server, "postrider_consumer_lag", "points", "2").await;
+    settle(true).await;
+    settle(false).await;
+    gauge(&server, "postrider_consumer_lag", "points", "0").await;
+    gauge(&server, "postrider_consumer_dead", "points", "1").await;
+    server.stop();
+    database.drop().await;
+}

@@ -95,6 +95,39 @@ fn what_print_prints_is_a_whole_schema() {
     assert!(stdout(&up).ends_with("nothing to do\n"), "{}{}", stdout(&up), stderr(&up));
 }
 
+/// What `print --from` prints is the rest of the script: a database that has the versions before it is then up to date.
+#[test]
+fn what_print_from_prints_upgrades_a_database_of_that_version() {
+    let print = |store: &str, from: u32| {
+        let printed = postrider(&["migrate", "print", "--from", &from.to_string(), "--store", store]);
+        assert!(printed.status.success(), "{}", stderr(&printed));
+        stdout(&printed).trim_end().to_owned()
+    };
+    for store in ["postgres:", "mysql:"] {
+        assert!(print(store, 0).ends_with(&print(store, 6)), "{store}");
+        assert!(!print(store, 6).contains("CREATE TABLE postrider_event "), "{store}");
+    }
+    let file = File::new("print-from");
+    std::fs::create_dir_all(&file.0).unwrap();
+    let whole = print(&file.url(), 0);
+    let run = |script: &str| {
+        let mut shell = Command::new("sqlite3").args(["-bail", &file.path()]).stdin(Stdio::piped()).spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+        assert!(shell.wait().unwrap().success());
+    };
+    let versions: Vec<u32> =
+        whole.lines().filter_map(|line| line.strip_prefix("-- Migration ")?.split_once(':')?.0.parse().ok()).collect();
+    for version in &versions[..versions.len() - 1] {
+        let rest = print(&file.url(), *version);
+        run(whole.strip_suffix(&rest).expect("the end of the script"));
+        assert_eq!(postrider(&["migrate", "status", "--store", &file.url()]).status.code(), Some(5), "{version}");
+        run(&rest);
+        let up = postrider(&["migrate", "up", "--store", &file.url()]);
+        assert!(stdout(&up).ends_with("nothing to do\n"), "{version}: {}{}", stdout(&up), stderr(&up));
+        std::fs::remove_file(file.path()).unwrap();
+    }
+}
+
 #[test]
 fn an_unknown_store_is_refused_with_what_to_write() {
     let refused = postrider(&["migrate", "up", "--store", "oracle://host/db"]);

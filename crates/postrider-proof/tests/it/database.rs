@@ -181,6 +181,15 @@ impl Database {
         }
     }
 
+    /// Gives the workers' consumer another name.
+    pub(crate) async fn rename_consumer(&self, to: &str) {
+        match &self.auditor {
+            Auditor::Sqlite { store, .. } => store.rename_consumer("count", to).await.unwrap(),
+            Auditor::Postgres { store, .. } => store.rename_consumer("count", to).await.unwrap(),
+            Auditor::MySql { store, .. } => store.rename_consumer("count", to).await.unwrap(),
+        };
+    }
+
     /// The state of one event: its row in `postrider_outbox`, its inbox row and its effect.
     pub(crate) async fn event_state(&self, event: &str) -> EventState {
         let events = self.number(&format!("SELECT count(*) FROM postrider_event WHERE event_id = '{event}'")).await;

@@ -12,6 +12,7 @@ mod proxy;
 mod rabbitmq;
 mod reconciler;
 mod relays;
+mod rolling;
 mod sessions;
 mod shutdown;
 mod worker;

@@ -114,6 +114,21 @@ async fn queues_and_bindings_follow_the_subscriptions_on_rabbitmq() {
     fixture.finish().await;
 }
 
+/// D.11: a binding that was removed by hand comes back, although no subscription changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_binding_that_was_removed_from_rabbitmq_comes_back() {
+    let fixture = Fixture::fresh().await;
+    fixture.store.set_subscription(&subscription("order.paid", "mail")).await.unwrap();
+    let running = Running::start(fixture.rabbitmq.reconciler(fixture.store.clone()).again(Duration::from_millis(50)));
+    let bound = ["postrider.mail postrider.events order.paid"];
+    until_bound(&fixture.host, &bound).await;
+    let (queue, exchange) = ("postrider.mail".into(), "postrider.events".into());
+    fixture.channel.queue_unbind(queue, exchange, "order.paid".into(), FieldTable::default()).await.unwrap();
+    until_bound(&fixture.host, &bound).await;
+    running.stop().await;
+    fixture.finish().await;
+}
+
 /// D.11: an exchange that does not exist, and a queue with other settings, are problems of their subscriptions alone. They
 /// are shown, and end when their cause ends.
 #[tokio::test(flavor = "multi_thread")]

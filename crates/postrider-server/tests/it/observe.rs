@@ -68,7 +68,7 @@ async fn settle(desk: &Desk, delivery: &Value, more: Value) {
     desk.ask("consumer", "/consumers/points/settle", json!({ "results": [result] }), 200).await;
 }
 
-/// A.5, A.18: what a pulling consumer settles is counted, and a delivery that it gives up is an error in the log with what is
+/// A.5, A.16, A.18: what a pulling consumer settles is counted, and a delivery that it gives up is an error in the log with what is
 /// needed to find it and how many wait behind it.
 #[test]
 fn a_pulling_consumer_is_counted_and_its_dead_deliveries_are_logged() {
@@ -76,7 +76,7 @@ fn a_pulling_consumer_is_counted_and_its_dead_deliveries_are_logged() {
         desk.subscribe("order.paid", "points", json!({})).await;
         for id in ["done", "dead", "behind", "behind2"] {
             let key = if id == "done" { "other" } else { "one" };
-            let event = json!({ "eventId": id, "topic": "order.paid", "payload": 1, "key": key, "traceId": "4bf92f3577b34da6a3ce929d0e0e4736" });
+            let event = json!({ "eventId": id, "topic": "order.paid", "payload": 1, "key": key, "traceId": "4bf92f3577b34da6a3ce929d0e0e4736", "initiator": { "clientRequestId": "r-17" } });
             desk.publish(event, 202).await;
         }
         let claimed = desk.claim("points", 2).await;
@@ -106,6 +106,7 @@ fn a_pulling_consumer_is_counted_and_its_dead_deliveries_are_logged() {
         ("event_id", json!("dead")),
         ("topic", json!("order.paid")),
         ("trace_id", json!("4bf92f3577b34da6a3ce929d0e0e4736")),
+        ("request_id", json!("r-17")),
         ("key", json!("one")),
         ("code", json!("wallet")),
         ("error", json!("no wallet")),

@@ -430,7 +430,7 @@ async fn prune_once(shared: &RelayShared, retention: &Retention) -> Result<()> {
 
 /// What earlier looks have found.
 struct Known {
-    /// The lanes of this relay, and every other lane that had a delivery.
+    /// The lanes of this relay and of subscriptions, and every other lane that had a delivery.
     lanes: BTreeSet<Arc<str>>,
     /// Those who hold a snapshot, for whom the alarm was raised.
     holders: Vec<String>,
@@ -441,6 +441,9 @@ async fn figures(shared: &RelayShared, known: &mut Known) -> Result<()> {
     let waiting = |counts: &LaneCounts| counts.new + counts.processing + counts.failed;
     observe::pending(counts.values().map(waiting).sum(), shared.store.oldest_pending().await?.unwrap_or_default());
     known.lanes.extend(counts.keys().map(|lane| lane.as_str().into()));
+    let subscribed = shared.store.subscriptions(None).await?.into_iter().filter(|one| !one.removed);
+    let subscribed = subscribed.map(|one| one.subscription).filter(|one| one.via.has_own_lane());
+    known.lanes.extend(subscribed.map(|one| one.consumer.as_str().into()));
     for lane in &known.lanes {
         // A lane without a delivery has no counts. Its gauges must return to zero all the same.
         let counts = counts.get(&**lane).copied().unwrap_or_default();

@@ -186,6 +186,7 @@ impl Results {
                     event_id: envelope.event_id.to_string(),
                     topic: envelope.topic.clone(),
                     trace_id: envelope.trace_id.clone(),
+                    request_id: envelope.request_id().map(Into::into),
                     key: envelope.key.clone(),
                     lane: lane.name.to_string(),
                     attempts,

@@ -73,6 +73,8 @@ pub struct DeadLetter {
     pub key: Option<String>,
     /// Its trace.
     pub trace_id: Option<String>,
+    /// The request that it came from.
+    pub request_id: Option<String>,
     /// How often it was tried.
     pub attempts: u32,
     /// The last error.
@@ -99,6 +101,7 @@ pub(super) fn dead_letters(records: &[Record]) -> Vec<DeadLetter> {
                 topic: record.envelope.topic.clone(),
                 key: record.envelope.key.clone(),
                 trace_id: record.envelope.trace_id.clone(),
+                request_id: record.envelope.request_id().map(Into::into),
                 attempts: delivery.attempts,
                 error: delivery.last_error.clone(),
                 code: last.and_then(|attempt| attempt.code.clone()),

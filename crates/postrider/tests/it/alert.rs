@@ -9,6 +9,7 @@ fn dead() -> Alarm {
         event_id: "order:7:paid".into(),
         topic: "order.paid".into(),
         trace_id: None,
+        request_id: None,
         key: Some("7".into()),
         lane: "points".into(),
         attempts: 10,

@@ -154,17 +154,18 @@ fn one_order_is_found_in_the_log_by_its_trace_and_its_request() {
     assert!(text.contains("order:7:paid"), "and by its event id");
 }
 
-/// A.5: a dead delivery is an error in the log, also at the first rejection, with the ids to find it.
+/// A.5, A.16: a dead delivery is an error in the log, also at the first rejection, and a failure that is tried again is a
+/// warning, each with the ids to find it.
 #[test]
-fn a_rejected_delivery_is_an_error_in_the_log() {
+fn failures_are_in_the_log_with_the_ids_to_find_them() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone());
-    tracing::subscriber::with_default(subscriber.finish(), || pay_and_deliver(&[7, 13]));
+    tracing::subscriber::with_default(subscriber.finish(), || pay_and_deliver(&[7, 13, 14]));
 
     let text = String::from_utf8(log.0.lock().expect("no writer panics").clone()).expect("UTF-8");
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
-    let errors: Vec<_> = lines.filter(|line| line["level"] == "ERROR").collect();
+    let (errors, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["level"] == "ERROR");
     let [dead] = &errors[..] else { panic!("one error: {errors:#?}") };
     for (field, expected) in [
         ("message", "DEAD: given up. Redrive it when the cause is repaired"),
@@ -174,9 +175,17 @@ fn a_rejected_delivery_is_an_error_in_the_log() {
         ("key", "13"),
         ("code", "luck"),
         ("trace_id", TRACE),
+        ("request_id", REQUEST),
         ("error", "unlucky"),
     ] {
         assert_eq!(dead["fields"][field], expected, "{field} of {dead:#}");
+    }
+    let failed = others.iter().find(|line| line["fields"]["message"] == "failed, will be tried again");
+    let failed = failed.unwrap_or_else(|| panic!("a warning: {text}"));
+    for (field, expected) in
+        [("event_id", "order:14:paid"), ("trace_id", TRACE), ("request_id", REQUEST), ("error", "not now")]
+    {
+        assert_eq!(failed["fields"][field], expected, "{field} of {failed:#}");
     }
     assert_eq!((&dead["fields"]["attempts"], &dead["fields"]["held"]), (&1.into(), &0.into()));
 }

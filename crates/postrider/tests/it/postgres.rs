@@ -749,6 +749,32 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
     database.drop().await;
 }
 
+/// docs/schema.md: the tables live in a schema of their own, beside the program's, and every session finds them.
+#[tokio::test]
+async fn postgres_tables_may_live_in_a_schema_of_their_own() {
+    let database = Database::empty().await;
+    database
+        .at_server(format!("ALTER ROLE CURRENT_USER IN DATABASE {} SET search_path = public, postrider", database.name))
+        .await;
+    sqlx::raw_sql("CREATE SCHEMA postrider").execute(&mut database.connect().await).await.expect("creates");
+    let migrator = format!("{}?options=-csearch_path%3Dpostrider", database.url());
+    PostgresStore::connect(&migrator).await.expect("connects").migrate().await.expect("migrates");
+
+    let store = PostgresStore::connect(&database.url()).await.expect("connects");
+    store.check_schema().await.expect("finds the tables");
+    store.set_subscription(&Subscription::new("order.paid", "coupon", Via::Pull)).await.expect("subscribes");
+    let mut tx = store.begin().await.expect("begins");
+    let paid = Draft::json("order.paid", &7).expect("JSON");
+    assert!(matches!(Outbox::new(store.clone()).enqueue(&mut tx, paid).await, Ok(Enqueued::Accepted(_))));
+    store.commit(tx).await.expect("commits");
+    assert_eq!(store.counts().await.expect("counts")["coupon"].new, 1);
+    let schemas = "SELECT DISTINCT schemaname FROM pg_tables WHERE tablename LIKE 'postrider%'";
+    let schemas: Vec<String> =
+        sqlx::query_scalar(schemas).fetch_all(&mut database.connect().await).await.expect("reads");
+    assert_eq!(schemas, ["postrider"]);
+    database.drop().await;
+}
+
 /// The store adds at most five named connections to the program's pool.
 #[tokio::test]
 async fn postgres_stores_use_the_programs_own_pool() {

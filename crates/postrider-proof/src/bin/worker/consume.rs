@@ -32,6 +32,9 @@ pub(crate) struct Consume {
     /// Attempts before an event becomes dead.
     #[arg(long, default_value_t = 10)]
     attempts: u32,
+    /// Runs the newer version of the program: other names for the consumer and for the field of its payload.
+    #[arg(long)]
+    newer: bool,
 }
 
 /// The payload of the worker's events.
@@ -43,6 +46,26 @@ pub(crate) struct Done {
 impl Done {
     pub(crate) fn number(n: u32) -> Self {
         Self { counter: format!("e{n:05}") }
+    }
+}
+
+/// The payload of the newer version: `counter` is called `name`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Renamed {
+    pub(crate) name: String,
+}
+
+impl Event for Renamed {
+    const TOPIC: &'static str = Done::TOPIC;
+    const VERSION: u32 = 2;
+
+    fn event_id(&self) -> Option<String> {
+        Some(self.name.clone())
+    }
+
+    fn upcast(_: u32, payload: serde_json::Value) -> serde_json::Result<Self> {
+        let Done { counter } = serde_json::from_value(payload)?;
+        Ok(Self { name: counter })
     }
 }
 
@@ -65,11 +88,29 @@ impl<S: Effect> Consumer<S> for Count {
     type Event = Done;
 
     async fn handle(&self, tx: &mut S::Conn, done: Received<Done>) -> Result<(), Failure> {
-        self.stops.at(Point::Handler, &done.counter).await;
+        self.add::<S>(tx, &done.counter).await
+    }
+}
+
+impl Count {
+    async fn add<S: Effect>(&self, tx: &mut S::Conn, counter: &str) -> Result<(), Failure> {
+        self.stops.at(Point::Handler, counter).await;
         tokio::time::sleep(self.takes).await;
-        S::add(tx, &done.counter, std::process::id()).await?;
-        self.stops.at(Point::Effect, &done.counter).await;
+        S::add(tx, counter, std::process::id()).await?;
+        self.stops.at(Point::Effect, counter).await;
         Ok(())
+    }
+}
+
+/// The consumer of the newer version.
+struct Tally(Count);
+
+impl<S: Effect> Consumer<S> for Tally {
+    const NAME: &'static str = "tally";
+    type Event = Renamed;
+
+    async fn handle(&self, tx: &mut S::Conn, done: Received<Renamed>) -> Result<(), Failure> {
+        self.0.add::<S>(tx, &done.name).await
     }
 }
 
@@ -109,7 +150,8 @@ pub(crate) async fn consume<S: Effect>(store: S, stops: Stops, consume: Consume)
         ..LaneOptions::default()
     };
     let count = Count { stops: stops.clone(), takes: Duration::from_millis(consume.takes_ms) };
-    let inbox = Inbox::new(store.clone()).consumer_with(count, lane);
+    let inbox = Inbox::new(store.clone());
+    let inbox = if consume.newer { inbox.consumer_with(Tally(count), lane) } else { inbox.consumer_with(count, lane) };
     let options = RelayOptions {
         poll: Duration::from_millis(consume.poll_ms),
         owner: format!("worker-{}", std::process::id()),

@@ -7,7 +7,7 @@ use clap::Args;
 use postrider::{Draft, Inbox, Outbox, Relay, RelayOptions};
 use tokio::io::AsyncBufReadExt;
 
-use crate::consume::Done;
+use crate::consume::{Done, Renamed};
 use crate::effect::Effect;
 use crate::points::{Point, Stops};
 
@@ -30,6 +30,9 @@ pub(crate) struct Produce {
     /// Also runs a relay without consumers, which notifies other processes of new events.
     #[arg(long)]
     announce: bool,
+    /// Writes the payload of the newer version.
+    #[arg(long)]
+    newer: bool,
 }
 
 pub(crate) async fn produce<S: Effect>(store: S, stops: Stops, produce: Produce) -> Result<(), Box<dyn Error>> {
@@ -51,9 +54,13 @@ pub(crate) async fn produce<S: Effect>(store: S, stops: Stops, produce: Produce)
         for event in &events {
             S::make(&mut tx, &event.counter).await?;
         }
-        let draft = |event| match produce.delay_ms {
-            0 => Draft::of(event),
-            ms => Ok(Draft::of(event)?.delay(Duration::from_millis(ms))),
+        let draft = |event: &Done| {
+            let draft =
+                if produce.newer { Draft::of(&Renamed { name: event.counter.clone() }) } else { Draft::of(event) }?;
+            Ok(match produce.delay_ms {
+                0 => draft,
+                ms => draft.delay(Duration::from_millis(ms)),
+            })
         };
         outbox.enqueue_many(&mut tx, events.iter().map(draft).collect::<postrider::Result<Vec<_>>>()?).await?;
         let last = events.last().map(|event| event.counter.clone()).unwrap_or_default();

@@ -138,6 +138,7 @@ impl<S: Enlist> HandleMessages<S> {
             event_id: envelope.map(|e| e.event_id.to_string()).or(id).unwrap_or_default(),
             topic: envelope.map(|e| e.topic.clone()).unwrap_or_default(),
             trace_id: envelope.and_then(|e| e.trace_id.clone()),
+            request_id: envelope.and_then(|e| e.request_id()).map(Into::into),
             key: message.key().map(str::to_owned),
             lane: self.lane.name.to_string(),
             attempts,

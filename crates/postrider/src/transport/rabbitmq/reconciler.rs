@@ -45,6 +45,7 @@ pub struct Reconciler {
     link: Arc<Link>,
     delays: BTreeSet<u64>,
     owner: String,
+    again: Duration,
     shared: Arc<ReconcilerShared>,
 }
 
@@ -72,6 +73,7 @@ impl Reconciler {
             link,
             delays: topology::delays_of([&RetryPolicy::default()]),
             owner: "reconciler".into(),
+            again: AGAIN,
             shared: Arc::default(),
         }
     }
@@ -94,6 +96,14 @@ impl Reconciler {
     #[must_use]
     pub fn owner(mut self, owner: &str) -> Self {
         self.owner = owner.into();
+        self
+    }
+
+    /// How often the broker is brought to agree although no subscription has changed: a minute by default, and at most every
+    /// second.
+    #[must_use]
+    pub fn again(mut self, again: Duration) -> Self {
+        self.again = again;
         self
     }
 
@@ -149,7 +159,7 @@ impl Reconciler {
             return Ok(());
         }
         let unroutable = self.publishing.unroutable.swap(false, Ordering::Relaxed);
-        let again = if self.problems().is_empty() { AGAIN } else { AGAIN_AFTER_A_PROBLEM };
+        let again = if self.problems().is_empty() { self.again } else { AGAIN_AFTER_A_PROBLEM };
         let agrees = work
             .done
             .as_ref()
