@@ -102,7 +102,7 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
           <p className="ramp-gates plain">
             {tx('how.rate.text', {
               n: tiny(plan.rate, t('how.rate'), (rate) => onChange({ ...plan, rate: Math.max(1, rate) })),
-              t: duration(total / Math.max(1, plan.rate)),
+              t: duration(Math.ceil(total / Math.max(1, plan.rate))),
             })}
           </p>
         </div>

@@ -37,7 +37,7 @@ export const COLUMNS: Column[] = [
     cell: ({ key }) =>
       key && (
         <Link to="/stories/$key" params={{ key } as never} className="long" title={key} onClick={stop}>
-          {middle(key, 8, 12)}
+          {middle(key, 4, 8)}
         </Link>
       ),
   },
@@ -75,8 +75,14 @@ export const COLUMNS: Column[] = [
     head: 'col.id',
     cell: ({ eventId }) => (
       <>
-        <Link to="/events/$id" params={{ id: eventId } as never} className="id mono plain" onClick={stop}>
-          {eventId}
+        <Link
+          to="/events/$id"
+          params={{ id: eventId } as never}
+          className="id mono plain"
+          title={eventId}
+          onClick={stop}
+        >
+          {middle(eventId, 14, 13)}
         </Link>
         <Copy text={eventId} className="hover-only" />
       </>
