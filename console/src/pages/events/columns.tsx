@@ -82,7 +82,7 @@ export const COLUMNS: Column[] = [
           title={eventId}
           onClick={stop}
         >
-          {middle(eventId, 14, 13)}
+          {middle(eventId, 10, 12)}
         </Link>
         <Copy text={eventId} className="hover-only" />
       </>
