@@ -37,7 +37,7 @@ check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and S
 	@$(call run_tests,-E '$(check_tests)',-- $(addprefix --skip ,$(left_out)))
 
 .PHONY: test
-test: services console-check lint doc ## everything, against real servers, which it starts or installs
+test: services console-check console-browser lint doc ## everything, against real servers, which it starts or installs
 	$(call heading,Tests)
 	@$(server_urls); $(call run_tests)
 	$(call heading,Bench smoke)
@@ -89,6 +89,12 @@ console-check: console
 	$(call heading,Checks of the console)
 	@scripts/node npm --prefix console run check
 	@scripts/node npm --prefix console test
+
+.PHONY: console-browser
+console-browser: console services ## the console in a real browser, on the real executable and on a mock
+	$(call heading,Console in a browser)
+	@[[ -n $${POSTRIDER_EXECUTABLE:-} ]] || cargo build --locked -p postrider-cli
+	@$(server_urls); scripts/chromium scripts/node npm --prefix console run browser
 
 .PHONY: services
 services: ## start the servers of the tests

@@ -1,6 +1,12 @@
 import { defineConfig } from 'vitest/config';
 
-// One file at a time: each opens a browser, and machines that run this are small.
+// Pictures of every page take minutes: `npm run shots` makes them. Three files at a time, because a browser mostly waits.
 export default defineConfig({
-  test: { include: ['browser/**/*.test.ts'], testTimeout: 40_000, hookTimeout: 60_000, fileParallelism: false },
+  test: {
+    include: [process.env.SHOTS ? 'browser/shots.test.ts' : 'browser/**/*.test.ts'],
+    exclude: process.env.SHOTS ? [] : ['browser/shots.test.ts'],
+    testTimeout: 60_000,
+    hookTimeout: 90_000,
+    maxWorkers: 3,
+  },
 });

@@ -1,13 +1,11 @@
 // What users of comparable consoles complain about. Each test is named after its complaint, with the issues that say it.
 import { describe, expect, test } from 'vitest';
-import { done, open, REAL } from './setup';
+import { done, open } from './setup';
 
-/** For those that need the invented shop of the mock. */
-const mock = REAL ? test.skip : test;
 type Stored = Record<string, unknown>;
 
 describe('complaints', () => {
-  mock('waiting events are invisible (CAP #228, #1366, #1679)', async () => {
+  test('waiting events are invisible (CAP #228, #1366, #1679)', async () => {
     const opened = await open('/events?status=PENDING');
     await opened.page.getByRole('row', { name: /order 10534/ }).waitFor();
     await opened.page.goto(`${opened.base}/events/order:10600:paid`);
@@ -17,7 +15,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('there is no error text (CAP #505)', async () => {
+  test('there is no error text (CAP #505)', async () => {
     const opened = await open('/events/order:10518:paid');
     await opened.page.getByText('reset reason: connection failure').first().waitFor();
     await opened.page.goto(`${opened.base}/events?sel=order:10518:paid`);
@@ -25,7 +23,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('counts melt the database (riverui #106, good_job #1532, CAP #811)', async () => {
+  test('counts melt the database (riverui #106, good_job #1532, CAP #811)', async () => {
     const opened = await open('/login', { token: '' });
     const { page } = opened;
     let asked = 0;
@@ -46,7 +44,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('there is no search (Hangfire #717, bull-board #154)', async () => {
+  test('there is no search (Hangfire #717, bull-board #154)', async () => {
     const opened = await open('/consumers');
     await opened.page.getByRole('button', { name: 'wallet', exact: true }).waitFor();
     await opened.page.keyboard.press('/');
@@ -58,7 +56,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('an id is only found with the exact syntax (temporalio/ui #1483)', async () => {
+  test('an id is only found with the exact syntax (temporalio/ui #1483)', async () => {
     const opened = await open('/');
     const { page } = opened;
     await page.getByRole('heading', { name: 'Overview' }).waitFor();
@@ -76,7 +74,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('bulk acts reach only the visible page (Hangfire #1442, Convoy #260)', async () => {
+  test('bulk acts reach only the visible page (Hangfire #1442, Convoy #260)', async () => {
     const opened = await open('/events?consumer=points');
     const { page } = opened;
     await page.getByLabel('Select the page').click();
@@ -98,7 +96,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('mass retry has no rate and no order (ServicePulse #2764, river #971)', async () => {
+  test('mass retry has no rate and no order (ServicePulse #2764, river #971)', async () => {
     const opened = await open('/failures');
     const { page } = opened;
     await page.getByRole('button', { name: 'Redrive 1,284…' }).click();
@@ -110,7 +108,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('the result of a retry is unclear (ServicePulse #391, #1212)', async () => {
+  test('the result of a retry is unclear (ServicePulse #391, #1212)', async () => {
     const opened = await open('/operations');
     for (const word of ['delivered', 'failed again', 'no result yet', 'skipped: done meanwhile', 'refused by a rule']) {
       await opened.page.getByText(word, { exact: true }).first().waitFor();
@@ -120,7 +118,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('a stray click deletes, and production is mistaken for local (riverui #582)', async () => {
+  test('a stray click deletes, and production is mistaken for local (riverui #582)', async () => {
     const opened = await open('/events/order:10518:paid');
     const { page } = opened;
     await page.getByRole('button', { name: 'Expire…' }).click();
@@ -147,7 +145,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('a big payload freezes the tab (asynqmon #186, redpanda console #627)', async () => {
+  test('a big payload freezes the tab (asynqmon #186, redpanda console #627)', async () => {
     const opened = await open('/');
     const { page } = opened;
     const list = opened.mock!.state.events as Stored[];
@@ -173,7 +171,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('ids of 64 bits are rounded (riverui #593, akhq #2402)', async () => {
+  test('ids of 64 bits are rounded (riverui #593, akhq #2402)', async () => {
     const opened = await open('/events/order:10531:paid?tab=payload');
     await opened.page.getByText('9223372036854775807').waitFor();
     await opened.page.goto(`${opened.base}/events?key=9223372036854775807`);
@@ -199,7 +197,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('list and reality disagree (oban #1114)', async () => {
+  test('list and reality disagree (oban #1114)', async () => {
     const opened = await open('/events?status=PARTIAL,RETRYING,CONSUMED');
     const { page } = opened;
     const row = page.getByRole('row', { name: /order 10518/ });
@@ -211,7 +209,7 @@ describe('complaints', () => {
     await done(opened);
   });
 
-  mock('a requeue needs queue names to be typed again (rabbitmq-server #10937)', async () => {
+  test('a requeue needs queue names to be typed again (rabbitmq-server #10937)', async () => {
     const opened = await open('/events/order:10518:paid');
     const { page } = opened;
     await page.getByRole('button', { name: 'Redrive only points…' }).click();
@@ -246,7 +244,7 @@ describe('complaints', () => {
 });
 
 describe('redriving several groups', () => {
-  mock('is one operation with all of them, and a repeated start makes no second one', async () => {
+  test('is one operation with all of them, and a repeated start makes no second one', async () => {
     const opened = await open('/failures');
     const { page } = opened;
     for (const row of [0, 1]) await page.locator('tbody tr').nth(row).getByRole('checkbox').click();
@@ -280,7 +278,7 @@ describe('redriving several groups', () => {
 });
 
 describe('the list', () => {
-  mock('hides columns that a person does not want, and remembers it', async () => {
+  test('hides columns that a person does not want, and remembers it', async () => {
     const opened = await open('/events');
     const { page } = opened;
     await page.getByRole('columnheader', { name: 'Service' }).waitFor();
@@ -292,7 +290,7 @@ describe('the list', () => {
     expect(await page.getByRole('columnheader', { name: 'Service' }).count()).toBe(0);
     await done(opened);
   });
-  mock('shows an event beside it, by address, and the panel follows j and k', async () => {
+  test('shows an event beside it, by address, and the panel follows j and k', async () => {
     const opened = await open('/events');
     const { page } = opened;
     await page.getByRole('row', { name: /order 10531: retrying/i }).click();
@@ -304,7 +302,7 @@ describe('the list', () => {
     await page.waitForURL((url) => !url.search.includes('sel='));
     await done(opened);
   });
-  mock('c copies ids in the list and opens Copy as on an event', async () => {
+  test('c copies ids in the list and opens Copy as on an event', async () => {
     const opened = await open('/events');
     const { page } = opened;
     await page.getByRole('row', { name: /order 10533/ }).waitFor();
@@ -323,7 +321,7 @@ describe('the list', () => {
 });
 
 describe('consumers', () => {
-  mock('can be seen over an hour and over a day', async () => {
+  test('can be seen over an hour and over a day', async () => {
     const opened = await open('/consumers');
     const row = opened.page.getByRole('row', { name: /points/ });
     await row.getByText('71.4 %').waitFor();
@@ -336,7 +334,7 @@ describe('consumers', () => {
 });
 
 describe('a base path', () => {
-  mock('the console works under the path that the server puts into <base href>', async () => {
+  test('the console works under the path that the server puts into <base href>', async () => {
     const opened = await open('/events?status=PARTIAL', { base: '/bus/' });
     const { page } = opened;
     await page.getByRole('row', { name: /order 10518/ }).waitFor();

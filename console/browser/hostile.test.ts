@@ -1,7 +1,7 @@
 // Texts as bad as they may be, on every page: nothing runs, everything is text, the layout stays.
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { TEXTS } from '../dev/hostile.mjs';
-import { done, open, REAL } from './setup';
+import { done, type Opened, open, settled } from './setup';
 
 const name = (text: string) => encodeURIComponent(text);
 const evil = (text: string, kind: string) => name(`evil-${kind}-${text}`.slice(0, kind === 'long' ? 10_000 : 200));
@@ -28,13 +28,20 @@ const PAGES: [string, string][] = [
   ['trace', '/traces/0bad0000000000000000000000000003'],
 ];
 
-describe.skipIf(REAL)('hostile text', () => {
-  for (const width of [1440, 390]) {
-    test.each(PAGES)(`%s keeps its layout at ${width}`, async (_, path) => {
-      const opened = await open(path, { scenario: 'hostile', width });
+describe('hostile text', () => {
+  describe.each([1440, 390])('at a width of %i', (width) => {
+    let opened: Opened;
+    beforeAll(async () => {
+      opened = await open('/', { scenario: 'hostile', width });
+      await settled(opened.page);
+    });
+    afterAll(() => done(opened));
+
+    test.each(PAGES)('%s keeps its layout', async (_, path) => {
       const { page } = opened;
-      await page.locator('main .page, main .card').first().waitFor();
-      await page.waitForTimeout(400);
+      opened.errors.length = 0;
+      await page.goto(`${opened.base}${path}`);
+      await settled(page);
       const found = await page.evaluate(() => {
         const box = (selector: string) => document.querySelector(selector)?.getBoundingClientRect();
         return {
@@ -50,7 +57,6 @@ describe.skipIf(REAL)('hostile text', () => {
       expect(found.sideways).toBeLessThanOrEqual(0);
       expect(found.top).toBeLessThan(70);
       expect(opened.errors).toEqual([]);
-      await done(opened);
     });
-  }
+  });
 });

@@ -24,7 +24,8 @@ export async function openPage(browser, base, path, options = {}) {
     language = 'en',
     width = 1440,
     height = 900,
-    token = process.env.CONSOLE_TOKEN ?? 'prt_mock',
+    token = 'prt_mock',
+    before = () => {},
   } = options;
   const context = await browser.newContext({
     viewport: { width, height },
@@ -39,6 +40,7 @@ export async function openPage(browser, base, path, options = {}) {
     { theme, language },
   );
   const page = await context.newPage();
+  before(page);
   await page.goto(`${base}${path}${token ? `#token=${token}` : ''}`);
   return page;
 }

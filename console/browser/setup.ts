@@ -1,10 +1,11 @@
-// Tests run against CONSOLE_URL (with CONSOLE_TOKEN), or against the mock where no address is given.
+// A page of the console in Chromium: on a real server where one is given, else on a mock of its own.
+import AxeBuilder from '@axe-core/playwright';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll } from 'vitest';
 import { startMock } from '../dev/server.mjs';
 import { launch, openPage } from './open.mjs';
+import type { Server } from './real/server';
 
-export const REAL = process.env.CONSOLE_URL?.replace(/\/$/, '');
 export type Options = {
   theme?: 'light' | 'dark';
   language?: 'en' | 'zh';
@@ -12,6 +13,7 @@ export type Options = {
   height?: number;
   token?: string;
   scenario?: string;
+  server?: Server;
   /** The path that the mock is served under. */
   base?: string;
 };
@@ -20,6 +22,8 @@ export type Opened = {
   /** Where the console is, without a slash at its end. */
   base: string;
   errors: string[];
+  /** Calls that were answered with an error. */
+  refused: string[];
   mock: { url: string; state: Record<string, unknown>; close: () => void } | null;
 };
 
@@ -37,39 +41,44 @@ afterAll(async () => {
 /** A page of the console, logged in. Errors of the page, also refusals by the content security policy, are collected. */
 export async function open(
   path: string,
-  { scenario = 'shop', base: under, ...options }: Options = {},
+  { scenario = 'shop', base: under, server, ...options }: Options = {},
 ): Promise<Opened> {
-  const mock = REAL ? null : await startMock({ scenario, base: under });
+  const mock = server ? null : await startMock({ scenario, base: under });
   if (mock) mocks.push(mock);
-  const base = REAL ?? mock?.url ?? '';
-  const page: Page = await openPage(browser, base, path, options);
+  const base = server?.url ?? mock?.url ?? '';
   const errors: string[] = [];
-  page.on('pageerror', (error) => errors.push(String(error)));
-  page.on('console', (message) => {
-    if (message.type() === 'error' && !/status of (4|5)\d\d/.test(message.text())) errors.push(message.text());
-  });
-  return { page, base, errors, mock };
+  const refused: string[] = [];
+  const before = (page: Page) => {
+    page.on('pageerror', (error) => errors.push(String(error)));
+    page.on('console', (message) => {
+      if (message.type() === 'error' && !/status of (4|5)\d\d/.test(message.text())) errors.push(message.text());
+    });
+    page.on('response', (answer) => {
+      if (answer.status() >= 400) refused.push(`${answer.status()} ${new URL(answer.url()).pathname}`);
+    });
+  };
+  const page: Page = await openPage(browser, base, path, { token: server?.token, before, ...options });
+  return { page, base, errors, refused, mock };
 }
 
-type Sample = { event: string; trace: string; key: string };
-let sample: Promise<Sample> | undefined;
-
-/** Things to look at: those of the mock, or the newest event that the real server has. */
-async function findSample(): Promise<Sample> {
-  if (!REAL) return { event: 'order:10531:paid', trace: '7d19c0aa4be2f09d44e18a60b1c991fe', key: '123' };
-  const headers = { authorization: `Bearer ${process.env.CONSOLE_TOKEN}` };
-  const answer = await fetch(`${REAL}/api/v1/events?limit=50`, { headers });
-  const { events } = (await answer.json()) as { events: { eventId: string; traceId?: string; key?: string }[] };
-  const found = events.find((each) => each.key && each.traceId) ?? events[0];
-  if (!found) throw new Error(`${REAL} has no event to look at`);
-  return { event: found.eventId, trace: found.traceId ?? '', key: found.key ?? '' };
+/** Waits until a page has its data. */
+export async function settled(page: Page): Promise<void> {
+  await page.locator('main h1, .login h1, main .card').first().waitFor();
+  await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
 }
 
-/** A path with `{event}`, `{trace}` or `{key}` in it, for what there is. */
-export async function pathOf(template: string): Promise<string> {
-  sample ??= findSample();
-  const found = await sample;
-  return template.replace(/\{(event|trace|key)\}/g, (_, name: keyof Sample) => encodeURIComponent(found[name]));
+type Rules = { only?: string[]; without?: string[] };
+
+/** What axe finds against WCAG 2.2 AA, one line each. */
+export async function violationsOf(page: Page, { only, without }: Rules = {}): Promise<string[]> {
+  const axe = new AxeBuilder({ page });
+  if (only) axe.withRules(only);
+  else axe.withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']);
+  if (without) axe.disableRules(without);
+  const { violations } = await axe.analyze();
+  const nodes = (each: (typeof violations)[number]) =>
+    each.nodes.slice(0, 3).map((node) => `${node.target.join(' ')} ${(node.failureSummary ?? '').slice(0, 200)}`);
+  return violations.map((each) => `${each.id}: ${nodes(each).join(' | ')}`);
 }
 
 export async function done({ page, mock }: Opened): Promise<void> {

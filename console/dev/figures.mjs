@@ -434,37 +434,52 @@ export const promises = (broken) => ({
   ],
 });
 
+const live = (instanceId, role, lanes, seconds) => ({
+  instanceId,
+  role,
+  version: '0.1.0',
+  startedAt: ago(seconds),
+  seenAt: ago(1),
+  lanes,
+  loops: ['alerts', 'jobs', 'operations', 'retention', 'rollup', 'router'],
+  broker: null,
+});
 export const health = () => ({
+  ok: true,
   store: {
-    kind: 'PostgreSQL',
+    kind: 'postgres',
     version: '16.4',
     latencyMs: 0.8,
-    connections: { used: 12, max: 20 },
-    history: series(30, 5, (_, r) => 0.6 + r * 0.5),
+    schema: { found: 6, needed: 6 },
+    sizes: [{ name: 'database', bytes: 2_254_857_830 }],
+    clockDifferenceMs: 3,
   },
-  broker: {
-    kind: 'RabbitMQ',
-    version: '3.13',
-    latencyMs: 1.9,
-    unconfirmed: 0,
-    history: series(30, 6, (_, r) => 1.6 + r * 0.9),
-  },
-  schema: { have: 6, want: 6 },
-  clock: { differenceMs: 3 },
-  sizes: { bytes: 2_254_857_830 },
+  broker: { state: 'connected', since: ago(274_000), error: null },
   instances: [
-    { owner: 'relay-a·e91', role: 'all', version: '0.1.0', since: ago(274_000), address: '10.2.0.11' },
-    { owner: 'relay-b·7c1', role: 'all', version: '0.1.0', since: ago(274_000), address: '10.2.0.12' },
+    live('relay-a-7-e91', 'all', ['points', 'wallet'], 274_000),
+    live('relay-b-9-7c1', 'all', ['points', 'inventory', 'coupon'], 274_000),
   ],
+  unservedLanes: [{ lane: 'analytics', waiting: 114 }],
+  unservedLoops: [],
+  alerts: [{ alert: 'dead', state: 'firing', since: ago(1900), consumer: 'points', sent: true }],
+});
+/** Of a server that was just started with an empty store. */
+export const freshHealth = () => ({
+  ...health(),
+  store: { ...health().store, kind: 'sqlite', version: '3.45', latencyMs: 0.1 },
+  broker: null,
+  instances: [live('all-3-3fa', 'all', [], 60)],
+  unservedLanes: [],
+  alerts: [],
 });
 const holding = (kind, name, count) => ({ kind, name, count, until: at(start + 20_000) });
 export const instances = () => [
   {
-    owner: 'relay-a·e91',
+    owner: 'relay-a-7-e91',
     holdings: [holding('lane', 'points', 61), holding('lane', 'wallet', 12), holding('lease', 'rollup', 1)],
   },
   {
-    owner: 'relay-b·7c1',
+    owner: 'relay-b-9-7c1',
     holdings: [
       holding('lane', 'points', 118),
       holding('lane', 'inventory', 9),
@@ -483,7 +498,7 @@ const job = (name, schedule, last, next, message, success = true) => ({
   finishedAt: ago(last - 1),
   message,
   success,
-  owner: 'relay-b·7c1',
+  owner: 'relay-b-9-7c1',
   lockedUntil: null,
 });
 export const jobs = () => [

@@ -186,7 +186,7 @@ function redrive(context) {
         durationMs: 31,
         consumedAt: now,
         createdAt: now,
-        owner: 'relay-a·e91',
+        owner: 'relay-a-7-e91',
         cause: 'redrive',
         errorCode: null,
         errorMessage: null,
@@ -581,26 +581,12 @@ export const routes = [
     ({ state }) => ok({ topics: state.events.length ? [...(state.topics ?? []), ...figures.topics()] : [] }),
   ],
   ['GET', /^\/promises$/, ({ state }) => ok(figures.promises(state.broken))],
-  [
-    'GET',
-    /^\/health$/,
-    ({ state }) =>
-      ok(
-        state.scenario === 'first-run'
-          ? {
-              ...figures.health(),
-              store: { kind: 'SQLite', version: '3.45', latencyMs: 0.1 },
-              broker: null,
-              instances: [{ owner: 'local·3fa', role: 'all', version: '0.1.0', since: at(Date.now() - 60_000) }],
-            }
-          : figures.health(),
-      ),
-  ],
+  ['GET', /^\/health$/, ({ state }) => ok(state.scenario === 'first-run' ? figures.freshHealth() : figures.health())],
   [
     'GET',
     /^\/instances$/,
     ({ state }) =>
-      ok({ instances: state.scenario === 'first-run' ? [{ owner: 'local·3fa', holdings: [] }] : figures.instances() }),
+      ok({ instances: state.scenario === 'first-run' ? [{ owner: 'all-3-3fa', holdings: [] }] : figures.instances() }),
   ],
   ['GET', /^\/jobs$/, () => ok({ jobs: figures.jobs() })],
   ['GET', /^\/config$/, (context) => (allowed(context, OPERATORS) ? ok({ settings: figures.config() }) : undefined)],

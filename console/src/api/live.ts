@@ -6,12 +6,15 @@ import { storeNow, syncClock } from '../lib/clock';
 import { url } from './client';
 import type { Consumer, EventPage, EventSummary, Operation, Stats, Trace } from './pending';
 
+export type Level = Pick<Stats, 'backlog' | 'retrying' | 'dead'>;
 export type Live = {
   mode: 'live' | 'paused' | 'reconnecting' | 'polling';
   retryAt: number;
   /** Events a second, from the newest whole minute. */
   rate: number | null;
   stats: Stats | null;
+  /** What the stream said since the page was opened, oldest first. */
+  levels: Level[];
   /** New events since the list was read, newest first; at most 200 are kept. */
   fresh: EventSummary[];
 };
@@ -19,9 +22,11 @@ export type Live = {
 const HIDDEN_MS = 5_000;
 const POLL_MS = 5_000;
 const FRESH_MAX = 200;
+/** As many points as a sparkline has room for. */
+const LEVELS_MAX = 60;
 /** A busy system sends hundreds of events a second. They are drawn together at this pace. */
 const FLUSH_MS = 1_000;
-let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, fresh: [] };
+let live: Live = { mode: 'reconnecting', retryAt: 0, rate: null, stats: null, levels: [], fresh: [] };
 const listeners = new Set<() => void>();
 let source: EventSource | null = null;
 let failures = 0;
@@ -94,7 +99,9 @@ function failed(): void {
 function onStats(stats: Stats): void {
   syncClock(stats.at);
   const whole = stats.minutes.at(-2) ?? stats.minutes.at(-1);
-  set({ stats, rate: whole ? Math.round(whole.created / 60) : live.rate });
+  const { backlog, retrying, dead } = stats;
+  const levels = [...live.levels, { backlog, retrying, dead }].slice(-LEVELS_MAX);
+  set({ stats, levels, rate: whole ? Math.round(whole.created / 60) : live.rate });
 }
 
 function flushLater(): void {

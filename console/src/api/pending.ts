@@ -140,21 +140,6 @@ export type Promise_ = {
 };
 export type Promises = { checkedAt: string; promises: Promise_[] };
 
-/** GET /health */
-export type Health = {
-  store: {
-    kind: string;
-    version: string;
-    latencyMs: number;
-    connections?: { used: number; max: number };
-    history?: number[];
-  };
-  broker?: { kind: string; version: string; latencyMs: number; unconfirmed: number; history?: number[] } | null;
-  schema: { have: number; want: number };
-  clock: { differenceMs: number };
-  sizes?: { bytes: number };
-  instances: { owner: string; role: string; version: string; since: string; address?: string }[];
-};
 /**
  * GET /readyz with `accept: application/json`, which needs no session. 200 when ready; 503 is a problem with `code`.
  * The login page says where one logs in, and for how long, as far as this answer tells.

@@ -82,7 +82,8 @@ export const failures = queryOptions({
 export const promises = queryOptions({
   queryKey: ['promises'],
   queryFn: () => getJson<P.Promises>('/promises'),
-  refetchInterval: SLOW_MS,
+  // A server without promises is not asked again.
+  refetchInterval: ({ state }) => (state.error ? false : SLOW_MS),
 });
 
 export const topics = queryOptions({
@@ -158,7 +159,7 @@ export const operations = queryOptions({
 
 export const health = queryOptions({
   queryKey: ['health'],
-  queryFn: () => getJson<P.Health>('/health'),
+  queryFn: () => getJson<T.Health>('/health'),
   refetchInterval: SLOW_MS,
 });
 

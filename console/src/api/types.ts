@@ -4,6 +4,7 @@ import type { components } from './schema';
 type Schemas = components['schemas'];
 
 export type Counted = Schemas['Counted'];
+export type Health = Schemas['Health'];
 export type Counts = Schemas['Counts'];
 export type SearchHit = Schemas['SearchHit'];
 export type SearchHits = Schemas['SearchHits'];

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { actionOf, isWanted } from './audit';
+import { actionOf, detailOf, isWanted, targetOf } from './audit';
 
 test.each([
   ['POST /api/v1/consumers/{consumerId}/pause', 'consumer.pause'],
@@ -29,4 +29,26 @@ test('records are filtered here as a server with filters would', () => {
   expect(isWanted(record, { actor: 'ada' })).toBe(false);
   expect(isWanted(record, { from: '2026-11-18T10:00:01Z' })).toBe(false);
   expect(isWanted({ ...record, target: '/events/%zz' }, { target: 'x' })).toBe(false);
+});
+
+test.each([
+  ['/events/order%3A1%3Apaid/redrive', 'order:1:paid'],
+  ['/consumers/points/pause', 'points'],
+  ['/subscriptions/order.paid/points', 'order.paid/points'],
+  ['/operations', null],
+  ['/login', null],
+  ['order:1', 'order:1'],
+  [null, null],
+])('the target %s is %s', (path, name) => {
+  expect(targetOf(path)).toBe(name);
+});
+
+test('a reason in the detail stands in its own column', () => {
+  expect(detailOf({ detail: 'consumer=carrier reason=the address is corrected' })).toEqual({
+    what: 'consumer carrier',
+    reason: 'the address is corrected',
+  });
+  expect(detailOf({ detail: 'reason=again' })).toEqual({ what: '', reason: 'again' });
+  expect(detailOf({ detail: 'dryRun matching=7' })).toEqual({ what: 'dryRun matching 7', reason: '' });
+  expect(detailOf({ detail: null, reason: 'why' })).toEqual({ what: '', reason: 'why' });
 });

@@ -34,6 +34,20 @@ export function isWanted(record: Told, wanted: Wanted): boolean {
   );
 }
 
+/** What a record is about: a path of the API is reduced to the names in it. */
+export function targetOf(target: string | null | undefined): string | null {
+  if (!target?.startsWith('/')) return target ?? null;
+  const [, kind, ...names] = target.split('/').map(decoded);
+  if (kind === 'subscriptions') return names.slice(0, 2).join('/') || null;
+  return names[0] ?? null;
+}
+
+/** The reason in `consumer=carrier reason=the address is corrected`, and what stands before it. */
+export function detailOf(record: { detail?: string | null; reason?: string | null }): { what: string; reason: string } {
+  const [, what = '', reason = ''] = /^(.*?)(?:(?:^| )reason=(.*))?$/s.exec(record.detail ?? '') ?? [];
+  return { what: what.replaceAll('=', ' '), reason: record.reason ?? reason };
+}
+
 function decoded(part: string): string {
   try {
     return decodeURIComponent(part);

@@ -60,8 +60,8 @@ function trimmed(value: number): string {
 }
 
 /** Milliseconds of work: 24 ms · 1.02 s · 17 m 03 s. */
-export function took(ms: number): string {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
+export function took(ms: number, digits = 0): string {
+  if (ms < 1000) return `${ms.toFixed(digits)} ms`;
   if (ms < 10_000) return `${(ms / 1000).toFixed(2)} s`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
   return duration(ms / 1000);

@@ -36,7 +36,8 @@ export function timelineOf(event: EventDetail, now: number): Timeline {
     ...rest,
   });
   const steps: Step[] = [step(start, 'written')];
-  if (sentAt !== null) steps.push(step(sentAt, 'sent'));
+  // A result of the same millisecond came after it.
+  if (sentAt !== null) steps.push(step(sentAt, 'sent', { status: 'SENT', done: doneAt(sentAt - 1) }));
   const lanes: Lane[] = [];
   for (const part of partsOf(event)) {
     const lane: Lane = { consumerId: part.consumerId, bars: [], ends: [] };

@@ -7,7 +7,7 @@ import { t } from '../i18n';
 import { Logo } from './Logo';
 import { overlay } from './overlay';
 import { PAGES, type PageLink, pageOf } from './pages';
-import { useSession } from './session';
+import { storeName, useSession } from './session';
 import { useStore } from './store';
 
 function useBadges() {
@@ -61,7 +61,7 @@ export function Rail() {
         <div className="row">
           <span className={`dot ${down ? 'm-bad' : 'm-ok'}`} />
           <span className="cut">
-            {[instances !== undefined && t('instances.n', { n: instances }), session?.store, session?.broker]
+            {[instances !== undefined && t('instances.n', { n: instances }), storeName(session?.store), session?.broker]
               .filter(Boolean)
               .join(' · ')}
           </span>

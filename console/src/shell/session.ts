@@ -24,6 +24,18 @@ export function useRefusal(needs: 'operator' | 'admin'): string | null {
   return t('role.needed', { r: t(`role.${needs}`), s: t(`role.${role}`) });
 }
 
+const STORES: Record<string, string> = {
+  sqlite: 'SQLite',
+  postgres: 'PostgreSQL',
+  mysql: 'MySQL',
+  memory: 'Memory',
+};
+
+/** The name of a kind of store, as its makers write it. */
+export function storeName(kind: string | undefined): string {
+  return STORES[kind ?? ''] ?? kind ?? '';
+}
+
 /** Which of the three colours an environment has. */
 export function environmentClass(name: string | undefined): string {
   if (!name) return 'env-local';

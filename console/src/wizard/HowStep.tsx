@@ -3,6 +3,7 @@ import { Segments } from '../components/Controls';
 import { planSteps, Ramp } from '../components/Ramp';
 import { t, tx } from '../i18n';
 import { duration, number } from '../lib/format';
+import { takes } from './accepted';
 import type { Plan } from './plan';
 
 type Props = {
@@ -78,9 +79,9 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
           value={plan.speed}
           onChange={(speed) => onChange({ ...plan, speed })}
           options={[
-            { value: 'all', label: t('how.all') },
-            { value: 'rate', label: t('how.rate') },
-            { value: 'ramp', label: t('how.ramp') },
+            { value: 'all' as const, label: t('how.all') },
+            { value: 'rate' as const, label: t('how.rate') },
+            ...(takes('ramp') ? [{ value: 'ramp' as const, label: t('how.ramp') }] : []),
           ]}
         />
       </div>
@@ -101,20 +102,22 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
           <p className="ramp-gates plain">
             {tx('how.rate.text', {
               n: tiny(plan.rate, t('how.rate'), (rate) => onChange({ ...plan, rate: Math.max(1, rate) })),
-              t: duration(total / Math.max(1, plan.rate)),
+              t: duration(Math.ceil(total / Math.max(1, plan.rate))),
             })}
           </p>
         </div>
       )}
       {plan.speed === 'all' && <p className="ramp-box t2">{t('how.all.text')}</p>}
-      <label className="check">
-        <input
-          type="checkbox"
-          checked={plan.keepOrder}
-          onChange={() => onChange({ ...plan, keepOrder: !plan.keepOrder })}
-        />
-        {t('how.order')} <span className="meta">{t('how.order.text')}</span>
-      </label>
+      {takes('oldestFirst') && (
+        <label className="check">
+          <input
+            type="checkbox"
+            checked={plan.keepOrder}
+            onChange={() => onChange({ ...plan, keepOrder: !plan.keepOrder })}
+          />
+          {t('how.order')} <span className="meta">{t('how.order.text')}</span>
+        </label>
+      )}
     </>
   );
 }

@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
-import { dryRun, startOperation } from '../api/actions';
+import { dryRun, redriveEvent, startOperation } from '../api/actions';
 import { ApiError, type Query } from '../api/client';
 import type { NewOperation } from '../api/pending';
 import { Button } from '../components/Button';
@@ -14,9 +14,10 @@ import { t } from '../i18n';
 import { number } from '../lib/format';
 import { newIdempotencyKey } from '../lib/key';
 import { isProduction, useSession } from '../shell/session';
+import { learn, takes } from './accepted';
 import { CheckStep } from './CheckStep';
 import { HowStep } from './HowStep';
-import { bodyOf, cliOf, failedConsumers, type Plan, type What } from './plan';
+import { bodyOf, cliOf, failedConsumers, isOneByOne, type Plan, speedOf, type What } from './plan';
 import './wizard.css';
 
 export type { What };
@@ -58,10 +59,18 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
   const navigate = useNavigate();
   const client = useQueryClient();
   const environment = useSession()?.environment.name;
-  const body = bodyOf(what, plan);
+  const [, setLearned] = useState(false);
+  const body = bodyOf(what, plan, takes);
+  const oneByOne = isOneByOne(what, takes);
   const counted = useQuery({
     queryKey: ['dry-run', body],
-    queryFn: () => dryRun(body),
+    queryFn: () =>
+      dryRun(body).catch((error: unknown) => {
+        // The next body has only what the server takes.
+        if (learn(error)) setLearned(true);
+        throw error;
+      }),
+    enabled: !oneByOne,
     staleTime: 10_000,
     placeholderData: (old) => old,
   });
@@ -76,16 +85,25 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
   // biome-ignore lint/correctness/useExhaustiveDependencies: a changed plan is another operation and needs another key
   const key = useMemo(newIdempotencyKey, [text]);
 
+  /** Ends on the operation, or where it began, if there is none. */
+  async function send() {
+    if (oneByOne) {
+      for (const id of what.eventIds ?? []) await redriveEvent(id, { reason: reason.trim() });
+      return null;
+    }
+    return (await startOperation(full, key)).operationId;
+  }
+
   async function start() {
     if (!ready || busy) return;
     setBusy(true);
     setProblem(null);
     try {
-      const { operationId } = await startOperation(full, key);
+      const operationId = await send();
       await client.invalidateQueries({ queryKey: ['operations'] });
       onClose();
       toast({ icon: 'repeat', title: t('wizard.begun'), text: t('wizard.begun.text', { n: number(total ?? 0) }) });
-      await navigate({ to: '/operations', search: { sel: operationId } as never });
+      if (operationId) await navigate({ to: '/operations', search: { sel: operationId } as never });
     } catch (error) {
       setProblem(error instanceof ApiError ? `${error.detail || error.title} (${error.code})` : String(error));
       setBusy(false);
@@ -121,7 +139,7 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         {step === 'what' && <WhatStep what={what} total={total} />}
         {step === 'how' && (
           <HowStep
-            plan={plan}
+            plan={{ ...plan, speed: speedOf(plan, takes) }}
             total={total ?? 0}
             consumers={failedConsumers(what)}
             had={counted.data?.alreadySucceeded?.length ?? 0}
@@ -131,7 +149,7 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         )}
         {step === 'check' && (
           <CheckStep
-            result={counted.data}
+            result={oneByOne ? { matching: total ?? 0, exact: true } : counted.data}
             error={counted.error}
             consumers={plan.onlyFailed ? failedConsumers(what) : []}
             groups={what.groups ?? []}
@@ -170,7 +188,7 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         )}
       </div>
       <footer>
-        <Cli line={cliOf(what, plan, reason)} />
+        <Cli line={cliOf(what, plan, reason, takes)} />
         <div className="row">
           <Button onClick={() => (index === 0 ? onClose() : setStep(STEPS[index - 1]!))}>
             {index === 0 ? t('cancel') : t('back')}

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { FailureGroup } from '../api/pending';
 import { planSteps } from '../components/Ramp';
-import { bodyOf, cliOf, type Plan } from './plan';
+import { bodyOf, cliOf, isOneByOne, type Plan } from './plan';
 
 const plan: Plan = {
   onlyFailed: true,
@@ -15,6 +15,20 @@ const plan: Plan = {
 const group = { groupId: 'g1', consumerId: 'points', fingerprint: 'x', count: 1284, dead: 31 } as FailureGroup;
 
 describe('a redrive plan', () => {
+  test('has only what the server takes', () => {
+    const old = (field: string) =>
+      ['kind', 'filter', 'consumerId', 'ratePerSecond', 'dryRun', 'reason'].includes(field);
+    expect(bodyOf({ groups: [group] }, plan, old)).toEqual({
+      kind: 'redrive',
+      filter: { consumerId: 'points', deliveryStatus: 'DEAD' },
+      consumerId: 'points',
+      ratePerSecond: 50,
+      dryRun: true,
+    });
+    expect(isOneByOne({ eventIds: ['a'] }, old)).toBe(true);
+    expect(isOneByOne({ eventIds: ['a'] }, () => true)).toBe(false);
+    expect(cliOf({ groups: [group] }, plan, '', old)).toBe('postrider dead redrive --consumer points --rate 50');
+  });
   test('of a group names the group, its consumer and the ramp', () => {
     expect(bodyOf({ groups: [group] }, plan)).toMatchObject({
       failureGroup: 'g1',

@@ -25,17 +25,32 @@ function consumerOf(what: What, plan: Plan): string | undefined {
   return plan.onlyFailed && names.length === 1 ? names[0] : undefined;
 }
 
+type Takes = (field: string) => boolean;
+/** Fields that a server without them does not need to be told. */
+const OPTIONAL = ['consumers', 'ramp', 'stopAbovePercent', 'gateSeconds', 'oldestFirst'] as const;
+
+/** Whether chosen events are redriven one by one, because the server takes no list of them. */
+export function isOneByOne(what: What, takes: Takes): boolean {
+  return what.eventIds !== undefined && !takes('eventIds');
+}
+
+/** How fast it goes: a server without ramps gets a rate. */
+export function speedOf(plan: Plan, takes: Takes): Plan['speed'] {
+  return plan.speed === 'ramp' && !takes('ramp') ? 'rate' : plan.speed;
+}
+
 /** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest that can be said. */
-function groupsOf(groups: FailureGroup[]): Partial<NewOperation> {
+function groupsOf(groups: FailureGroup[], takes: Takes): Partial<NewOperation> {
   const ids = groups.map((each) => each.groupId).filter((id): id is string => !!id);
-  if (ids.length < groups.length) {
+  if (ids.length < groups.length || !takes(ids.length === 1 ? 'failureGroup' : 'failureGroups')) {
     const consumerId = [...new Set(groups.map((each) => each.consumerId))].join(',');
     return { filter: { consumerId, deliveryStatus: 'DEAD' } };
   }
   return ids.length === 1 ? { failureGroup: ids[0], filter: {} } : { failureGroups: ids, filter: {} };
 }
 
-export function bodyOf(what: What, plan: Plan): NewOperation {
+export function bodyOf(what: What, plan: Plan, takes: Takes = () => true): NewOperation {
+  const speed = speedOf(plan, takes);
   const filter =
     what.filter &&
     Object.fromEntries(
@@ -43,20 +58,20 @@ export function bodyOf(what: What, plan: Plan): NewOperation {
         .filter(([, value]) => value)
         .map(([name, value]) => [name, String(value)]),
     );
-  return {
+  const body: NewOperation = {
     kind: 'redrive',
     ...(what.eventIds ? { eventIds: what.eventIds, filter: {} } : {}),
-    ...(what.groups ? groupsOf(what.groups) : {}),
+    ...(what.groups ? groupsOf(what.groups, takes) : {}),
     ...(filter ? { filter } : {}),
     consumerId: consumerOf(what, plan),
     consumers: plan.onlyFailed ? 'failed' : 'open',
-    ...(plan.speed === 'rate' ? { ratePerSecond: plan.rate } : {}),
-    ...(plan.speed === 'ramp'
-      ? { ramp: plan.ramp, stopAbovePercent: plan.stopAbove, gateSeconds: plan.gateSeconds }
-      : {}),
+    ...(speed === 'rate' ? { ratePerSecond: plan.rate } : {}),
+    ...(speed === 'ramp' ? { ramp: plan.ramp, stopAbovePercent: plan.stopAbove, gateSeconds: plan.gateSeconds } : {}),
     ...(plan.keepOrder ? { oldestFirst: true } : {}),
     dryRun: true,
   };
+  for (const field of OPTIONAL) if (!takes(field)) delete body[field];
+  return body;
 }
 
 const quote = (text: string) => (/^[\w.:,/@%-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
@@ -78,19 +93,23 @@ export function flagsOf(filter: Query): string {
     .join('');
 }
 
-export function cliOf(what: What, plan: Plan, reason: string): string {
+export function cliOf(what: What, plan: Plan, reason: string, takes: Takes = () => true): string {
+  const speed = speedOf(plan, takes);
   const consumer = consumerOf(what, plan);
   const parts = ['postrider dead redrive'];
   if (consumer) parts.push(`--consumer ${quote(consumer)}`);
-  if (what.groups) parts.push(...what.groups.map((each) => (each.groupId ? `--group ${quote(each.groupId)}` : '')));
+  if (what.groups)
+    parts.push(
+      ...what.groups.map((each) => (each.groupId && takes('failureGroup') ? `--group ${quote(each.groupId)}` : '')),
+    );
   if (what.eventIds)
     parts.push(what.eventIds.slice(0, 3).map(quote).join(' ') + (what.eventIds.length > 3 ? ' …' : ''));
   if (what.filter)
     parts.push(
       flagsOf(Object.fromEntries(Object.entries(what.filter).filter(([name]) => name !== 'consumerId'))).trim(),
     );
-  if (plan.speed === 'rate') parts.push(`--rate ${plan.rate}`);
-  if (plan.speed === 'ramp') parts.push(`--ramp ${plan.ramp.join(',')} --stop-above ${plan.stopAbove}%`);
+  if (speed === 'rate') parts.push(`--rate ${plan.rate}`);
+  if (speed === 'ramp') parts.push(`--ramp ${plan.ramp.join(',')} --stop-above ${plan.stopAbove}%`);
   if (reason.trim()) parts.push(`--reason ${quote(reason.trim())}`);
   return parts.filter(Boolean).join(' ');
 }

@@ -12,7 +12,7 @@ import { Icon, type IconName } from '../../components/Icon';
 import { Menu } from '../../components/Menu';
 import type { Meaning } from '../../components/Status';
 import { type MessageKey, t } from '../../i18n';
-import { actionOf } from '../../lib/audit';
+import { actionOf, detailOf, targetOf } from '../../lib/audit';
 import { storeNow } from '../../lib/clock';
 import { clock, dayMonth, isoDay } from '../../lib/format';
 import { useUrl } from '../../lib/url';
@@ -61,7 +61,7 @@ export function Audit() {
     (each) =>
       (!search.actor || each.actor === search.actor) &&
       (!search.action || actionOf(each.action) === search.action) &&
-      (!search.target || each.target === search.target) &&
+      (!search.target || each.target === search.target || targetOf(each.target) === search.target) &&
       (!search.refused || each.outcome.startsWith('4')),
   );
   function exportAll() {
@@ -104,11 +104,7 @@ export function Audit() {
                   key={name}
                   name={name}
                   values={[
-                    ...new Set(
-                      records
-                        .map((each) => (name === 'action' ? actionOf(each.action) : each[name]))
-                        .filter((each): each is string => !!each),
-                    ),
+                    ...new Set(records.map((each) => fieldOf(each, name)).filter((each): each is string => !!each)),
                   ]}
                   onAdd={(value) => set({ [name]: value })}
                 />
@@ -246,6 +242,11 @@ function Records({ records }: { records: AuditRecord[] }) {
   );
 }
 
+function fieldOf(record: AuditRecord, name: (typeof FILTERS)[number]): string | null {
+  if (name === 'actor') return record.actor;
+  return name === 'action' ? actionOf(record.action) : targetOf(record.target);
+}
+
 /** What changed, as `field: before → after`. */
 function changeOf(record: AuditRecord): string | null {
   const { before, after } = record;
@@ -261,7 +262,8 @@ function Row({ record }: { record: AuditRecord }) {
   const action = actionOf(record.action);
   const refused = record.outcome.startsWith('4');
   const icon = refused ? 'cross' : (ICONS.find(([pattern]) => pattern.test(action))?.[1] ?? 'info');
-  const what = changeOf(record) ?? record.detail ?? '';
+  const detail = detailOf(record);
+  const what = changeOf(record) ?? detail.what;
   return (
     <tr>
       <td className="t2 nowrap" title={record.requestId ?? undefined}>
@@ -281,11 +283,13 @@ function Row({ record }: { record: AuditRecord }) {
           <span className="verb">{action}</span>
         </span>
       </td>
-      <td className={refused ? 'm-bad c' : ''}>{refused ? t('audit.was.refused', { why: what }) : what}</td>
-      <td>
-        <Target action={action} target={record.target ?? null} />
+      <td className={refused ? 'm-bad c' : ''}>
+        {refused ? (what ? t('audit.was.refused', { why: what }) : t('audit.was.refused.plain')) : what}
       </td>
-      <td className="t2">{record.reason ? `“${record.reason}”` : (record.detail ?? '–')}</td>
+      <td>
+        <Target action={action} target={targetOf(record.target)} />
+      </td>
+      <td className="t2">{detail.reason ? `“${detail.reason}”` : '–'}</td>
       <td className={`num ${refused ? 'm-bad c strong' : 't2'}`}>{record.outcome}</td>
     </tr>
   );

@@ -31,6 +31,13 @@ const VIA: Record<string, IconName> = {
 const SPANS = { '1h': 60, '24h': 1440 };
 type Range = keyof typeof SPANS;
 
+/** Ten, of which 1 is paused and 2 silent. What is nowhere is not named. */
+function sumOf(n: number, paused: number, silent: number): string {
+  if (paused > 0 && silent > 0) return t('consumers.sum', { n, p: paused, s: silent });
+  if (paused > 0) return t('consumers.sum.paused', { n, p: paused });
+  return silent > 0 ? t('consumers.sum.silent', { n, s: silent }) : t('consumers.sum.well', { n });
+}
+
 export function Consumers() {
   const [search, change] = useUrl();
   const range: Range = search.range === '24h' ? '24h' : '1h';
@@ -46,7 +53,7 @@ export function Consumers() {
     <div className="page">
       <div className="page-head">
         <h1>{t('nav.consumers')}</h1>
-        {query.data && <span className="meta">{t('consumers.sum', { n: list.length, p: paused, s: silent })}</span>}
+        {query.data && <span className="meta">{sumOf(list.length, paused, silent)}</span>}
         <div className="tools">
           <Segments
             label={t('range.label')}

@@ -20,7 +20,9 @@ export function AskAct({ event, ask, onClose }: { event: EventDetail; ask: Ask; 
       title: t(`toast.${ask.verb}`),
       text: event.eventId,
     });
-    await client.invalidateQueries({ queryKey: ['event', event.eventId] });
+    await client.invalidateQueries({
+      predicate: ({ queryKey: [kind, id] }) => kind === 'audit' || (kind === 'event' && id === event.eventId),
+    });
   }
   if (ask.verb === 'expire')
     return (

@@ -143,6 +143,8 @@ const NEWEST = 5;
 function Attempts({ attempts }: { attempts: Consumption[] }) {
   const [all, setAll] = useState(false);
   const hidden = all ? 0 : Math.max(0, attempts.length - NEWEST);
+  const timed = attempts.some((each) => each.durationMs != null);
+  const owned = attempts.some((each) => each.owner || byPeople(each));
   if (attempts.length === 0) return <p className="part-none t2">{t('part.none')}</p>;
   return (
     <table className="table attempts">
@@ -151,19 +153,19 @@ function Attempts({ attempts }: { attempts: Consumption[] }) {
           <th className="num">#</th>
           <th>{t('col.started')}</th>
           <th>{t('col.outcome')}</th>
-          <th className="num">{t('col.took')}</th>
-          <th>{t('col.instance')}</th>
+          {timed && <th className="num took">{t('col.took')}</th>}
+          {owned && <th className="instance">{t('col.instance')}</th>}
           <th>{t('col.error')}</th>
           <th />
         </tr>
       </thead>
       <tbody>
         {attempts.slice(0, attempts.length - hidden).map((attempt, index) => (
-          <AttemptRow key={attempt.attemptNo} attempt={attempt} first={index === 0} />
+          <AttemptRow key={attempt.attemptNo} attempt={attempt} first={index === 0} timed={timed} owned={owned} />
         ))}
         {hidden > 0 && (
           <tr>
-            <td colSpan={7}>
+            <td colSpan={5 + Number(timed) + Number(owned)}>
               <button type="button" className="link" onClick={() => setAll(true)}>
                 {t('part.earlier', { n: hidden })}
               </button>
@@ -175,11 +177,18 @@ function Attempts({ attempts }: { attempts: Consumption[] }) {
   );
 }
 
-function AttemptRow({ attempt, first }: { attempt: Consumption; first: boolean }) {
+/** The redrive or operation that asked for an attempt. */
+function byPeople({ cause }: Consumption): string | null {
+  return cause && cause !== 'relay' ? cause : null;
+}
+
+type AttemptProps = { attempt: Consumption; first: boolean; timed: boolean; owned: boolean };
+
+function AttemptRow({ attempt, first, timed, owned }: AttemptProps) {
   const error = attempt.errorMessage ?? '';
   const [open, setOpen] = useState(first && error !== '');
   const colon = error.indexOf(':');
-  const cause = attempt.cause && attempt.cause !== 'relay' ? attempt.cause : null;
+  const cause = byPeople(attempt);
   return (
     <>
       <tr className={error ? 'open' : ''} onClick={() => error && setOpen(!open)}>
@@ -195,11 +204,13 @@ function AttemptRow({ attempt, first }: { attempt: Consumption; first: boolean }
             </span>
           )}
         </td>
-        <td className="num">{attempt.durationMs != null ? took(attempt.durationMs) : '–'}</td>
-        <td className="t2 cut">
-          {attempt.owner}
-          {cause && <Cause cause={cause} />}
-        </td>
+        {timed && <td className="num took">{attempt.durationMs != null ? took(attempt.durationMs) : '–'}</td>}
+        {owned && (
+          <td className="t2 cut instance">
+            {attempt.owner}
+            {cause && <Cause cause={cause} />}
+          </td>
+        )}
         <td className="mono cut error">{error}</td>
         <td>
           {error && (
@@ -221,7 +232,7 @@ function AttemptRow({ attempt, first }: { attempt: Consumption; first: boolean }
       {open && error && (
         <tr className="attempt-error">
           <td />
-          <td colSpan={6}>
+          <td colSpan={4 + Number(timed) + Number(owned)}>
             <Code lead={colon > 0 ? error.slice(0, colon) : error} text={colon > 0 ? error.slice(colon) : ''} />
           </td>
         </tr>

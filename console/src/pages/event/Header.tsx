@@ -43,7 +43,7 @@ export function Header({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask)
               <span>
                 {t('filter.key')}{' '}
                 <Link to="/stories/$key" params={{ key: event.key } as never}>
-                  {[event.aggregateType, event.key].filter(Boolean).join(' ')}
+                  {[event.aggregateType, middle(event.key, 4, 8)].filter(Boolean).join(' ')}
                 </Link>
               </span>
             )}

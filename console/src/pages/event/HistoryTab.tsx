@@ -3,7 +3,7 @@ import type { EventDetail } from '../../api/pending';
 import { audit } from '../../api/queries';
 import { Empty, Loaded } from '../../components/Empty';
 import { t } from '../../i18n';
-import { actionOf } from '../../lib/audit';
+import { actionOf, detailOf } from '../../lib/audit';
 import { dateTime } from '../../lib/format';
 import { useRefusal } from '../../shell/session';
 
@@ -43,7 +43,7 @@ export function HistoryTab({ event }: { event: EventDetail }) {
                     <td>{dateTime(record.at)}</td>
                     <td>{record.actor}</td>
                     <td className="mono">{actionOf(record.action)}</td>
-                    <td>{record.reason ?? record.detail ?? '–'}</td>
+                    <td>{[detailOf(record).what, detailOf(record).reason].filter(Boolean).join(' · ') || '–'}</td>
                     <td className={`num ${record.outcome.startsWith('4') ? 'm-bad c' : ''}`}>{record.outcome}</td>
                   </tr>
                 ))}

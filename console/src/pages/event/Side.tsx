@@ -4,7 +4,7 @@ import type { EventDetail, EventSummary, TraceNode } from '../../api/pending';
 import { events, trace } from '../../api/queries';
 import { EVENT, StatusIcon } from '../../components/Status';
 import { t } from '../../i18n';
-import { hourMinute, isoDay, offset, subject } from '../../lib/format';
+import { hourMinute, isoDay, middle, offset, subject } from '../../lib/format';
 import { useLimits } from '../../shell/session';
 
 /** Its key's neighbours, what it caused, and its facts. */
@@ -47,7 +47,7 @@ function SameKey({ event }: { event: EventDetail }) {
   return (
     <section className="card">
       <header>
-        <h2 className="cut">{subject(event.aggregateType, event.key)}</h2>
+        <h2 className="cut">{subject(event.aggregateType, event.key && middle(event.key, 8, 12))}</h2>
         <Link to="/stories/$key" params={{ key: event.key } as never}>
           {t('side.story')}
         </Link>

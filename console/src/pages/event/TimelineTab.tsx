@@ -117,7 +117,9 @@ function describe(step: Step): string {
   if (step.kind === 'written') return t('step.written');
   if (step.kind === 'sent') return t('step.sent');
   if (step.kind === 'done')
-    return t('step.done', { c: step.consumerId ?? '', t: step.tookMs === undefined ? '–' : took(step.tookMs) });
+    return step.tookMs === undefined
+      ? t('step.done.plain', { c: step.consumerId ?? '' })
+      : t('step.done', { c: step.consumerId ?? '', t: took(step.tookMs) });
   return t('step.failed', { c: step.consumerId ?? '', why: (step.error ?? '').split(':')[0] ?? '' });
 }
 
@@ -319,12 +321,14 @@ function sameSecond(a: number, b: number): boolean {
 
 function Spent({ line }: { line: Timeline }) {
   const parts = spent(line);
-  const rows = [
+  const all = [
     ['outbox', 'idle', parts.outbox],
     ['good', 'ok', parts.good],
     ['vain', 'bad', parts.vain],
     ['between', 'warn', parts.between],
   ] as const;
+  // Where the server does not measure the work, nothing is said about it.
+  const rows = all.filter(([name, , ms]) => name === 'outbox' || ms > 0);
   const whole = rows.reduce((sum, [, , ms]) => sum + ms, 0) || 1;
   return (
     <section className="card">

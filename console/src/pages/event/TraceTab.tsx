@@ -20,7 +20,7 @@ export function TraceTab({ event }: { event: EventDetail }) {
   return (
     <section className="card">
       <header>
-        <h2>{t('nav.traces')}</h2>
+        <h2>{t('tab.trace')}</h2>
         <Link to="/traces/$id" params={{ id: event.traceId } as never}>
           {t('trace.open')}
         </Link>

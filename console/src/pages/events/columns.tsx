@@ -10,6 +10,7 @@ import { Meter } from '../../components/Meter';
 import { EVENT, StatusWord } from '../../components/Status';
 import { Age } from '../../components/Time';
 import { type MessageKey, t } from '../../i18n';
+import { middle } from '../../lib/format';
 import { changeSettings, useSettings } from '../../lib/settings';
 
 type Column = {
@@ -35,8 +36,8 @@ export const COLUMNS: Column[] = [
     head: 'col.key',
     cell: ({ key }) =>
       key && (
-        <Link to="/stories/$key" params={{ key } as never} className="long" onClick={stop}>
-          {key}
+        <Link to="/stories/$key" params={{ key } as never} className="long" title={key} onClick={stop}>
+          {middle(key, 4, 8)}
         </Link>
       ),
   },
@@ -74,8 +75,14 @@ export const COLUMNS: Column[] = [
     head: 'col.id',
     cell: ({ eventId }) => (
       <>
-        <Link to="/events/$id" params={{ id: eventId } as never} className="id mono plain" onClick={stop}>
-          {eventId}
+        <Link
+          to="/events/$id"
+          params={{ id: eventId } as never}
+          className="id mono plain"
+          title={eventId}
+          onClick={stop}
+        >
+          {middle(eventId, 10, 12)}
         </Link>
         <Copy text={eventId} className="hover-only" />
       </>

@@ -45,6 +45,7 @@ export function Failures() {
   const picked = groups.filter((each) => selected.includes(idOf(each)));
   const toggle = (id: string) =>
     setSelected(selected.includes(id) ? selected.filter((each) => each !== id) : [...selected, id]);
+  const hourly = groups.some((each) => each.hours);
   const sections = by === 'error' ? [''] : [...new Set(groups.map((each) => sectionOf(each, by)))];
   return (
     <div className="page">
@@ -107,7 +108,7 @@ export function Failures() {
                           />
                         </th>
                         <th>{t('failures.kind')}</th>
-                        <th className="only-wide">{t('failures.24h')}</th>
+                        {hourly && <th className="only-wide">{t('failures.24h')}</th>}
                         <th className="num" aria-sort="descending">
                           {t('nav.events')} <Icon name="arrowDown" size={12} className="inline" />
                         </th>
@@ -129,6 +130,7 @@ export function Failures() {
                             <Row
                               key={idOf(group)}
                               group={group}
+                              hourly={hourly}
                               chosen={group === chosen}
                               selected={selected.includes(idOf(group))}
                               onSelect={() => toggle(idOf(group))}
@@ -169,9 +171,16 @@ export function Failures() {
   );
 }
 
-type RowProps = { group: FailureGroup; chosen: boolean; selected: boolean; onSelect: () => void; onOpen: () => void };
+type RowProps = {
+  group: FailureGroup;
+  hourly: boolean;
+  chosen: boolean;
+  selected: boolean;
+  onSelect: () => void;
+  onOpen: () => void;
+};
 
-function Row({ group, chosen, selected, onSelect, onOpen }: RowProps) {
+function Row({ group, hourly, chosen, selected, onSelect, onOpen }: RowProps) {
   return (
     <tr className={`open ${chosen ? 'chosen' : ''}`} onClick={onOpen}>
       <td className="box" onClick={(event) => event.stopPropagation()}>
@@ -196,7 +205,9 @@ function Row({ group, chosen, selected, onSelect, onOpen }: RowProps) {
         </div>
         <Fingerprint text={group.fingerprint} />
       </td>
-      <td className="only-wide">{group.hours && <HourBars values={group.hours} label={t('failures.24h')} />}</td>
+      {hourly && (
+        <td className="only-wide">{group.hours && <HourBars values={group.hours} label={t('failures.24h')} />}</td>
+      )}
       <td className="num strong">{number(group.count)}</td>
       <td className={`num ${group.dead > 0 ? 'm-bad c' : 't2'}`}>{number(group.dead)}</td>
       <td className="t2 nowrap only-wide">{day(group.first, storeNow())}</td>

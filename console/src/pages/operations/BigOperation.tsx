@@ -43,13 +43,16 @@ export function BigOperation({ operation, onAct }: Props) {
   const gates = steps.filter((step) => step.state === 'passed' || step.state === 'stopped');
   const gate = gates.at(-1);
   const share = gate && gate.done > 0 ? (gate.failedAgain / gate.done) * 100 : 0;
+  // A server that does not follow what came of its redrives says only that they were made.
+  const known = operation.delivered !== undefined;
   const rows = [
-    ['delivered', 'ok', operation.delivered ?? operation.done],
-    ['again', 'bad', operation.failedAgain ?? 0],
-    ['open', 'info', operation.open ?? 0],
-    ['skipped', 'idle', operation.skipped],
-    ['refused', 'idle', operation.failed],
-  ] as const;
+    known ? (['delivered', 'ok', operation.delivered ?? 0] as const) : (['redriven', 'human', operation.done] as const),
+    ...(known
+      ? [['again', 'bad', operation.failedAgain ?? 0] as const, ['open', 'info', operation.open ?? 0] as const]
+      : []),
+    ['skipped', 'idle', operation.skipped] as const,
+    ['refused', 'idle', operation.failed] as const,
+  ];
   const width = (value: number) => `${(value / Math.max(1, total)) * 100}%`;
   const end = operation.finishedAt ? Date.parse(operation.finishedAt) : now;
   return (
@@ -113,7 +116,7 @@ export function BigOperation({ operation, onAct }: Props) {
                 </span>
               </span>
             ) : (
-              <span className="t2">{t('op.nogate')}</span>
+              <span className="t2">{steps.length > 0 ? t('op.nogate') : t('op.one.step')}</span>
             )}
             <span className="t2 nowrap">{duration((end - Date.parse(operation.createdAt)) / 1000)}</span>
           </div>

@@ -56,6 +56,7 @@ export function resultOf(operation: Operation): string {
   const left = Math.max(0, (operation.total ?? operation.done) - operation.done);
   if (operation.state === 'CANCELLED') return t('op.untouched', { n: number(operation.done), m: number(left) });
   if (again > 0) return t('op.mixed', { n: number(well), m: number(again) });
+  if (operation.delivered === undefined) return t('op.redriven', { n: number(operation.done) });
   return operation.state === 'DONE' ? t('op.well') : t('op.sofar', { n: number(well) });
 }
 

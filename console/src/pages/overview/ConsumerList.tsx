@@ -14,9 +14,9 @@ export function ConsumerList({ consumers }: { consumers: Consumer[] }) {
   const now = useNow();
   const silentAfter = useLimits().silentSeconds;
   const list = [...consumers].sort(byLag);
-  const paused = list.filter((each) => each.paused);
-  const rows = [...list.filter((each) => !each.paused && (isCounted(each) ? (each.lag ?? 0) > 0 : true)), ...paused];
-  const shown = (rows.length > 0 ? rows : list).slice(0, SHOWN);
+  // The most behind first. Those that people paused stay in sight.
+  const paused = list.filter((each) => each.paused).slice(0, SHOWN);
+  const shown = [...list.filter((each) => !each.paused).slice(0, SHOWN - paused.length), ...paused];
   const dash = <span className="t3">–</span>;
   const count = (value: number | null | undefined, tone: string) =>
     value === null || value === undefined ? dash : <span className={value > 0 ? tone : 't3'}>{number(value)}</span>;

@@ -7,7 +7,7 @@ import { Code, copyText } from '../../components/Copy';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
 import { hourMinute } from '../../lib/format';
-import { useSession } from '../../shell/session';
+import { storeName, useSession } from '../../shell/session';
 
 const SNIPPETS = {
   Rust: `let mut tx = pool.begin().await?;
@@ -58,8 +58,8 @@ export function FirstRun({ listens, wrote, onSkip }: { listens: boolean; wrote: 
       {t('first.listening')}
     </span>
   );
-  const relay = relays[0]?.owner ?? store?.instances[0]?.owner;
-  const schema = store && t('first.schema', { have: store.schema.have, want: store.schema.want });
+  const relay = store?.instances.find((each) => each.loops.includes('router'))?.instanceId ?? relays[0]?.owner;
+  const schema = store && t('first.schema', { have: store.store.schema.found, want: store.store.schema.needed });
   return (
     <div className="page first">
       <h1>{t('first.title')}</h1>
@@ -69,7 +69,7 @@ export function FirstRun({ listens, wrote, onSkip }: { listens: boolean; wrote: 
           n={1}
           state="done"
           title={t('first.store')}
-          text={[session?.store, schema].filter(Boolean).join(', ')}
+          text={[storeName(session?.store), schema].filter(Boolean).join(', ')}
           aside={ticked}
         />
         <Step

@@ -6,6 +6,7 @@ import { audit } from '../../api/queries';
 import { t } from '../../i18n';
 import { actionOf } from '../../lib/audit';
 import { hourMinute, number } from '../../lib/format';
+import { ratePoints } from '../../lib/rate';
 import { useRefusal } from '../../shell/session';
 import { niceTop, pathOf } from './scale';
 
@@ -17,13 +18,12 @@ const LEFT = 34;
 
 type Point = { at: string; accepted: number; delivered: number; failed: number };
 
-function pointsOf(stats: Stats): Point[] {
-  const seconds = 60 * (stats.step ?? 1);
-  return stats.minutes.map((each) => ({
+function pointsOf(stats: Stats, minutes: number): Point[] {
+  return ratePoints(stats, minutes).map((each) => ({
     at: each.at,
-    accepted: each.created / seconds,
-    delivered: each.consumed / seconds,
-    failed: (each.deliveries?.failed ?? each.failed) / seconds,
+    accepted: each.created / each.seconds,
+    delivered: each.consumed / each.seconds,
+    failed: each.missed / each.seconds,
   }));
 }
 
@@ -70,7 +70,7 @@ function useSize() {
 
 export function RateChart({ stats, minutes }: { stats: Stats; minutes: number }) {
   const [table, setTable] = useState(false);
-  const points = pointsOf(stats);
+  const points = pointsOf(stats, minutes);
   const last = points.at(-1);
   const [hover, setHover] = useState<number | null>(null);
   const shown = hover === null ? last : points[hover];

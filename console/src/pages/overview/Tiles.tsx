@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
+import { useLive } from '../../api/live';
 import type { Stats } from '../../api/pending';
 import { Sparkline } from '../../components/Sparkline';
 import type { Meaning } from '../../components/Status';
@@ -7,6 +8,7 @@ import { Countdown } from '../../components/Time';
 import { t } from '../../i18n';
 import { OLDEST_SECONDS } from '../../lib/consumer';
 import { brief, hourMinute, number } from '../../lib/format';
+import { ratePoints } from '../../lib/rate';
 import { useLimits } from '../../shell/session';
 
 type TileProps = {
@@ -37,27 +39,34 @@ function Tile({ to, search, label, figure, unit, tone, fact, values, line, wide 
   );
 }
 
-export function Tiles({ stats }: { stats: Stats }) {
-  const { minutes, step = 1 } = stats;
-  const points = (span: number) => minutes.slice(-Math.ceil(span / step));
-  // The last hour; of a range in large steps, as many points as it has.
-  const recent = step > 1 ? minutes : points(60);
+/** Fewer points make no curve. */
+const FEW = 5;
+type Level = 'backlog' | 'retrying' | 'dead';
+
+export function Tiles({ stats, minutes }: { stats: Stats; minutes: number }) {
+  const points = ratePoints(stats, minutes);
+  const seen = useLive((live) => live.levels);
   const limit = useLimits().oldestSeconds ?? OLDEST_SECONDS;
-  const level = (name: 'backlog' | 'retrying' | 'dead') => recent.map((each) => each.levels?.[name] ?? 0);
-  const rates = recent.map((each) => each.created / (60 * step));
-  const peak = minutes.reduce(
-    (best, each) => (each.created > best.created ? each : best),
-    minutes[0] ?? { at: stats.at, created: 0 },
-  );
-  const five = points(5);
-  const good = five.reduce((sum, each) => sum + (each.deliveries?.delivered ?? each.consumed), 0);
-  const failed = five.reduce((sum, each) => sum + (each.deliveries?.failed ?? each.failed), 0);
+  const hasLevels = points.some((each) => each.levels);
+  // Without levels of each minute, the curve begins when the page was opened.
+  const level = (name: Level) =>
+    hasLevels
+      ? points.map((each) => each.levels?.[name] ?? 0)
+      : seen.length < FEW
+        ? []
+        : seen.map((each) => each[name]);
+  const rates = points.map((each) => each.created / each.seconds);
+  const peak = points.reduce((best, each) => (each.created > best.created ? each : best), points[0]!);
+  const five = points.filter((each) => Date.parse(stats.at) - Date.parse(each.at) < 6 * 60_000);
+  const good = five.reduce((sum, each) => sum + each.delivered, 0);
+  const failed = five.reduce((sum, each) => sum + each.missed, 0);
   const success = good + failed > 0 ? (good / (good + failed)) * 100 : null;
-  const successes = recent.map((each) => {
-    const done = each.deliveries?.delivered ?? each.consumed;
-    return done / Math.max(1, done + (each.deliveries?.failed ?? each.failed));
-  });
-  const newDead = points(60).reduce((sum, each) => sum + each.dead, 0);
+  const successes = points
+    .filter((each) => each.delivered + each.missed > 0)
+    .map((each) => each.delivered / (each.delivered + each.missed));
+  const newDead = points
+    .filter((each) => Date.parse(stats.at) - Date.parse(each.at) <= 3_600_000)
+    .reduce((sum, each) => sum + each.dead, 0);
   const oldest = stats.oldestPendingSeconds ?? null;
   const late = oldest !== null && oldest > limit / 2;
   return (
@@ -69,7 +78,7 @@ export function Tiles({ stats }: { stats: Stats }) {
         figure={number(stats.backlog)}
         fact={
           oldest === null ? (
-            t('tile.nothing.waits')
+            t(stats.backlog > 0 ? 'tile.none.due' : 'tile.nothing.waits')
           ) : (
             <>
               {t('tile.oldest')} <b className={late ? 'm-warn c' : ''}>{brief(oldest)}</b>
@@ -85,7 +94,7 @@ export function Tiles({ stats }: { stats: Stats }) {
         label={t('tile.rate')}
         figure={number(rates.at(-1) ?? 0)}
         unit="/s"
-        fact={t('tile.peak', { n: number(peak.created / (60 * step)), at: hourMinute(peak.at) })}
+        fact={t('tile.peak', { n: number(peak.created / peak.seconds), at: hourMinute(peak.at) })}
         values={rates}
         line="info"
       />

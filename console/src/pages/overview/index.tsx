@@ -69,7 +69,7 @@ export function Overview() {
           />
         </div>
       </div>
-      <Loaded query={{ ...figures, data: current }}>{(data) => <Tiles stats={data} />}</Loaded>
+      <Loaded query={{ ...figures, data: current }}>{(data) => <Tiles stats={data} minutes={minutes} />}</Loaded>
       <div className="overview">
         <Loaded query={{ ...figures, data: current }}>{(data) => <RateChart stats={data} minutes={minutes} />}</Loaded>
         <Attention />

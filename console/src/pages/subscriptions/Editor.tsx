@@ -74,7 +74,6 @@ export function Editor(props: Props) {
           kind: 'redrive',
           filter: { topic: form.topic, from },
           consumerId: form.consumerId,
-          consumers: 'open',
           dryRun: false,
           reason: t('subs.also.reason', { c: form.consumerId }),
         },
@@ -115,7 +114,7 @@ export function Editor(props: Props) {
   }
 
   const local = form.via === 'local';
-  const about = heard.find((each) => each.topic === form.topic);
+  const day = useQuery({ ...counts({ topic: form.topic, from }), enabled: form.topic !== '' && !known }).data?.total;
   return (
     <>
       <form className="card panel editor" aria-label={known ? t('subs.edit') : t('subs.new')} onSubmit={submit}>
@@ -215,7 +214,7 @@ export function Editor(props: Props) {
               <input type="checkbox" checked={also} onChange={() => setAlso(!also)} />
               <span>
                 {t('subs.also')}
-                <small>{t('subs.also.text', { n: about ? number(about.events) : '…' })}</small>
+                <small>{t('subs.also.text', { n: day ? counted(day) : '…' })}</small>
               </span>
             </label>
           )}
@@ -276,7 +275,7 @@ function Preview({
   const samples = useQuery(events({ topic, limit: 3 })).data?.events ?? [];
   const hours = about?.hours ?? [];
   const top = Math.max(1, ...hours);
-  const shown = about ? number(about.events) : total ? counted(total) : '…';
+  const shown = total ? counted(total) : '…';
   return (
     <div className="preview">
       <p className="t2">{t('subs.preview')}</p>
@@ -291,9 +290,9 @@ function Preview({
           ))}
         </div>
       )}
-      {consumer && about && now > 0 && (
+      {consumer && total && now > 0 && (
         <p className="t2">
-          {t('subs.more', { c: consumer.consumerId, p: Math.ceil((about.events / now) * 100) })}{' '}
+          {t('subs.more', { c: consumer.consumerId, p: Math.ceil((total.value / now) * 100) })}{' '}
           {consumer.paused && t('subs.paused.note')}
         </p>
       )}

@@ -48,7 +48,7 @@ export function Matrix({ topics, heard, names, consumers, subscriptions, topic, 
             <tr>
               <th scope="col">{t('col.topic')}</th>
               <th scope="col" className="num" colSpan={2}>
-                {t('subs.events')}
+                {t(heard.some((each) => each.hours) ? 'subs.events' : 'nav.events')}
               </th>
               {names.map((name) => (
                 <th key={name} scope="col" className={`slant ${name === consumer ? 'on' : ''}`}>

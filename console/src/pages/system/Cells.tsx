@@ -1,25 +1,19 @@
 // Store, broker, schema, clock and retention, one cell each.
 import type { ReactNode } from 'react';
-import type { Health } from '../../api/pending';
 import type { components } from '../../api/schema';
+import type { Health } from '../../api/types';
 import { Icon, type IconName } from '../../components/Icon';
-import { Sparkline } from '../../components/Sparkline';
-import { t } from '../../i18n';
-import { bytes, clock, hourMinute, number } from '../../lib/format';
+import { has, type MessageKey, t } from '../../i18n';
+import { storeNow } from '../../lib/clock';
+import { bytes, clock, hourMinute, moment, took } from '../../lib/format';
+import { storeName } from '../../shell/session';
 
 type Job = components['schemas']['Job'];
 type Setting = components['schemas']['Setting'];
 /** Clocks further apart than this disturb leases and schedules. */
 const CLOCK_MS = 500;
 
-function Cell(props: {
-  icon: IconName;
-  name: string;
-  good: boolean;
-  value: string;
-  note: ReactNode;
-  values?: number[];
-}) {
+function Cell(props: { icon: IconName; name: string; good: boolean; value: string; note: ReactNode }) {
   return (
     <div className="cell-health">
       <div className="between">
@@ -37,9 +31,6 @@ function Cell(props: {
       </div>
       <b>{props.value}</b>
       <small>{props.note}</small>
-      {props.values && props.values.length > 1 && (
-        <Sparkline values={props.values} meaning="ok" width={54} height={20} />
-      )}
     </div>
   );
 }
@@ -47,30 +38,26 @@ function Cell(props: {
 export function Cells({ health: state, jobs: list, settings }: { health: Health; jobs: Job[]; settings: Setting[] }) {
   const prune = list.find((job) => /prune|retention/.test(job.name));
   const days = settings.find((each) => each.key === 'retention.finished-days')?.value;
-  const { store, broker, schema } = state;
+  const { store, broker } = state;
+  const { found, needed } = store.schema;
+  const size = store.sizes.reduce((sum, each) => sum + each.bytes, 0);
+  const clockGood = Math.abs(store.clockDifferenceMs) < CLOCK_MS;
   return (
     <div className="card cells health">
       <Cell
         icon="database"
         name={t('system.store')}
         good
-        value={`${store.kind} ${store.version}`}
-        note={[
-          `${store.latencyMs} ms`,
-          store.connections && t('system.connections', { n: store.connections.used, m: store.connections.max }),
-        ]
-          .filter(Boolean)
-          .join(' · ')}
-        values={store.history}
+        value={`${storeName(store.kind)} ${store.version}`}
+        note={t('system.latency', { t: took(store.latencyMs, 1) })}
       />
-      {broker ? (
+      {broker && broker.state !== 'unused' ? (
         <Cell
           icon="plane"
           name={t('system.broker')}
-          good={broker.unconfirmed < 1000}
-          value={`${broker.kind} ${broker.version}`}
-          note={`${broker.latencyMs} ms · ${t('system.unconfirmed', { n: number(broker.unconfirmed) })}`}
-          values={broker.history}
+          good={broker.state === 'connected'}
+          value={has(`broker.${broker.state}`) ? t(`broker.${broker.state}` as MessageKey) : broker.state}
+          note={broker.error ?? t('system.since', { at: moment(broker.since, storeNow()) })}
         />
       ) : (
         <Cell icon="plane" name={t('system.broker')} good value={t('none')} note={t('system.nobroker')} />
@@ -78,26 +65,22 @@ export function Cells({ health: state, jobs: list, settings }: { health: Health;
       <Cell
         icon="matrix"
         name={t('system.schema')}
-        good={schema.have === schema.want}
-        value={`${schema.have} / ${schema.want}`}
-        note={schema.have === schema.want ? t('system.schema.ok') : t('system.schema.bad')}
+        good={found === needed}
+        value={`${found} / ${needed}`}
+        note={found === needed ? t('system.schema.ok') : t('system.schema.bad')}
       />
       <Cell
         icon="clock"
         name={t('system.clock')}
-        good={Math.abs(state.clock.differenceMs) < CLOCK_MS}
-        value={`${state.clock.differenceMs > 0 ? '+' : ''}${state.clock.differenceMs} ms`}
+        good={clockGood}
+        value={`${store.clockDifferenceMs > 0 ? '+' : ''}${store.clockDifferenceMs} ms`}
         note={t('system.clock.text')}
       />
       <Cell
         icon="trash"
         name={t('system.retention')}
         good={prune?.success !== false}
-        value={
-          [state.sizes && bytes(state.sizes.bytes), days && t('system.days', { n: days })]
-            .filter(Boolean)
-            .join(' · ') || '–'
-        }
+        value={[size > 0 && bytes(size), days && t('system.days', { n: days })].filter(Boolean).join(' · ') || '–'}
         note={
           prune?.success === false
             ? t('system.prune.failed', { at: prune.nextFire ? hourMinute(prune.nextFire) : '–' })

@@ -46,7 +46,7 @@ export function Configuration({ settings }: { settings: Setting[] }) {
             {shown.map((each) => (
               <tr key={each.key}>
                 <td className="mono">{each.key}</td>
-                <td className="mono">{each.value}</td>
+                <td className="mono">{each.value || <span className="t3">–</span>}</td>
                 <td>
                   <span className={`tag m-${ORIGINS[each.origin] ?? 'idle'}`}>
                     {each.origin === 'file' ? 'postrider.toml' : each.origin}

@@ -1,6 +1,6 @@
 // Instances with what they hold, and jobs with their last and next fire.
-import type { Health } from '../../api/pending';
 import type { components } from '../../api/schema';
+import type { Health } from '../../api/types';
 import { Icon } from '../../components/Icon';
 import type { Meaning } from '../../components/Status';
 import { Countdown } from '../../components/Time';
@@ -13,17 +13,44 @@ type Instance = components['schemas']['Instance'];
 type Job = components['schemas']['Job'];
 const HOLD: Record<string, Meaning> = { lane: 'idle', lease: 'info', job: 'human', operation: 'human' };
 
+/** What a process holds: the names of its holders begin with its id, or are of a loop that only its process runs. */
+function holdingsOf(list: Instance[], id: string): Instance['holdings'] {
+  const process = id.replace(/-[^-]*$/, '');
+  return list.filter(({ owner }) => owner === id || owner.startsWith(`${process}-`)).flatMap((each) => each.holdings);
+}
+
+type Row = {
+  id: string;
+  role?: string;
+  version?: string;
+  since?: string;
+  lanes: number;
+  holdings: Instance['holdings'];
+};
+
+function rowsOf(list: Instance[], state: Health | undefined): Row[] {
+  if (!state) return list.map(({ owner, holdings }) => ({ id: owner, lanes: 0, holdings }));
+  const rows = state.instances.map((each) => ({
+    id: each.instanceId,
+    role: each.role,
+    version: each.version,
+    since: each.startedAt,
+    lanes: each.lanes.length,
+    holdings: holdingsOf(list, each.instanceId),
+  }));
+  const known = new Set(rows.flatMap((each) => each.holdings));
+  const others = list.filter((each) => !each.holdings.some((held) => known.has(held)));
+  return [...rows, ...others.map(({ owner, holdings }) => ({ id: owner, lanes: 0, holdings }))];
+}
+
 export function Instances({ list, health: state }: { list: Instance[]; health?: Health }) {
   const now = useNow();
   const { leaseSeconds } = useLimits();
-  const all =
-    state?.instances ??
-    list.map((each) => ({ owner: each.owner, role: '', version: '', since: '', address: undefined }));
   return (
     <section className="card">
       <header>
         <h2>{t('system.instances')}</h2>
-        <span className="meta grow">{all.length}</span>
+        <span className="meta grow">{state?.instances.length ?? list.length}</span>
         {leaseSeconds !== undefined && <span className="meta">{t('system.leases', { n: leaseSeconds })}</span>}
       </header>
       <div className="scroll-x">
@@ -37,24 +64,23 @@ export function Instances({ list, health: state }: { list: Instance[]; health?: 
             </tr>
           </thead>
           <tbody>
-            {all.map((each) => (
-              <tr key={each.owner}>
+            {rowsOf(list, state).map((each) => (
+              <tr key={each.id}>
                 <td className="mono two">
-                  {each.owner}
-                  {each.address && <small>{each.address}</small>}
+                  {each.id}
+                  {each.version && <small>{each.version}</small>}
                 </td>
-                <td className="t2 nowrap">{each.role ? `serve ${each.role}` : '–'}</td>
+                <td className="t2 nowrap">{each.role ?? '–'}</td>
                 <td className="t2 nowrap">{each.since ? duration((now - Date.parse(each.since)) / 1000) : '–'}</td>
                 <td>
                   <span className="holds">
-                    {list
-                      .find((one) => one.owner === each.owner)
-                      ?.holdings.map((hold) => (
-                        <span key={hold.kind + hold.name} className={`tag m-${HOLD[hold.kind] ?? 'idle'}`}>
-                          {hold.kind} <b>{hold.name}</b>
-                          {hold.count > 1 && ` ×${number(hold.count)}`}
-                        </span>
-                      ))}
+                    {each.lanes > 0 && <span className="tag">{t('system.lanes', { n: each.lanes })}</span>}
+                    {each.holdings.map((hold) => (
+                      <span key={hold.kind + hold.name} className={`tag m-${HOLD[hold.kind] ?? 'idle'}`}>
+                        {hold.kind} <b>{hold.name.replace(/^postrider\./, '')}</b>
+                        {hold.count > 1 && ` ×${number(hold.count)}`}
+                      </span>
+                    ))}
                   </span>
                 </td>
               </tr>
@@ -64,6 +90,19 @@ export function Instances({ list, health: state }: { list: Instance[]; health?: 
       </div>
     </section>
   );
+}
+
+/** What a run reports as JSON is shown as names and values. */
+function messageOf(message: string | null | undefined): string {
+  if (!message) return '–';
+  try {
+    const report: unknown = JSON.parse(message);
+    if (report === null || typeof report !== 'object') return message;
+    const parts = Object.entries(report).filter(([, value]) => typeof value !== 'object');
+    return parts.map(([name, value]) => `${name} ${String(value)}`).join(' · ') || '–';
+  } catch {
+    return message;
+  }
 }
 
 export function Jobs({ list }: { list: Job[] }) {
@@ -95,7 +134,7 @@ export function Jobs({ list }: { list: Job[] }) {
                 <td>
                   <span className={`status ${job.success === false ? 'm-warn loud' : 'm-ok calm'}`}>
                     {job.success != null && <Icon name={job.success ? 'check' : 'alert'} size={14} />}
-                    {job.message ?? '–'}
+                    {messageOf(job.message)}
                   </span>
                 </td>
                 <td className="num">{job.nextFire ? <Countdown to={job.nextFire} /> : '–'}</td>

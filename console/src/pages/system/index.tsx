@@ -11,6 +11,7 @@ import { useRefusal } from '../../shell/session';
 import { Cells } from './Cells';
 import { Configuration } from './Configuration';
 import { Instances, Jobs } from './Tables';
+import { Troubles } from './Troubles';
 import './system.css';
 
 export function System() {
@@ -19,7 +20,8 @@ export function System() {
   const schedule = useQuery(jobs);
   const operator = useRefusal('operator');
   const settings = useQuery({ ...config, enabled: !operator });
-  const ok = state.data && state.data.schema.have === state.data.schema.want;
+  const schema = state.data?.store.schema;
+  const ok = schema && schema.found === schema.needed;
   function bundle() {
     const text = JSON.stringify(
       { health: state.data, instances: who.data, jobs: schedule.data, config: settings.data },
@@ -59,6 +61,7 @@ export function System() {
         </div>
       </div>
       {state.data && <Cells health={state.data} jobs={schedule.data ?? []} settings={settings.data ?? []} />}
+      {state.data && <Troubles health={state.data} />}
       <div className="system-two">
         <Loaded query={who}>{(list) => <Instances list={list} health={state.data} />}</Loaded>
         <Loaded query={schedule}>{(list) => <Jobs list={list} />}</Loaded>

@@ -1,0 +1,148 @@
+// Starts the real executable on a free port with a folder of its own, and ends it by its process id.
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const EXECUTABLE =
+  process.env.POSTRIDER_EXECUTABLE ?? fileURLToPath(new URL('../../../target/debug/postrider', import.meta.url));
+/** A debug build on a busy machine takes seconds, not a minute. */
+const START_MS = 60_000;
+/** An orderly stop finishes open work first. */
+const STOP_MS = 30_000;
+
+export type Kind = 'demo' | 'serve';
+type Answer = { status: number; body: Record<string, unknown> };
+
+/** Settings of whoever runs the tests must not reach the server. */
+function environment(): NodeJS.ProcessEnv {
+  const own = Object.entries(process.env).filter(([name]) => !name.startsWith('POSTRIDER_'));
+  return Object.fromEntries(own);
+}
+
+export class Server {
+  url = '';
+  token = '';
+  private child!: ChildProcess;
+  private log = '';
+  private constructor(
+    private readonly kind: Kind,
+    private readonly dir: string,
+    private readonly store: string,
+  ) {}
+
+  /** `demo` has the shop under traffic, on SQLite. `serve` is empty, on SQLite or the given store. */
+  static async start(kind: Kind, store?: string): Promise<Server> {
+    if (!existsSync(EXECUTABLE))
+      throw new Error(`${EXECUTABLE} is missing: build it with cargo, or name another in POSTRIDER_EXECUTABLE`);
+    const dir = mkdtempSync(join(tmpdir(), 'postrider-console-'));
+    const server = new Server(kind, dir, store ?? `sqlite://${dir}/bus.db`);
+    await server.run('127.0.0.1:0');
+    server.token = /^admin token: (\S+)$/m.exec(server.log)?.[1] ?? '';
+    const page = await fetch(server.url, { headers: { accept: 'text/html' } }).then((answer) => answer.text());
+    if (!page.includes('<base href'))
+      throw new Error(`${EXECUTABLE} was built without the console: run \`make console\`, then cargo build`);
+    return server;
+  }
+
+  private async run(listen: string): Promise<void> {
+    const rest = this.kind === 'demo' ? ['--data-dir', join(this.dir, 'demo')] : ['--store', this.store];
+    const child = spawn(EXECUTABLE, [this.kind, '--listen', listen, ...rest], { cwd: this.dir, env: environment() });
+    this.child = child;
+    this.log = '';
+    this.url = await new Promise<string>((resolve, reject) => {
+      const late = setTimeout(() => reject(new Error(`it does not listen:\n${this.log}`)), START_MS);
+      const read = (chunk: Buffer) => {
+        this.log = (this.log + chunk.toString()).slice(-20_000);
+        const url = /^listening on (http:\S+)$/m.exec(this.log)?.[1];
+        if (url) {
+          clearTimeout(late);
+          resolve(url);
+        }
+      };
+      child.stdout.on('data', read);
+      child.stderr.on('data', read);
+      child.on('exit', (code) => reject(new Error(`it ended with ${code}:\n${this.log}`)));
+      child.on('error', reject);
+    });
+    const alive = await fetch(`${this.url}/livez`);
+    if (!alive.ok) throw new Error(`/livez answers ${alive.status}`);
+  }
+
+  private end(signal: NodeJS.Signals): Promise<void> {
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return Promise.resolve();
+    return new Promise((resolve) => {
+      const late = setTimeout(() => this.child.kill('SIGKILL'), STOP_MS);
+      this.child.once('exit', () => {
+        clearTimeout(late);
+        resolve();
+      });
+      this.child.kill(signal);
+    });
+  }
+
+  /** The process dies at once; `revive` starts it again on the same port, with the same data. */
+  kill(): Promise<void> {
+    return this.end('SIGKILL');
+  }
+
+  revive(): Promise<void> {
+    return this.run(new URL(this.url).host);
+  }
+
+  async stop(): Promise<void> {
+    await this.end('SIGTERM');
+    rmSync(this.dir, { recursive: true, force: true });
+  }
+
+  /** A call with the admin's token. Any refusal is a failure of the test. */
+  async call(method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
+    const answer = await this.try(method, path, body);
+    if (answer.status >= 400) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(answer.body)}`);
+    return answer.body;
+  }
+
+  async try(method: string, path: string, body?: unknown): Promise<Answer> {
+    const response = await fetch(`${this.url}/api/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json' },
+      body: body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body),
+    });
+    const text = await response.text();
+    return { status: response.status, body: text ? JSON.parse(text) : {} };
+  }
+
+  subscribe(topic: string, consumer: string, rest: object = {}) {
+    return this.call('PUT', `/subscriptions/${topic}/${consumer}`, rest);
+  }
+
+  publish(event: object) {
+    return this.call('POST', '/events', { payload: {}, ...event });
+  }
+
+  async makeToken(role: string): Promise<{ tokenId: string; secret: string }> {
+    return (await this.call('POST', '/tokens', { name: `${role}-${Date.now()}`, role })) as never;
+  }
+
+  /** Takes the next deliveries of a consumer that pulls, waiting for the first, and reports one result for all. */
+  async work(consumer: string, result: object, max = 1): Promise<number> {
+    const claimed = await this.call('POST', `/consumers/${consumer}/claim`, { max, waitSeconds: 20 });
+    const deliveries = claimed.deliveries as { deliveryId: string; leaseToken: string }[];
+    const results = deliveries.map(({ deliveryId, leaseToken }) => ({ deliveryId, leaseToken, ...result }));
+    if (results.length > 0) await this.call('POST', `/consumers/${consumer}/settle`, { results });
+    return results.length;
+  }
+}
+
+/** A new database on the PostgreSQL of the tests, and what removes it. */
+export function makeDatabase(): { url: string; drop: () => void } {
+  const admin = process.env.POSTRIDER_TEST_POSTGRES;
+  if (!admin) throw new Error('POSTRIDER_TEST_POSTGRES is not set: eval "$(scripts/services urls)"');
+  const name = `console_${process.pid}_${Date.now()}`;
+  const run = (sql: string) => execFileSync('psql', ['-q', '-d', admin, '-c', sql]);
+  run(`create database ${name}`);
+  const url = new URL(admin);
+  url.pathname = `/${name}`;
+  return { url: url.toString(), drop: () => run(`drop database ${name} with (force)`) };
+}
