@@ -58,6 +58,8 @@ impl Plan {
         let lanes = LaneOptions {
             retry: retry.clone(),
             batch: config.get(&server::OUTBOX_BATCH_SIZE),
+            claim_bytes: config.get(&server::LIMITS_CLAIM_BYTES) as usize,
+            lane_bytes: config.get(&server::LIMITS_LANE_BYTES) as usize,
             dead_head: dead_head(config),
             ..LaneOptions::default()
         };
@@ -153,6 +155,7 @@ impl Plan {
                 _ => Unheard::Skip,
             },
             payload_bytes: usize::try_from(config.get(&server::LIMITS_PAYLOAD_BYTES)).unwrap_or(usize::MAX),
+            claim_bytes: config.get(&server::LIMITS_CLAIM_BYTES) as usize,
             requests_per_second: config.get(&server::LIMITS_REQUESTS_PER_SECOND),
             connections: connection_limits(config),
             longest_wait: config.get(&server::LIMITS_WAIT),
@@ -483,8 +486,11 @@ mod tests {
             "outbox.backoff-cap-seconds=5",
             "outbox.backoff-jitter=0",
             "ordering.dead-head=skip",
+            "limits.claim-bytes=100000",
+            "limits.lane-bytes=200000",
         ]);
         assert_eq!((set.batch, set.retry.max_attempts, set.dead_head), (7, 3, DeadHead::Skip));
+        assert_eq!((set.claim_bytes, set.lane_bytes), (100_000, 200_000));
         assert_eq!((set.retry.cap, set.retry.jitter), (Duration::from_secs(5), 0.0));
     }
 }

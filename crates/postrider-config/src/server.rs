@@ -32,6 +32,8 @@ keys! {
     ORDERING_DEAD_HEAD: String = one_of("ordering.dead-head", &["hold", "skip"]), "Whether a DEAD delivery holds back the later ones of its key";
     SCHEDULER_TIME_ZONE: String = zone("scheduler.time-zone", "UTC"), "The time zone of every cron expression; the shop reads it too";
     LIMITS_PAYLOAD_BYTES: u32 = number("limits.payload-bytes", "1048576", 1, 1_048_576), "The largest payload";
+    LIMITS_CLAIM_BYTES: u32 = number("limits.claim-bytes", "8388608", 65_536, 1_073_741_824), "Bytes of payloads in one claim; a larger event comes alone";
+    LIMITS_LANE_BYTES: u32 = number("limits.lane-bytes", "33554432", 65_536, 1_073_741_824), "Bytes of payloads that a relay holds for one consumer, claimed and not finished; at least one claim";
     LIMITS_REQUESTS_PER_SECOND: u32 = number("limits.requests-per-second", "1000", 1, 1_000_000), "Requests of one caller, on average";
     LIMITS_WAIT: Duration = seconds("limits.wait-seconds", "55", 0, 55), "The longest wait of a pulling consumer; keep it below the idle timeout of proxies";
     SERVER_HEADER: Duration = seconds("server.header-seconds", "10", 1, 3_600), "How long the head of a request may take to arrive, and how long a connection may be idle";

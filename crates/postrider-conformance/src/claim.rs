@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use postrider::entry::{self, DeliveryStatus, Outcome};
 use postrider::prelude::*;
 use postrider::store::{Claim, History};
-use postrider::{Error, Shards, Via};
+use postrider::{Draft, Error, Shards, Via};
 use tokio::time::timeout;
 
 use crate::Harness;
@@ -21,6 +21,40 @@ pub async fn limit_is_exact<H: Harness>(h: H) {
         leased += u64::from(limit);
         let counts = h.store().counts().await.unwrap()[LANE];
         assert_eq!((counts.processing, counts.new), (leased, 5_000 - leased), "what was not returned is not leased");
+    }
+}
+
+/// F59: a claim takes payloads up to its bytes, the oldest first, of a key a gapless run, and at least one delivery. The rest
+/// is as it was before.
+pub async fn a_claim_is_bounded_in_bytes<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    let sized = |id: String, bytes: usize| {
+        Draft::text(TOPIC, "application/json", format!("\"{}\"", "x".repeat(bytes - 2))).event_id(id)
+    };
+    // Small, large, small: the sizes of the first say nothing about the others.
+    let sizes = [10, 10, 600_000, 10, 600_000, 1_000_000, 10, 10];
+    for key in [None, Some("k")] {
+        let name = |n: usize| format!("{}{n}", key.unwrap_or("free"));
+        let drafts = sizes.iter().enumerate().map(|(n, size)| sized(name(n), *size));
+        enqueue(&h, drafts.map(|draft| key.into_iter().fold(draft, Draft::key))).await;
+        let mut expected = (0..sizes.len()).map(name);
+        for taken in [4, 1, 1, 2] {
+            let claim = Claim { bytes: 900_000, ..wanted(100) };
+            let lease = match key {
+                None => h.store().claim(&claim).await.unwrap(),
+                Some(_) => h.store().claim_keyed(&claim, Default::default()).await.unwrap(),
+            };
+            assert_eq!(ids(&lease), expected.by_ref().take(taken).collect::<Vec<_>>(), "as many as fit");
+            for claimed in &lease.deliveries {
+                let stored = find(&h, claimed.envelope.event_id.as_str()).await.envelope.payload;
+                assert!(claimed.envelope.payload == stored, "the payload is whole");
+                assert_eq!(claimed.attempt, 1, "what did not fit before was not charged an attempt");
+            }
+            let counts = h.store().counts().await.unwrap()[LANE];
+            assert_eq!(counts.processing, taken as u64, "what did not fit is released");
+            settle(&h, &lease).await;
+        }
+        assert_eq!(expected.next(), None);
     }
 }
 

@@ -10,9 +10,9 @@ use postrider::{Aggregate, Draft, Enqueued, Error, Initiator, Outbox, Unheard};
 use serde_json::json;
 use time::OffsetDateTime;
 
-use crate::Harness;
 use crate::fold::fold_all;
 use crate::steps::*;
+use crate::{Harness, hostile};
 
 /// A.1: after a commit, both the change and the event exist.
 pub async fn commit_writes_the_event_and_the_change<H: Harness>(h: H) {
@@ -323,8 +323,8 @@ pub async fn odd_text_comes_back_as_it_went_in<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     let kept = [
         r#""\u0000 written as an escape""#,
-        r#""a lone surrogate: \ud800""#,
-        r#"{"n":1.10,"n":1e400,"big":12345678901234567890}"#,
+        r#""a character pair: \ud83d\ude00""#,
+        r#"{"n":1.10,"n":1e40,"big":12345678901234567890}"#,
         "not JSON at all {",
         "\"\u{feff}\u{202e}\u{10ffff}\u{7f}\u{1}\r\n\t\"",
         "",
@@ -338,6 +338,19 @@ pub async fn odd_text_comes_back_as_it_went_in<H: Harness>(h: H) {
     let claimed = claim(&h, 10).await;
     let payloads: Vec<&str> = claimed.deliveries.iter().map(|d| d.envelope.payload.as_str()).collect();
     assert_eq!(payloads, kept);
+}
+
+/// F39, F60: JSON that not every reader can read is refused before anything is written.
+pub async fn an_unreadable_payload_is_refused<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    for (name, payload) in hostile::unreadable_payloads() {
+        let outbox = Outbox::new(h.store().clone());
+        let mut tx = h.store().begin().await.unwrap();
+        let refused = outbox.enqueue(&mut *tx, Draft::text(TOPIC, "application/json", payload).event_id(&*name)).await;
+        assert!(matches!(refused, Err(Error::Invalid { field: "payload", .. })), "{name}: {refused:?}");
+        drop(tx);
+        assert!(!is_stored(&h, &name).await, "{name}");
+    }
 }
 
 /// F40: a payload of exactly 1 MiB is stored and delivered.

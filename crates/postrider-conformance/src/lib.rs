@@ -17,6 +17,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod harness;
+pub mod hostile;
 mod steps;
 
 pub mod access;
@@ -92,6 +93,7 @@ macro_rules! suite {
                 an_earlier_id_that_commits_later_is_still_delivered
                 a_clock_that_is_ten_minutes_off_harms_nothing
                 odd_text_comes_back_as_it_went_in
+                an_unreadable_payload_is_refused
                 a_payload_of_the_largest_size_comes_back_intact
                 what_is_over_a_limit_is_refused_by_name_and_nothing_is_written
                 unheard_is_kept_by_default
@@ -135,6 +137,7 @@ macro_rules! suite {
                 a_redriven_unheard_event_is_not_delivered_twice
             }
             claim {
+                a_claim_is_bounded_in_bytes
                 limit_is_exact
                 limit_of_nothing_or_too_much_is_refused
                 eight_claimers_never_share_a_delivery
@@ -513,6 +516,7 @@ macro_rules! suite {
                 attempts_of_dead_workers_are_in_the_history
                 a_dead_letter_that_arrived_all_the_same_has_one_effect
                 a_bad_event_harms_only_itself
+                an_unreadable_payload_is_buried_alone
                 a_payload_of_another_version_is_upcast_or_waits
                 a_consumer_that_swallows_a_database_error_is_tried_again
                 a_duplicate_is_settled_without_an_effect
@@ -525,6 +529,7 @@ macro_rules! suite {
                 a_child_inherits_trace_and_parent
                 a_commit_wakes_the_relay
                 a_due_time_wakes_the_relay
+                a_redrive_wakes_the_relay
                 plain_inserts_and_unheard_events_reach_a_running_relay
                 registered_consumers_get_what_is_written_before_the_relay_starts
                 an_operators_choice_survives_a_restart

@@ -12,15 +12,15 @@ use postrider::prelude::*;
 use postrider::store::{Claim, DeadHead, Receipt};
 use postrider::transport::{Lane, Outcome, Parcel};
 use postrider::{
-    BatchConsumer, Consumer, Draft, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, Received,
-    Relay, RelayOptions, Retention, RetryPolicy, Subscription, Transport, Via,
+    BatchConsumer, Consumer, Draft, Error, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, RawEvent,
+    Received, Relay, RelayOptions, Retention, RetryPolicy, Subscription, Transport, Via,
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::steps::*;
-use crate::{Conn, Harness};
+use crate::{Conn, Harness, hostile};
 
 /// The event that [`draft`] writes.
 #[derive(Serialize, Deserialize)]
@@ -433,6 +433,42 @@ pub async fn a_bad_event_harms_only_itself<H: Harness>(h: H) {
     }
 }
 
+/// F60: of events that plain SQL has written, those that strict readers of JSON refuse are buried alone, with the reason; the
+/// others are delivered as they were written.
+pub async fn an_unreadable_payload_is_buried_alone<H: Harness>(h: H) {
+    struct Raw(Mutex<mpsc::UnboundedSender<(String, String)>>);
+    impl OutsideConsumer for Raw {
+        const NAME: &'static str = LANE;
+        const TOPICS: &'static [&'static str] = &[TOPIC];
+        type Event = RawEvent;
+
+        async fn handle(&self, event: Received<RawEvent>) -> Result<(), Failure> {
+            Ok(self.0.lock().unwrap().send((event.event_id.to_string(), event.payload.clone()))?)
+        }
+    }
+    subscribe_lane(&h).await;
+    let (bad, good) = (hostile::unreadable_payloads(), hostile::readable_payloads());
+    let mut tx = h.store().begin().await.unwrap();
+    for (name, payload) in bad.iter().chain(&good) {
+        h.insert_plainly(&mut *tx, name, TOPIC, payload).await;
+    }
+    h.store().commit(tx).await.unwrap();
+    let (sender, mut received) = mpsc::unbounded_channel();
+    drain(&h, inbox(&h).outside(Raw(Mutex::new(sender)))).await;
+    let mut delivered = Vec::new();
+    while let Ok(one) = received.try_recv() {
+        delivered.push(one);
+    }
+    delivered.sort_unstable();
+    assert_eq!(delivered, good);
+    for (name, _) in bad {
+        let found = find(&h, &name).await;
+        assert_eq!(found.deliveries[0].status, DeliveryStatus::Dead, "{name}");
+        let attempts: Vec<_> = found.consumptions.iter().map(|one| (one.code.as_deref(), one.will_retry)).collect();
+        assert_eq!(attempts, [(Some("unreadable"), false)], "{name}: once, with the reason");
+    }
+}
+
 /// A payload of an older version is upcast; one of a newer version waits for a newer program.
 pub async fn a_payload_of_another_version_is_upcast_or_waits<H: Harness>(h: H) {
     /// The payload of [`Paid`] in an older and a newer version.
@@ -824,6 +860,32 @@ pub async fn a_due_time_wakes_the_relay<H: Harness>(h: H) {
     enqueue(&h, [draft("now")]).await;
     assert_eq!(received.recv().await.as_deref(), Some("now"));
     assert_eq!(received.recv().await.as_deref(), Some("later"));
+    running.stop().await;
+}
+
+/// A redrive wakes the relays of its process, which otherwise look seldom.
+pub async fn a_redrive_wakes_the_relay<H: Harness>(h: H) {
+    struct Later(AtomicBool, mpsc::UnboundedSender<bool>);
+    impl OutsideConsumer for Later {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, _: Received<Paid>) -> Result<(), Failure> {
+            let is_repaired = self.0.swap(true, Ordering::Relaxed);
+            self.1.send(is_repaired)?;
+            if is_repaired { Ok(()) } else { Err(Failure::reject("broken")) }
+        }
+    }
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let inbox = inbox(&h).outside(Later(AtomicBool::new(false), sender));
+    let running = Running::start(relay(&h, inbox).options(never_polls()));
+    enqueue(&h, [draft("e")]).await;
+    assert_eq!(received.recv().await, Some(false));
+    while delivery(&h, "e").await.status != DeliveryStatus::Dead {
+        tokio::task::yield_now().await;
+    }
+    h.store().redrive_event("e", None, &Default::default()).await.unwrap();
+    assert_eq!(received.recv().await, Some(true));
     running.stop().await;
 }
 

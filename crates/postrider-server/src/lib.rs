@@ -62,6 +62,8 @@ pub struct Options {
     pub unheard: Unheard,
     /// The largest payload in bytes; the library's limit counts too.
     pub payload_bytes: usize,
+    /// How many bytes of payloads one claim of a pulling consumer takes, or a single delivery.
+    pub claim_bytes: usize,
     /// Requests of one caller a second, on average.
     pub requests_per_second: u32,
     /// How many connections there may be, and how slow they may be.
@@ -104,6 +106,7 @@ impl Default for Options {
             dead_head: DeadHead::Hold,
             unheard: Unheard::Skip,
             payload_bytes: postrider::limits::PAYLOAD_BYTES,
+            claim_bytes: postrider::limits::CLAIM_BYTES,
             requests_per_second: limits::REQUESTS_PER_SECOND,
             connections: ConnectionLimits::default(),
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),

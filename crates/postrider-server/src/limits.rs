@@ -6,6 +6,9 @@ pub(crate) use postrider::limits::{BATCH_EVENTS, CLAIM_DELIVERIES, LABEL_CHARS, 
 
 /// Bytes of a request: four of the largest events, or a long batch of usual ones.
 pub(crate) const BODY_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of a settle. Error texts are cut at a thousand characters, but a program that sends a whole log as its error must not
+/// keep the other results of its call from counting.
+pub(crate) const SETTLE_BODY_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of a request that needs no token: a login, and nothing longer.
 pub(crate) const OPEN_BODY_BYTES: usize = 4 * 1024;
 /// Results in one settle, extend or release: as many as one claim returns.

@@ -55,8 +55,10 @@ impl utoipa::PartialSchema for AnyJson {
 impl ToSchema for AnyJson {}
 
 impl AnyJson {
-    /// Text that is JSON as such, other text as a string.
+    /// Text that is JSON as such, other text as a string. So is JSON that only lax parsers accept: the whole answer would be
+    /// unreadable for the others.
     fn of(text: &str, is_json: bool) -> Self {
+        let is_json = is_json && postrider::envelope::unreadable(text).is_none();
         let as_json = is_json.then(|| RawValue::from_string(text.into()).ok()).flatten();
         let as_text = || RawValue::from_string(serde_json::Value::from(text).to_string()).unwrap_or_default();
         Self(as_json.unwrap_or_else(as_text))

@@ -173,7 +173,7 @@ pub(crate) async fn log_given_up(store: &dyn Store, report: &Report, attempts: u
         lane: report.consumer.clone(),
         attempts,
         error: limits::error_text(report.error.as_deref().unwrap_or("failed, without a reason")),
-        code: report.code.as_deref().map(limits::error_text),
+        code: report.code.as_deref().map(limits::error_code),
         held: None,
     };
     alarm.log();

@@ -103,7 +103,7 @@ impl Failure {
         Self::Retry(Cause { message: message.to_string(), code: None })
     }
 
-    /// Try again after `wait`.
+    /// Try again after `wait`: no sooner than the backoff, no later than its cap.
     pub fn retry_after(wait: Duration, message: impl fmt::Display) -> Self {
         Self::RetryAfter(wait, Cause { message: message.to_string(), code: None })
     }

@@ -212,7 +212,11 @@ pub fn after(
         Outcome::Expired => Decision::Expire,
         Outcome::Exhausted | Outcome::Failed(Failure::Reject(_)) => Decision::Bury,
         Outcome::Failed(_) if attempt >= max_attempts => Decision::Bury,
-        Outcome::Failed(Failure::RetryAfter(wait, _)) => Decision::Retry(*wait),
+        // A wait that is asked for lengthens the backoff up to its cap, and never shortens it: a receiver that asks for
+        // none would use up all attempts in a second.
+        Outcome::Failed(Failure::RetryAfter(wait, _)) => {
+            Decision::Retry(policy.delay(attempt, chance()).max((*wait).min(policy.cap)))
+        }
         Outcome::Failed(Failure::Retry(_)) => Decision::Retry(policy.delay(attempt, chance())),
     }
 }
@@ -371,6 +375,12 @@ mod tests {
         assert_eq!(after(Failure::reject("no such order").into(), 1), Decision::Bury);
         assert_eq!(after(later.clone().into(), 1), Decision::Retry(Duration::from_secs(7)));
         assert_eq!(after(later.into(), 10), Decision::Bury);
+        // F62: no sooner than the backoff, no later than its cap.
+        let asks_for =
+            |seconds, attempt| after(Failure::retry_after(Duration::from_secs(seconds), "busy").into(), attempt);
+        assert_eq!(asks_for(0, 1), Decision::Retry(Duration::from_secs(2)));
+        assert_eq!(asks_for(1, 9), Decision::Retry(Duration::from_secs(512)));
+        assert_eq!(asks_for(365 * 86_400, 1), Decision::Retry(policy.cap));
         assert_eq!(after(Outcome::NotTried, 10), Decision::Release);
         assert_eq!(after(Outcome::Done, 11), Decision::Settle);
         for gone in [Outcome::Completed, Outcome::Duplicate, Outcome::LeaseLost, Outcome::Behind] {

@@ -3,6 +3,7 @@
 
 pub mod cloudevents;
 mod metadata;
+mod readable;
 pub mod trace;
 
 use std::borrow::Cow;
@@ -17,6 +18,7 @@ use crate::limits;
 use crate::shard;
 
 pub use metadata::MetadataIds;
+pub use readable::{UNREADABLE, unreadable};
 
 /// The default payload type.
 pub const JSON: &str = "application/json";
@@ -144,6 +146,9 @@ impl Envelope {
         limits::bytes("payload", &self.payload, limits::PAYLOAD_BYTES)?;
         if self.is_json() {
             limits::json_depth("payload", &self.payload)?;
+            if let Some(fault) = unreadable(&self.payload) {
+                return Err(Error::invalid("payload", fault));
+            }
         }
         limits::text("payloadType", &self.payload_type, limits::LABEL_CHARS)?;
         let label =

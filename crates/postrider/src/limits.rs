@@ -3,8 +3,7 @@
 
 use crate::error::{Error, Result};
 
-/// Payload bytes. Larger documents belong in a blob store with a reference in the event. A claim of 500 at this size
-/// is the most that it can load into memory.
+/// Payload bytes. Larger documents belong in a blob store with a reference in the event.
 pub const PAYLOAD_BYTES: usize = 1024 * 1024;
 /// Event id, in characters: a UUID or a readable id such as `order:123:paid`, short enough to index.
 pub const EVENT_ID_CHARS: usize = 64;
@@ -24,6 +23,11 @@ pub const INITIATOR_BYTES: usize = 4 * 1024;
 pub const BATCH_EVENTS: usize = 1_000;
 /// Deliveries in one claim: a larger batch only needs more memory.
 pub const CLAIM_DELIVERIES: u32 = 500;
+/// Default of the payload bytes in one claim, above which only a single event goes: its rows, its parsed events and its
+/// answer are in memory at the same time.
+pub const CLAIM_BYTES: usize = 8 * 1024 * 1024;
+/// Default of the payload bytes that a lane holds, claimed and not written yet: four claims.
+pub const LANE_BYTES: usize = 4 * CLAIM_BYTES;
 /// Rows in one pass of the router or the pruner: short transactions under load.
 pub const PASS_ROWS: u32 = 10_000;
 /// Events on one page of a list.
@@ -133,10 +137,57 @@ pub(crate) fn json_depth(field: &'static str, json: &str) -> Result<()> {
     Ok(())
 }
 
-/// Error text as it is stored: NUL replaced, cut on a character boundary at [`ERROR_CHARS`]. Storing a failure never
-/// fails because of its text.
+/// Error text as it is stored: control characters replaced, except for line breaks and tabs, and cut on a character boundary
+/// at [`ERROR_CHARS`]. Storing a failure never fails because of its text.
 pub fn error_text(text: &str) -> String {
-    text.chars().take(ERROR_CHARS).map(|c| if c == '\0' { '\u{fffd}' } else { c }).collect()
+    let clean =
+        |c: char| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().take(ERROR_CHARS).map(clean).collect()
+}
+
+/// An error code as it is stored: without control characters, and cut at [`LABEL_CHARS`]. It is a word to group failures by.
+pub fn error_code(code: &str) -> String {
+    code.chars().filter(|c| !c.is_control()).take(LABEL_CHARS).collect()
+}
+
+/// Reads an optional text of a report leniently: half of a character pair, which a program writes that cuts a text in the
+/// middle of an emoji, becomes U+FFFD instead of failing the whole request. For `#[serde(deserialize_with = …)]`.
+pub fn lossy_text<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<String>, D::Error> {
+    struct Lossy;
+
+    impl<'de> serde::de::Visitor<'de> for Lossy {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a string or null")
+        }
+
+        fn visit_none<E>(self) -> std::result::Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_some<D: serde::Deserializer<'de>>(
+            self,
+            deserializer: D,
+        ) -> std::result::Result<Self::Value, D::Error> {
+            // As bytes: serde_json checks the escapes of texts only.
+            deserializer.deserialize_bytes(self)
+        }
+
+        fn visit_bytes<E>(self, bytes: &[u8]) -> std::result::Result<Self::Value, E> {
+            Ok(Some(String::from_utf8_lossy(bytes).into_owned()))
+        }
+
+        fn visit_str<E>(self, text: &str) -> std::result::Result<Self::Value, E> {
+            Ok(Some(text.into()))
+        }
+    }
+
+    deserializer.deserialize_option(Lossy)
 }
 
 #[cfg(test)]
@@ -148,6 +199,24 @@ mod tests {
         let long = "错".repeat(ERROR_CHARS + 1);
         assert_eq!(error_text(&long).chars().count(), ERROR_CHARS);
         assert_eq!(error_text("a\0b"), "a\u{fffd}b");
+        assert_eq!(error_text("a\u{1b}[31m\u{85}\n\tb"), "a\u{fffd}[31m\u{fffd}\n\tb");
+        assert_eq!(error_code("E\u{7}\n1"), "E1");
+        assert_eq!(error_code(&"x".repeat(LABEL_CHARS + 1)).len(), LABEL_CHARS);
+    }
+
+    /// F61
+    #[test]
+    fn half_of_a_character_pair_is_read_as_a_replacement() {
+        #[derive(serde::Deserialize)]
+        struct Report {
+            #[serde(default, deserialize_with = "lossy_text")]
+            error: Option<String>,
+        }
+        let read = |json: &str| serde_json::from_str::<Report>(json).map(|report| report.error);
+        assert!(read(r#"{"error":"cut \ud83d"}"#).unwrap().unwrap().starts_with("cut \u{fffd}"));
+        assert_eq!(read(r#"{"error":"whole \ud83d\ude00"}"#).unwrap().as_deref(), Some("whole 😀"));
+        assert_eq!((read("{}").unwrap(), read(r#"{"error":null}"#).unwrap()), (None, None));
+        assert!(read(r#"{"error":7}"#).is_err() && read(r#"{"error":[1]}"#).is_err());
     }
 
     #[test]

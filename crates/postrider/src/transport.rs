@@ -19,6 +19,7 @@ pub use crate::entry::Outcome;
 use crate::entry::{self, Decision};
 use crate::envelope::Envelope;
 use crate::error::Result;
+use crate::limits;
 use crate::retry::{RetryPolicy, chance};
 use crate::store::{DeadHead, DeliveryId, History, Store, Token};
 use crate::subscription::{EVERY_TOPIC, Via};
@@ -80,6 +81,10 @@ pub struct LaneOptions {
     pub concurrency: usize,
     /// How many deliveries one claim takes.
     pub batch: u32,
+    /// How many bytes of payloads one claim takes, or a single delivery.
+    pub claim_bytes: usize,
+    /// How many bytes of payloads the lane holds, claimed and not finished: at least one claim.
+    pub lane_bytes: usize,
     /// Maximum deliveries per second on this instance; `None` for no limit.
     pub per_second: Option<u32>,
     /// How long one try may take before it counts as failed.
@@ -108,6 +113,8 @@ impl Default for LaneOptions {
             retry_by_code: BTreeMap::new(),
             concurrency: 4,
             batch: 100,
+            claim_bytes: limits::CLAIM_BYTES,
+            lane_bytes: limits::LANE_BYTES,
             per_second: None,
             timeout: Duration::from_secs(60),
             history: History::Keep,

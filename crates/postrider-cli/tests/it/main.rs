@@ -4,6 +4,7 @@
 mod alerts;
 mod bench;
 mod broker;
+mod bytes;
 mod commands;
 mod demo;
 mod flood;

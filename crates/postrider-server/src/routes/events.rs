@@ -213,8 +213,10 @@ struct ReportIn {
     #[serde(default)]
     will_retry: bool,
     /// What went wrong; cut at 1,000 characters.
+    #[serde(default, deserialize_with = "postrider::limits::lossy_text")]
     error_message: Option<String>,
     /// A code for it.
+    #[serde(default, deserialize_with = "postrider::limits::lossy_text")]
     error_code: Option<String>,
     /// When, by its own clock.
     consumed_at: Option<Time>,

@@ -74,6 +74,28 @@ async fn a_delivery_is_given_up_after_its_last_attempt() {
     desk.close().await;
 }
 
+/// Two results of one delivery in one call count once if they agree; if they contradict each other, nothing is written.
+#[tokio::test]
+async fn contradictory_results_of_a_delivery_are_refused() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    publish(&desk, "e1").await;
+    publish(&desk, "e2").await;
+    let claimed = desk.claim("points", 10).await;
+    let result = |n: usize, success: bool| {
+        json!({ "deliveryId": claimed[n]["deliveryId"], "leaseToken": claimed[n]["leaseToken"], "success": success })
+    };
+    let contradictory = json!({ "results": [result(1, true), result(0, false), result(0, true)] });
+    let refused = desk.ask("consumer", "/consumers/points/settle", contradictory, 422).await;
+    assert_eq!(refused["errors"][0]["field"], "results[2].success", "{refused}");
+    assert_eq!(desk.show("e2").await["deliveries"][0]["status"], "PROCESSING", "nothing is written");
+    let repeated = json!({ "results": [result(0, true), result(1, true), result(0, true)] });
+    let settled = desk.ask("consumer", "/consumers/points/settle", repeated, 200).await;
+    let outcomes: Vec<_> = settled["results"].as_array().unwrap().iter().map(|one| one["outcome"].clone()).collect();
+    assert_eq!(outcomes, vec![json!("settled"); 3]);
+    desk.close().await;
+}
+
 /// F01, B.3: a lease that ran out still counts until another claim takes the delivery.
 #[tokio::test]
 async fn a_late_result_counts_until_another_claim() {

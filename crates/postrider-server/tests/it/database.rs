@@ -1,5 +1,6 @@
 //! A database of its own for each test, on each store.
 
+use postrider::outbox::HasDialect;
 use postrider::prelude::*;
 use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::{self, PostgresStore};
@@ -8,7 +9,7 @@ use postrider::testing::Age;
 use sqlx::{AssertSqlSafe, Connection, MySqlConnection, PgConnection, SqliteConnection};
 
 pub(crate) trait TestDatabase: Sized {
-    type Store: Age + Enlist;
+    type Store: Age + Enlist + HasDialect;
 
     /// An empty, migrated database.
     async fn fresh() -> (Self, Self::Store);

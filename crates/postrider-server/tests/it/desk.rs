@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use postrider::outbox::{Dialect, HasDialect};
 use postrider::store::access::Role;
 use postrider_server::{Options, Server, secret};
 use reqwest::{Client, Method, RequestBuilder, Response, StatusCode};
@@ -81,6 +82,15 @@ impl Desk {
     pub(crate) async fn claim(&self, consumer: &str, max: u32) -> Vec<Value> {
         let claimed = self.ask("consumer", &format!("/consumers/{consumer}/claim"), json!({ "max": max }), 200).await;
         claimed["deliveries"].as_array().unwrap().clone()
+    }
+
+    /// A text as a literal of the database's SQL.
+    pub(crate) fn literal(&self, text: &str) -> String {
+        let text = text.replace('\'', "''");
+        match self.store.dialect() {
+            Dialect::MySql => format!("'{}'", text.replace('\\', "\\\\")),
+            _ => format!("'{text}'"),
+        }
     }
 
     /// Runs a statement on the database.

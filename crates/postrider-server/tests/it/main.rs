@@ -19,6 +19,7 @@ macro_rules! on_each_store {
                 mod desk;
                 mod document;
                 mod events;
+                mod hostile;
                 mod limits;
                 mod lists;
                 mod mend;

@@ -48,6 +48,13 @@ pub(super) struct Claiming {
     /// Parcels that one call of the transport takes.
     at_once: usize,
     batch: u32,
+    /// Bytes of payloads in one claim, and in the lane.
+    claim_bytes: usize,
+    lane_bytes: usize,
+    /// Bytes of a payload in the last claim that took something; 0: not known yet.
+    bytes_each: usize,
+    /// Bytes of what was claimed and is not finished.
+    held_bytes: usize,
     lease: Duration,
     rate: Rate,
     /// Whether there may be more to claim.
@@ -75,6 +82,10 @@ impl Claiming {
             concurrency: lane.options.concurrency.max(1),
             at_once: lane.at_once,
             batch: lane.options.batch.clamp(1, limits::CLAIM_DELIVERIES),
+            claim_bytes: lane.options.claim_bytes,
+            lane_bytes: lane.options.lane_bytes,
+            bytes_each: 0,
+            held_bytes: 0,
             lease,
             rate: Rate::new(lane.options.per_second),
             may_have_more: BOTH,
@@ -140,15 +151,24 @@ impl Claiming {
         None
     }
 
-    /// A claim has taken `taken` deliveries.
-    pub(super) fn succeeded(&mut self, kind: Kind, limit: u32, taken: usize, tried_before: bool) {
+    /// A claim has taken `taken` deliveries with so many bytes.
+    pub(super) fn succeeded(&mut self, kind: Kind, limit: u32, taken: usize, bytes: usize, tried_before: bool) {
         self.end(kind, limit);
+        self.held_bytes += bytes;
+        if taken > 0 {
+            self.bytes_each = bytes / taken;
+        }
         self.rate.unspend((limit as usize).saturating_sub(taken));
         *self.last_was_full.of(kind) = taken == limit as usize;
         *self.may_have_more.of(kind) &= taken > 0;
         if taken > 0 {
             self.tried_before = tried_before;
         }
+    }
+
+    /// Deliveries of so many bytes need no memory any more.
+    pub(super) fn dropped(&mut self, bytes: usize) {
+        self.held_bytes -= bytes;
     }
 
     /// The store did not answer: the claim is made again when it does.
@@ -190,11 +210,27 @@ impl Claiming {
 
     /// How many deliveries the next claim may take; 0: none now.
     fn limit(&mut self, unfinished: usize) -> u32 {
-        let enough = self.batch.min(u32::try_from(self.quarter_of_a_lease()).unwrap_or(u32::MAX));
+        if !self.has_room() {
+            return 0;
+        }
+        let enough = self.quarter_of_a_lease().min(self.claim_of_bytes());
+        let enough = self.batch.min(u32::try_from(enough).unwrap_or(u32::MAX));
         if unfinished + self.asked_for + enough as usize > enough as usize * UNFINISHED_BATCHES {
             return 0;
         }
         self.rate.allow(enough.min(u32::try_from(self.allowed(unfinished)).unwrap_or(u32::MAX)))
+    }
+
+    /// F59: whether the bytes of one more claim fit beside those that are held, and those that claims under way may bring.
+    fn has_room(&self) -> bool {
+        let claims = self.under_way.unkeyed + self.under_way.keyed;
+        let used = self.held_bytes + claims * self.claim_bytes;
+        used == 0 || used + self.claim_bytes <= self.lane_bytes
+    }
+
+    /// The deliveries of the last size that one claim has bytes for: what a claim takes beyond them, it has to release.
+    fn claim_of_bytes(&self) -> usize {
+        (self.claim_bytes / self.bytes_each.max(1)).max(1)
     }
 
     /// The deliveries that take a quarter of a lease at the present pace. Slow work is left for other relays to claim.
@@ -323,13 +359,13 @@ mod tests {
         let mut claiming = claiming();
         assert!(matches!(claiming.next(0), Some((Kind::Unkeyed, 1))));
         assert!(claiming.next(0).is_none(), "one is under way");
-        claiming.succeeded(Kind::Unkeyed, 1, 1, false);
+        claiming.succeeded(Kind::Unkeyed, 1, 1, 0, false);
         claiming.delivered(1, Duration::from_millis(1), false);
         assert!(matches!(claiming.next(0), Some((Kind::Unkeyed, 2))));
-        claiming.succeeded(Kind::Unkeyed, 2, 2, false);
+        claiming.succeeded(Kind::Unkeyed, 2, 2, 0, false);
         claiming.delivered(2, Duration::from_millis(2), false);
         assert!(matches!(claiming.next(0), Some((Kind::Unkeyed, 4))));
-        claiming.succeeded(Kind::Unkeyed, 4, 4, false);
+        claiming.succeeded(Kind::Unkeyed, 4, 4, 0, false);
         assert!(claiming.next(4).is_none());
         tokio::time::sleep(SLOW_START_STEP).await;
         assert!(claiming.next(4).is_some(), "a second without a crash allows more, although nothing has finished");
@@ -339,11 +375,29 @@ mod tests {
     async fn a_new_lane_takes_deliveries_that_were_tried_before_one_at_a_time() {
         let mut claiming = claiming();
         assert!(claiming.next(0).is_some());
-        claiming.succeeded(Kind::Unkeyed, 1, 1, true);
+        claiming.succeeded(Kind::Unkeyed, 1, 1, 0, true);
         assert!(claiming.next(1).is_none(), "it may be the one that crashed the last process");
         assert!(claiming.wait(1).is_some_and(|wait| wait <= SLOW_START_STEP));
         claiming.delivered(1, Duration::from_millis(1), false);
         assert!(claiming.next(0).is_some());
+    }
+
+    /// F59: a lane holds a bounded number of bytes, and asks for as many deliveries as fit by the size of the last ones.
+    #[tokio::test(start_paused = true)]
+    async fn a_lane_claims_while_there_is_room_for_the_bytes_of_a_claim() {
+        let mut claiming = claiming();
+        claiming.finished = 1_000;
+        let (kind, limit) = claiming.next(0).expect("nothing is held");
+        assert_eq!(limit, 100, "sizes are not known yet");
+        claiming.succeeded(kind, limit, 8, 8 << 20, false);
+        for held in 1..4 {
+            let (kind, limit) = claiming.next(held * 8).expect("there is room");
+            assert_eq!(limit, 8, "as many of this size as fit");
+            claiming.succeeded(kind, limit, 8, 8 << 20, false);
+        }
+        assert!(claiming.next(32).is_none(), "32 MiB are held");
+        claiming.dropped(8 << 20);
+        assert!(claiming.next(24).is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -351,7 +405,7 @@ mod tests {
         let mut claiming = claiming();
         for kind in [Kind::Unkeyed, Kind::Keyed] {
             let (_, limit) = claiming.next(0).expect("it begins with a claim");
-            claiming.succeeded(kind, limit, 0, false);
+            claiming.succeeded(kind, limit, 0, 0, false);
         }
         assert!(!claiming.wants_more() && claiming.next(0).is_none());
         claiming.wake_keyed();

@@ -16,7 +16,7 @@ use super::writing::Tried;
 use crate::consumer::Failure;
 use crate::entry::{Outcome, StoppedKeys};
 use crate::observe;
-use crate::store::{DeliveryId, Token};
+use crate::store::Token;
 use crate::transport::{Lane, Parcel, Transport};
 
 /// A task ends and reports after this long, or after this many parcels.
@@ -64,11 +64,12 @@ impl Queue {
     }
 
     /// Removes parcels, wherever they are in the queue.
-    pub(super) fn remove(&self, gone: impl Fn(&Parcel) -> bool) -> Vec<DeliveryId> {
+    pub(super) fn remove(&self, gone: impl Fn(&Parcel) -> bool) -> Vec<Parcel> {
         let (mut runs, mut removed) = (self.runs(), Vec::new());
         for run in runs.iter_mut() {
-            removed.extend(run.iter().filter(|parcel| gone(parcel)).map(|parcel| parcel.id));
-            run.retain(|parcel| !gone(parcel));
+            let (lost, kept): (Run, Run) = std::mem::take(run).into_iter().partition(|parcel| gone(parcel));
+            removed.extend(lost);
+            *run = kept;
         }
         runs.retain(|run| !run.is_empty());
         removed

@@ -188,6 +188,7 @@ impl LaneTask {
                     lane: lane.name.to_string(),
                     shards: shared.options.shards,
                     limit,
+                    bytes: lane.options.claim_bytes,
                     lease: shared.options.lease,
                     owner: shared.owner.clone(),
                 };
@@ -210,7 +211,8 @@ impl LaneTask {
 
     fn claimed(&mut self, kind: Kind, limit: u32, Taken { lease, deliveries }: Taken) {
         let tried_before = deliveries.iter().any(|claimed| claimed.attempt > 1);
-        self.claiming.succeeded(kind, limit, deliveries.len(), tried_before);
+        let bytes = deliveries.iter().map(|claimed| claimed.envelope.payload.len()).sum();
+        self.claiming.succeeded(kind, limit, deliveries.len(), bytes, tried_before);
         self.notifier.claim_ended(!deliveries.is_empty());
         if !deliveries.is_empty() {
             self.leases.insert(&lease, &deliveries);
@@ -226,7 +228,10 @@ impl LaneTask {
         for Claimed { id, target, attempt, expired, envelope } in deliveries {
             let max_attempts = self.lane.options.max_attempts(&envelope, &self.lane.options.retry);
             let key = envelope.key.as_deref();
-            let instead = stopped.instead_of_try(key).or_else(|| entry::before(attempt, max_attempts, expired));
+            let instead = stopped
+                .instead_of_try(key)
+                .or_else(|| entry::before(attempt, max_attempts, expired))
+                .or_else(|| envelope.unreadable().map(Outcome::Failed));
             if let Some(outcome) = instead {
                 let outcome = stopped.record(key, outcome);
                 self.note(lease.token, Tried { id, attempt, envelope, outcome });
@@ -271,6 +276,7 @@ impl LaneTask {
     /// Takes note of a result: from now on the lease is not extended for it.
     fn note(&mut self, token: Token, tried: Tried) {
         self.leases.end(token, &[tried.id]);
+        self.claiming.dropped(tried.envelope.payload.len());
         self.writing.add(&self.lane, &self.figures, token, tried);
     }
 
@@ -331,7 +337,9 @@ impl LaneTask {
             if !lost.is_empty() {
                 // What is queued must not begin. What is being delivered finds out when it ends.
                 let removed = self.queue.remove(|parcel| parcel.lease.token == token && lost.contains(&parcel.id));
-                self.leases.end(token, &removed);
+                let ids: Vec<_> = removed.iter().map(|parcel| parcel.id).collect();
+                self.leases.end(token, &ids);
+                self.claiming.dropped(removed.iter().map(|parcel| parcel.envelope.payload.len()).sum());
                 observe::lease_lost(removed.len());
             }
         }

@@ -148,7 +148,7 @@ pub(super) fn failures(failed: &[Failed]) -> Result<String> {
             after_ms: Some(millis(f.after)),
             tried: None,
             error: limits::error_text(&f.error),
-            code: f.code.as_deref().map(limits::error_text),
+            code: f.code.as_deref().map(limits::error_code),
         })
         .collect();
     serde_json::to_string(&rows).map_err(Error::Encode)
@@ -164,7 +164,7 @@ pub(super) fn burials(buried: &[Buried]) -> Result<String> {
             after_ms: None,
             tried: Some(b.tried),
             error: limits::error_text(&b.error),
-            code: b.code.as_deref().map(limits::error_text),
+            code: b.code.as_deref().map(limits::error_code),
         })
         .collect();
     serde_json::to_string(&rows).map_err(Error::Encode)

@@ -134,6 +134,8 @@ pub struct Claim {
     pub shards: Shards,
     /// At most this many: 1 to [`limits::CLAIM_DELIVERIES`].
     pub limit: u32,
+    /// At most this many bytes of payloads, or a single delivery. What does not fit is released as it was before.
+    pub bytes: usize,
     /// How long the lease lasts.
     pub lease: Duration,
     /// The claimer's name with an incarnation, for people to read. Only the token proves ownership.
@@ -143,7 +145,31 @@ pub struct Claim {
 impl Claim {
     /// A claim of every shard for 30 seconds.
     pub fn new(lane: impl Into<String>, limit: u32) -> Self {
-        Self { lane: lane.into(), shards: Shards::ALL, limit, lease: Duration::from_secs(30), owner: "unnamed".into() }
+        Self {
+            lane: lane.into(),
+            shards: Shards::ALL,
+            limit,
+            bytes: limits::CLAIM_BYTES,
+            lease: Duration::from_secs(30),
+            owner: "unnamed".into(),
+        }
+    }
+
+    /// How many deliveries with payloads of these sizes fit, in this order: of a key always a gapless run.
+    pub(super) fn fitting(&self, sizes: impl IntoIterator<Item = usize>) -> usize {
+        let mut bytes = 0_usize;
+        let fits = |size: &usize| {
+            let is_first = bytes == 0;
+            bytes = bytes.saturating_add((*size).max(1));
+            is_first || bytes <= self.bytes
+        };
+        sizes.into_iter().take_while(fits).count()
+    }
+
+    /// The largest payload that is read together with those of so many other deliveries: all of them fit.
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(super) fn small(&self, deliveries: usize) -> i64 {
+        i64::try_from(self.bytes / deliveries.max(1)).unwrap_or(i64::MAX)
     }
 
     /// Validates the fields, so that stores do not have to.

@@ -57,6 +57,12 @@ macro_rules! is_alive {
         "d.place <> 3"
     };
 }
+/// The bytes of a text.
+macro_rules! octets {
+    ($text:literal) => {
+        concat!("octet_length(", $text, ")::bigint")
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {

@@ -59,6 +59,12 @@ macro_rules! is_alive {
         "NOT d.dead"
     };
 }
+/// The bytes of a text.
+macro_rules! octets {
+    ($text:literal) => {
+        concat!("octet_length(", $text, ")")
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {

@@ -14,8 +14,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 use tokio_util::sync::CancellationToken;
 
 pub use address::is_public;
@@ -36,8 +38,6 @@ use address::Resolver;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the look-up of a new endpoint's name may take.
 const LOOK_UP: Duration = Duration::from_secs(2);
-/// The longest wait that a receiver may ask for.
-const LONGEST_RETRY_AFTER: u64 = 3600;
 
 /// The options of webhooks.
 #[derive(Debug, Clone)]
@@ -282,15 +282,27 @@ fn judged(status: StatusCode, headers: &HeaderMap) -> Result<(), Failure> {
     }
     let answer = format!("the receiver answered {status}");
     let code = format!("http{}", status.as_u16());
-    let asked = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    let failure = match (status, asked) {
+    let failure = match (status, retry_after(headers)) {
         (StatusCode::GONE, _) => Failure::reject(answer),
-        (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(seconds)) => {
-            Failure::retry_after(Duration::from_secs(seconds.min(LONGEST_RETRY_AFTER)), answer)
+        (StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE, Some(wait)) => {
+            Failure::retry_after(wait, answer)
         }
         _ => Failure::retry(answer),
     };
     Err(failure.code(code))
+}
+
+/// The wait that a receiver asks for: in seconds, or until a date by its own clock. The lane's policy limits it.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
+    let date = |text: &str| OffsetDateTime::parse(text, &Rfc2822).ok();
+    let asked = text(RETRY_AFTER)?;
+    if !asked.is_empty() && asked.bytes().all(|byte| byte.is_ascii_digit()) {
+        // A number too large to read is a wait of any length.
+        return Some(Duration::from_secs(asked.parse().unwrap_or(u64::MAX)));
+    }
+    let now = text(DATE).and_then(date).unwrap_or_else(|| SystemClock.now());
+    Some((date(asked)? - now).try_into().unwrap_or_default())
 }
 
 #[async_trait]
@@ -352,8 +364,28 @@ mod tests {
         assert!(matches!(answer(410, None), Err(Failure::Reject(_))));
         let wait = Duration::from_secs(7);
         assert!(matches!(answer(429, Some("7")), Err(Failure::RetryAfter(after, _)) if after == wait));
-        assert!(matches!(answer(503, Some("99999")), Err(Failure::RetryAfter(after, _)) if after.as_secs() == 3600));
         assert!(matches!(answer(503, Some("tomorrow")), Err(Failure::Retry(_))));
+    }
+
+    /// F62: a wait in seconds or until a date, also one that has passed, and a number that no type holds.
+    #[test]
+    fn a_receiver_asks_for_a_wait_in_seconds_or_until_a_date() {
+        let asks = |after: &'static str| {
+            let headers = [(RETRY_AFTER, after), (DATE, "Wed, 18 Nov 2026 08:00:00 GMT")];
+            let headers = headers.map(|(name, text)| (name, HeaderValue::from_static(text)));
+            match judged(StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::from_iter(headers)) {
+                Err(Failure::RetryAfter(wait, _)) => Some(wait),
+                _ => None,
+            }
+        };
+        assert_eq!(asks("0"), Some(Duration::ZERO));
+        assert_eq!(asks(" 90 "), Some(Duration::from_secs(90)));
+        assert_eq!(asks("99999999999999999999999999"), Some(Duration::from_secs(u64::MAX)));
+        assert_eq!(asks("Wed, 18 Nov 2026 08:05:00 GMT"), Some(Duration::from_secs(300)));
+        assert_eq!(asks("Tue, 17 Nov 2026 08:00:00 GMT"), Some(Duration::ZERO));
+        for nothing in ["", "-1", "1.5", "soon"] {
+            assert_eq!(asks(nothing), None, "{nothing}");
+        }
     }
 
     /// S17, S18: https, and public addresses, also where they are written oddly.

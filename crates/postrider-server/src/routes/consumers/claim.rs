@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use postrider::consumer::Cause;
 use postrider::entry::{self, Outcome};
 use postrider::observe::LaneFigures;
 use postrider::store::{Buried, Claim, DeliveryId, History, Lease, Token};
@@ -35,7 +36,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = NewClaim)]
 struct ClaimIn {
-    /// Deliveries at most.
+    /// Deliveries at most; fewer come if their payloads have more than `limits.claim-bytes` together.
     #[schema(minimum = 1, maximum = 500)]
     max: u32,
     /// For how long they are the caller's; 30 where it is missing.
@@ -94,7 +95,8 @@ async fn claim(
         let detail = format!("{consumer} gets its events by {via}: only a consumer via `pull` claims");
         return Err(Problem::conflict("notPull", detail));
     }
-    let claim = Claim { lease, owner: owner(&caller), ..Claim::new(&*consumer, wanted.max) };
+    let bytes = app.options.claim_bytes;
+    let claim = Claim { lease, bytes, owner: owner(&caller), ..Claim::new(&*consumer, wanted.max) };
     let until = Instant::now() + Duration::from_secs(wait);
     app.store.wake().presence().note_claim(&consumer);
     let place = app.waiting.join(&consumer);
@@ -158,28 +160,31 @@ async fn take(app: &App, known: &Known, claim: &Claim) -> Result<Vec<ClaimedView
 }
 
 async fn take_both(app: &App, known: &Known, claim: &Claim) -> Result<Vec<ClaimedView>, Problem> {
-    let mut taken = Vec::new();
+    let (mut taken, mut bytes) = (Vec::new(), claim.bytes);
     let keyed_first = Token::fresh().0 % 2 == 0;
     for keyed in [keyed_first, !keyed_first] {
         let limit = claim.limit - u32::try_from(taken.len()).unwrap_or(claim.limit);
-        if limit == 0 {
+        if limit == 0 || bytes == 0 {
             break;
         }
-        let claim = Claim { limit, ..claim.clone() };
+        let claim = Claim { limit, bytes, ..claim.clone() };
         let lease = if keyed {
             app.store.claim_keyed(&claim, app.options.dead_head).await?
         } else {
             app.store.claim(&claim).await?
         };
+        let held = lease.deliveries.iter().map(|claimed| claimed.envelope.payload.len()).sum();
+        bytes = bytes.saturating_sub(held);
         taken.extend(handed_out(app, known, &claim, lease).await?);
     }
     Ok(taken)
 }
 
-/// The deliveries of a claim that are handed out. Expired ones are settled and those whose attempts are used up are buried.
+/// The deliveries of a claim that are handed out. Expired ones are settled, and those whose attempts are used up or that no
+/// consumer can read are buried.
 /// Behind a delivery of the same key that is handed out neither can be written yet: the rest of the key is released.
 async fn handed_out(app: &App, known: &Known, claim: &Claim, lease: Lease) -> Result<Vec<ClaimedView>, Problem> {
-    let (mut handed, mut expired, mut exhausted, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut handed, mut expired, mut dead, mut back) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut begun, mut broken) = (BTreeSet::new(), BTreeSet::new());
     let prior = lease.prior_attempts(app.options.retry.max_attempts);
     if !prior.is_empty()
@@ -193,7 +198,8 @@ async fn handed_out(app: &App, known: &Known, claim: &Claim, lease: Lease) -> Re
         let max_attempts = asked.unwrap_or(app.options.retry.max_attempts);
         let key = claimed.envelope.key.clone();
         let is_in = |set: &BTreeSet<String>| key.as_ref().is_some_and(|key| set.contains(key));
-        match entry::before(claimed.attempt, max_attempts, claimed.expired) {
+        let unreadable = || claimed.envelope.unreadable().map(Outcome::Failed);
+        match entry::before(claimed.attempt, max_attempts, claimed.expired).or_else(unreadable) {
             _ if is_in(&broken) => back.push(claimed.id),
             None => {
                 begun.extend(key);
@@ -211,12 +217,17 @@ async fn handed_out(app: &App, known: &Known, claim: &Claim, lease: Lease) -> Re
                 broken.extend(key);
             }
             Some(Outcome::Expired) => expired.push(claimed.id),
+            Some(Outcome::Failed(failure)) => {
+                let Cause { message: error, code } = failure.into_cause();
+                dead.push(Buried { id: claimed.id, tried: true, error, code });
+                broken.extend(key);
+            }
             Some(_) => {
                 let attempts = claimed.attempt.saturating_sub(1);
                 let error = format!(
                     "given up after {attempts} attempts: the lease of the last one ran out, so it may have been delivered"
                 );
-                exhausted.push(Buried { id: claimed.id, tried: false, error, code: Some("exhausted".into()) });
+                dead.push(Buried { id: claimed.id, tried: false, error, code: Some("exhausted".into()) });
                 broken.extend(key);
             }
         }
@@ -227,8 +238,8 @@ async fn handed_out(app: &App, known: &Known, claim: &Claim, lease: Lease) -> Re
     if !back.is_empty() {
         app.store.release(lease.token, &back).await?;
     }
-    if !exhausted.is_empty() {
-        let buried = app.store.bury(lease.token, &exhausted, History::Keep).await?;
+    if !dead.is_empty() {
+        let buried = app.store.bury(lease.token, &dead, History::Keep).await?;
         let figures = LaneFigures::new(&claim.lane);
         buried.iter().for_each(|_| figures.dead());
         alert::log_dead(&*app.store, &buried).await;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use postrider::entry::{self, Decision, Outcome};
 use postrider::observe::{self, LaneFigures};
 use postrider::store::{Buried, DeliveryId, Failed, History, Token};
@@ -20,7 +20,8 @@ use crate::problem::Problem;
 use crate::{App, limits};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(settle)).routes(routes!(extend)).routes(routes!(release))
+    let settle = OpenApiRouter::new().routes(routes!(settle)).layer(DefaultBodyLimit::max(limits::SETTLE_BODY_BYTES));
+    settle.routes(routes!(extend)).routes(routes!(release))
 }
 
 /// A delivery that the caller has claimed.
@@ -43,8 +44,10 @@ struct ResultIn {
     /// Whether, having failed, it may be tried again; true where it is missing.
     will_retry: Option<bool>,
     /// What went wrong; cut at 1,000 characters.
+    #[serde(default, deserialize_with = "postrider::limits::lossy_text")]
     error_message: Option<String>,
     /// A code for it.
+    #[serde(default, deserialize_with = "postrider::limits::lossy_text")]
     error_code: Option<String>,
 }
 
@@ -91,6 +94,8 @@ struct Ledger {
 
 /// Say what became of deliveries
 ///
+/// Two results of one delivery must not contradict each other: nothing is written then.
+///
 /// A failure is tried again after a while, until its attempts are used up. A token that nobody has replaced counts even
 /// after its lease ran out.
 #[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/settle", tag = "consumers",
@@ -103,11 +108,17 @@ async fn settle(
 ) -> Result<Json<SettledAll>, Problem> {
     Known::find(&app, &consumer).await?;
     check_length("results", said.results.len())?;
+    refuse_contradictions(&said.results)?;
     let mut ledgers: HashMap<Token, Ledger> = HashMap::new();
     let mut asked = Vec::with_capacity(said.results.len());
+    let mut known = BTreeSet::new();
     for result in said.results {
         let held = LeaseToken::parse(&result.lease_token).zip(parse_delivery(&result.delivery_id));
         asked.push((result.delivery_id.clone(), held.map(|(_, id)| id)));
+        if !known.insert((result.delivery_id.clone(), result.lease_token.clone())) {
+            // The same result again: it has the outcome of the first.
+            continue;
+        }
         if let Some((lease, id)) = held {
             ledgers.entry(lease.token).or_default().add(&app, lease, id, result);
         }
@@ -122,6 +133,19 @@ async fn settle(
     };
     let results = asked.into_iter().map(|(delivery_id, id)| Settled { delivery_id, outcome: outcome(id) }).collect();
     Ok(Json(SettledAll { results }))
+}
+
+/// Two results of one delivery that contradict each other: neither may count.
+fn refuse_contradictions(results: &[ResultIn]) -> Result<(), Problem> {
+    let mut first: HashMap<&str, (usize, bool)> = HashMap::new();
+    for (n, result) in results.iter().enumerate() {
+        let (before, success) = *first.entry(&result.delivery_id).or_insert((n, result.success));
+        if success != result.success {
+            let field = format!("results[{n}].success");
+            return Err(Problem::invalid(field, format!("contradicts results[{before}], of the same delivery")));
+        }
+    }
+    Ok(())
 }
 
 impl Ledger {

@@ -1,6 +1,6 @@
--- Reads what claim.sql has leased, with events. ?1 lane, ?2 token, ?3 limit. Walks the same index from the front of the lane as
--- the claim. RETURNING would buffer its rows until the statement ends and block the writer; this runs on a reader.
-SELECT e.payload,
+-- Reads what claim.sql has leased, with events. ?1 lane, ?2 token, ?3 limit, ?4: payloads with more bytes are NULL, and are read by
+-- sql/large.rs. Walks the same index from the front of the lane as the claim. RETURNING would buffer its rows until the statement ends and block the writer; this runs on a reader.
+SELECT CASE WHEN octet_length(e.payload) <= ?4 THEN e.payload END,
     -- All other fields in one column: the driver copies each value, even empty ones, to another thread.
     json_array(
         json_array(d.event_seq, d.id, d.target, d.attempts,

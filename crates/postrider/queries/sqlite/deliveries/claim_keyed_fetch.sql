@@ -1,5 +1,6 @@
--- Reads what claim_keyed.sql has leased, with events; claim_fetch.sql explains the two columns. ?1 ids as JSON, ?2 token.
-SELECT e.payload,
+-- Reads what claim_keyed.sql has leased, with events; claim_fetch.sql explains the two columns. ?1 ids as JSON, ?2 token, ?3 as ?4
+-- there.
+SELECT CASE WHEN octet_length(e.payload) <= ?3 THEN e.payload END,
     json_array(
         json_array(d.event_seq, d.id, d.target, d.attempts,
             e.expire_at IS NOT NULL AND e.expire_at <= (SELECT now FROM postrider_clock)),

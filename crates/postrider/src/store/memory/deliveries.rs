@@ -177,8 +177,11 @@ impl State {
         }
     }
 
-    fn lease(&mut self, taken: Vec<DeliveryId>, claim: &Claim, now: OffsetDateTime) -> Result<Lease> {
+    fn lease(&mut self, mut taken: Vec<DeliveryId>, claim: &Claim, now: OffsetDateTime) -> Result<Lease> {
         let token = Token::fresh();
+        taken.sort_unstable();
+        let size = |id: &DeliveryId| self.events[&self.deliveries[id].event_seq].envelope.payload.len();
+        taken.truncate(claim.fitting(taken.iter().map(size)));
         let mut deliveries = Vec::with_capacity(taken.len());
         for id in taken {
             let row = self.row_mut(id);
@@ -195,7 +198,6 @@ impl State {
                 envelope: Arc::clone(envelope),
             });
         }
-        deliveries.sort_by_key(|claimed| claimed.id);
         Ok(Lease { token, deliveries })
     }
 
@@ -299,7 +301,7 @@ pub(super) struct Failure {
 
 impl Failure {
     pub(super) fn new(error: &str, code: Option<&str>, will_retry: bool) -> Self {
-        Self { error: limits::error_text(error), code: code.map(limits::error_text), will_retry }
+        Self { error: limits::error_text(error), code: code.map(limits::error_code), will_retry }
     }
 }
 

@@ -111,7 +111,7 @@ impl Events for MemoryStore {
                     will_retry: report.will_retry,
                     consumed_at: Some(report.consumed_at.map_or(now, trim)),
                     error: report.error.as_deref().map(limits::error_text),
-                    code: report.code.as_deref().map(limits::error_text),
+                    code: report.code.as_deref().map(limits::error_code),
                     created_at: now,
                 };
                 Appended::Attempt(state.append(seq, consumption, report.callback_id.clone()))

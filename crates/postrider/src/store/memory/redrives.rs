@@ -14,7 +14,7 @@ use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
-use crate::store::{Delivery, Found, Redriven, Redrives, Routing};
+use crate::store::{Delivery, Found, Redriven, Redrives, Routing, Wakeups};
 
 #[async_trait]
 impl Redrives for MemoryStore {
@@ -23,6 +23,9 @@ impl Redrives for MemoryStore {
             let Some(record) = state.find(event_id, now) else { return Ok(Redriven::UnknownEvent) };
             let (redriven, plan) = redrive_lane(&record, lane, target, now);
             state.carry_out(&plan, now)?;
+            if matches!(redriven, Redriven::Due | Redriven::Made) {
+                self.wake().poke(event_id, &record.envelope.topic);
+            }
             Ok(redriven)
         })
         .await
@@ -37,7 +40,9 @@ impl Redrives for MemoryStore {
                 answer.clone().map_err(Error::Refused)?;
             }
             state.carry_out(&plan, now)?;
-            state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))
+            let found = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
+            self.wake().poke(event_id, &found.envelope.topic);
+            Ok(found)
         })
         .await
     }

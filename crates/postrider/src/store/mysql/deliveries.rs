@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::mysql::MySqlConnection;
 
-use super::roles::{lost, redrives};
+use super::roles::{large, lost, redrives};
 use super::{MySqlStore, rows};
 use crate::error::Result;
 use crate::shard::{SHARDS, Shards};
@@ -43,11 +43,12 @@ impl Deliveries for MySqlStore {
             Ok(query.execute(&self.work).await?.rows_affected())
         })?;
         if leased == 0 {
-            return rows::lease(token, &[]);
+            return Ok(Lease { token, deliveries: Vec::new() });
         }
-        let query = sqlx::query(sql!("deliveries/claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased);
-        let lease = rows::lease(token, &query.fetch_all(&self.work).await?)?;
-        Ok(check_read(claim, leased as usize, lease))
+        let query = sqlx::query(sql!("deliveries/claim_fetch")).bind(claim.small(leased as usize));
+        let query = query.bind(&claim.lane).bind(token.0).bind(leased);
+        let (lease, large) = rows::lease(token, &query.fetch_all(&self.work).await?)?;
+        large::complete(self, claim, check_read(claim, leased as usize, lease), large).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -115,16 +116,17 @@ async fn claim_runs(store: &MySqlStore, claim: &Claim, dead_head: DeadHead) -> R
         let runs = Runs::seen(store, claim, hold).await?;
         let (leased, parked) = runs.take(store, claim, token).await?;
         if !leased.is_empty() {
-            let query = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
-            let lease = rows::lease(token, &query.fetch_all(&store.work).await?)?;
-            return Ok(check_read(claim, leased.len(), lease));
+            let query = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(claim.small(leased.len()));
+            let query = query.bind(json(&leased)?).bind(token.0);
+            let (lease, large) = rows::lease(token, &query.fetch_all(&store.work).await?)?;
+            return large::complete(store, claim, check_read(claim, leased.len(), lease), large).await;
         }
         // Parked deliveries hid claimable ones: look again without them.
         if parked == 0 {
             break;
         }
     }
-    rows::lease(token, &[])
+    Ok(Lease { token, deliveries: Vec::new() })
 }
 
 /// What a keyed claim has read, without locks: the free run of each key, and the deliveries that cannot move.

@@ -122,7 +122,7 @@ impl MySqlStore {
             .bind(report.will_retry)
             .bind(report.consumed_at)
             .bind(report.error.as_deref().map(limits::error_text))
-            .bind(report.code.as_deref().map(limits::error_text))
+            .bind(report.code.as_deref().map(limits::error_code))
             .bind(&report.callback_id)
             .execute(&mut *tx)
             .await?;

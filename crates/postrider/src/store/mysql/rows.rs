@@ -48,7 +48,8 @@ pub(super) fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
         event_id: EventId::stored(get(row, at)?),
         topic: get(row, at + 1)?,
         key: text(2)?,
-        payload: get(row, at + 3)?,
+        // NULL: still to be read.
+        payload: text(3)?.unwrap_or_default(),
         payload_type: get::<String>(row, at + 4)?.into(),
         payload_encoding: match get::<Option<&str>>(row, at + 5)? {
             Some("base64") => Encoding::Base64,
@@ -81,10 +82,17 @@ pub(super) fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
     Ok(envelope)
 }
 
-pub(super) fn lease(token: Token, rows: &[MySqlRow]) -> Result<Lease> {
+/// Rows of `claim_fetch.sql` or `claim_keyed_fetch.sql`. Also the seqs of events whose payload is still to be read.
+pub(super) fn lease(token: Token, rows: &[MySqlRow]) -> Result<(Lease, Vec<i64>)> {
     let mut deliveries = rows.iter().filter_map(|row| claimed(row).transpose()).collect::<Result<Vec<_>>>()?;
     deliveries.sort_unstable_by_key(|delivery| delivery.id);
-    Ok(Lease { token, deliveries })
+    let mut large = Vec::new();
+    for row in rows {
+        if get::<Option<i64>>(row, 5)?.is_some() && get::<Option<&str>>(row, 9)?.is_none() {
+            large.push(get(row, 1)?);
+        }
+    }
+    Ok((Lease { token, deliveries }, large))
 }
 
 /// Returns `None` if the event was removed by hand, so that there is nothing to deliver.

@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use super::address::Addresses;
 use super::front::Place;
 use super::known_keys::KnownKeys;
-use super::roles::lost;
+use super::roles::{large, lost};
 use super::rows::Leased;
 use super::{PostgresStore, rows};
 use crate::error::Result;
@@ -184,9 +184,10 @@ async fn lease(store: &PostgresStore, claim: &Claim, token: Token, leased: Vec<L
         return Ok(Lease { token, deliveries: Vec::new() });
     }
     let (first, last) = stretches(&leased);
-    let events = sqlx::query(sql!("deliveries/claim_fetch")).bind(first).bind(last).fetch_all(&store.work).await?;
     let count = leased.len();
-    let (deliveries, say_more, orphans) = rows::claimed(leased, &events)?;
+    let query = sqlx::query(sql!("deliveries/claim_fetch")).bind(first).bind(last).bind(claim.small(count));
+    let rows::Fetched { deliveries, say_more, orphans, large } =
+        rows::claimed(leased, &query.fetch_all(&store.work).await?)?;
     let mut lease = check_read(claim, count, Lease { token, deliveries });
     if !orphans.is_empty() {
         let query = sqlx::query(sql!("deliveries/drop_orphans")).bind(orphans).bind(token.0);
@@ -196,7 +197,7 @@ async fn lease(store: &PostgresStore, claim: &Claim, token: Token, leased: Vec<L
         let query = sqlx::query(sql!("deliveries/claim_more")).bind(say_more);
         rows::more(&mut lease, &query.fetch_all(&store.work).await?)?;
     }
-    Ok(lease)
+    large::complete(store, claim, lease, large).await
 }
 
 /// Settles as the end of a consumer's transaction. Its deliveries must still be in the consumer's lane: the inbox rows of this

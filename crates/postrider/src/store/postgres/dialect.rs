@@ -58,7 +58,7 @@ impl PostgresStore {
             .bind(report.will_retry)
             .bind(report.consumed_at)
             .bind(report.error.as_deref().map(limits::error_text))
-            .bind(report.code.as_deref().map(limits::error_text))
+            .bind(report.code.as_deref().map(limits::error_code))
             .bind(&report.callback_id)
             .fetch_one(&mut *tx)
             .await?;

@@ -109,14 +109,25 @@ pub(super) fn looked(row: &PgRow) -> Result<Option<Vec<String>>> {
     get(row, 5)
 }
 
-/// The leased deliveries with their events, from rows of `claim_fetch.sql`. Also the seqs of events with more fields,
-/// and of deliveries whose event does not exist.
-pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Claimed>, Vec<i64>, Vec<i64>)> {
+/// The leased deliveries with their events, and the seqs of events with more to read.
+pub(super) struct Fetched {
+    pub(super) deliveries: Vec<Claimed>,
+    /// They have more fields.
+    pub(super) say_more: Vec<i64>,
+    /// Deliveries whose event does not exist.
+    pub(super) orphans: Vec<i64>,
+    /// Their payload is still to be read.
+    pub(super) large: Vec<i64>,
+}
+
+/// The leased deliveries with their events, from rows of `claim_fetch.sql`.
+pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<Fetched> {
     let events = events.iter().map(|row| Ok((get::<i64>(row, 0)?, row)));
     let mut events = events.collect::<Result<Vec<_>>>()?;
     events.sort_unstable_by_key(|(sequence, _)| *sequence);
     let mut events = events.into_iter().peekable();
-    let (mut claimed, mut say_more, mut orphans) = (Vec::with_capacity(leased.len()), Vec::new(), Vec::new());
+    let mut claimed = Vec::with_capacity(leased.len());
+    let (mut say_more, mut orphans, mut large) = (Vec::new(), Vec::new(), Vec::new());
     // Consecutive events usually come from one service.
     let mut initiators = ("", Initiator::default());
     for Leased { id, attempt, target } in leased {
@@ -126,7 +137,11 @@ pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Clai
             continue;
         };
         let event_id = EventId::stored(get(row, 1)?);
-        let mut envelope = Envelope::new(event_id, get::<String>(row, 2)?, get::<String>(row, 4)?, get(row, 11)?);
+        let payload = get::<Option<String>>(row, 4)?;
+        if payload.is_none() {
+            large.push(id.sequence);
+        }
+        let mut envelope = Envelope::new(event_id, get::<String>(row, 2)?, payload.unwrap_or_default(), get(row, 11)?);
         envelope.key = get(row, 3)?;
         envelope.trace_id = get(row, 5)?;
         envelope.span_id = get(row, 6)?;
@@ -142,7 +157,7 @@ pub(super) fn claimed(leased: Vec<Leased>, events: &[PgRow]) -> Result<(Vec<Clai
         }
         claimed.push(Claimed { id, target, attempt, expired: false, envelope: Arc::new(envelope) });
     }
-    Ok((claimed, say_more, orphans))
+    Ok(Fetched { deliveries: claimed, say_more, orphans, large })
 }
 
 /// Adds the rows of `claim_more.sql` to a lease.

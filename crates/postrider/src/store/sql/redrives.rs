@@ -12,7 +12,7 @@ use crate::status::EventStatus;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
 use crate::store::sql::{json, retrying};
-use crate::store::{Found, Redriven, Redrives, Subscriptions};
+use crate::store::{Found, Redriven, Redrives, Subscriptions, Wakeups};
 
 #[async_trait]
 impl Redrives for SqlStore {
@@ -23,7 +23,10 @@ impl Redrives for SqlStore {
     async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found> {
         let subscriptions = self.subscriptions(None).await?;
         let request = Request { consumer, rules, subscriptions: &subscriptions };
-        retrying!(self.redrive_by_rule(event_id, &request))
+        let found = retrying!(self.redrive_by_rule(event_id, &request))?;
+        // The relays of this process need not wait for their next look.
+        self.wake().poke(event_id, &found.envelope.topic);
+        Ok(found)
     }
 
     async fn expire(&self, event_id: &str) -> Result<Found> {
@@ -46,6 +49,9 @@ impl SqlStore {
         let (redriven, plan) = redrive_lane(&record, lane, target, now(&mut tx).await?);
         write(&mut tx, &plan).await?;
         tx.commit().await?;
+        if matches!(redriven, Redriven::Due | Redriven::Made) {
+            self.wake().poke(event_id, &record.envelope.topic);
+        }
         Ok(redriven)
     }
 

@@ -9,6 +9,7 @@ mod figures;
 mod instances;
 mod jobs;
 mod keys;
+pub(super) mod large;
 mod leases;
 mod lists;
 pub(super) mod lost;

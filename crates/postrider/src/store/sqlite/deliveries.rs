@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::dialect::append_successes;
-use super::roles::lost;
 use super::roles::redrives::mark;
+use super::roles::{large, lost};
 use super::{SqliteStore, rows};
 use crate::error::Result;
 use crate::shard::Shards;
@@ -40,12 +40,13 @@ impl Deliveries for SqliteStore {
             .await?
             .rows_affected();
         if leased == 0 {
-            return rows::lease(token, &[]);
+            return Ok(Lease { token, deliveries: Vec::new() });
         }
         // Read by a reader, so that the writer is free again.
         let fetch = sqlx::query(sql!("deliveries/claim_fetch")).bind(&claim.lane).bind(token.0).bind(leased as i64);
-        let lease = rows::lease(token, &fetch.fetch_all(&self.reader).await?)?;
-        Ok(check_read(claim, leased as usize, lease))
+        let fetch = fetch.bind(claim.small(leased as usize));
+        let (lease, large) = rows::lease(token, &fetch.fetch_all(&self.reader).await?)?;
+        large::complete(self, claim, check_read(claim, leased as usize, lease), large).await
     }
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
@@ -58,15 +59,16 @@ impl Deliveries for SqliteStore {
             tx.commit().await?;
             if !leased.is_empty() {
                 let fetch = sqlx::query(sql!("deliveries/claim_keyed_fetch")).bind(json(&leased)?).bind(token.0);
-                let lease = rows::lease(token, &fetch.fetch_all(&self.reader).await?)?;
-                return Ok(check_read(claim, leased.len(), lease));
+                let fetch = fetch.bind(claim.small(leased.len()));
+                let (lease, large) = rows::lease(token, &fetch.fetch_all(&self.reader).await?)?;
+                return large::complete(self, claim, check_read(claim, leased.len(), lease), large).await;
             }
             // Parked deliveries hid claimable ones: look again without them.
             if parked == 0 {
                 break;
             }
         }
-        rows::lease(token, &[])
+        Ok(Lease { token, deliveries: Vec::new() })
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {

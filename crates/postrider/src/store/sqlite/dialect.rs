@@ -62,7 +62,7 @@ impl SqliteStore {
             .bind(report.will_retry)
             .bind(report.consumed_at.map(unix_ms))
             .bind(report.error.as_deref().map(limits::error_text))
-            .bind(report.code.as_deref().map(limits::error_text))
+            .bind(report.code.as_deref().map(limits::error_code))
             .bind(&report.callback_id)
             .fetch_one(&mut *tx)
             .await?;

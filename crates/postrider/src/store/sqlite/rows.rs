@@ -173,23 +173,29 @@ struct Leased {
     expired: u8,
 }
 
-/// Rows of `claim_fetch.sql` or `claim_keyed_fetch.sql`.
-pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<Lease> {
-    let mut deliveries = Vec::with_capacity(rows.len());
+/// Rows of `claim_fetch.sql` or `claim_keyed_fetch.sql`. Also the seqs of events whose payload is still to be read.
+pub(super) fn lease(token: Token, rows: &[SqliteRow]) -> Result<(Lease, Vec<i64>)> {
+    let (mut deliveries, mut large) = (Vec::with_capacity(rows.len()), Vec::new());
     for row in rows {
+        let (payload, fields) = (text(row, 0)?, unpack::<(Leased, Packed)>(row, 1));
         // The event was removed by hand, so there is nothing to deliver.
-        let Some(payload) = text(row, 0)? else { continue };
-        let (leased, event): (Leased, Packed) = unpack(row, 1)?;
+        let (leased, event) = match fields {
+            Err(_) if payload.is_none() => continue,
+            fields => fields?,
+        };
+        if payload.is_none() {
+            large.push(leased.event_seq);
+        }
         deliveries.push(Claimed {
             id: DeliveryId::new(leased.event_seq, leased.id),
             target: target(leased.target),
             attempt: leased.attempts,
             expired: leased.expired != 0,
-            envelope: Arc::new(event.envelope(payload)),
+            envelope: Arc::new(event.envelope(payload.unwrap_or_default())),
         });
     }
     deliveries.sort_unstable_by_key(|delivery| delivery.id);
-    Ok(Lease { token, deliveries })
+    Ok((Lease { token, deliveries }, large))
 }
 
 /// A row of `claim_keyed.sql`: the delivery, and whether it was held.

@@ -96,7 +96,10 @@ impl Message {
         let cause = failure.cause();
         headers.insert(ATTEMPTS.into(), AMQPValue::LongLongInt(attempts.into()));
         headers.insert(REASON.into(), AMQPValue::LongString(limits::error_text(&cause.message).into()));
-        headers.insert(CODE.into(), AMQPValue::LongString(cause.code.clone().unwrap_or_default().into()));
+        headers.insert(
+            CODE.into(),
+            AMQPValue::LongString(limits::error_code(cause.code.as_deref().unwrap_or_default()).into()),
+        );
         self.delivery.properties.clone().with_delivery_mode(PERSISTENT).with_headers(headers)
     }
 }

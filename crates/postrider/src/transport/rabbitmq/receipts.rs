@@ -35,9 +35,9 @@ struct Wire {
     success: bool,
     #[serde(default)]
     will_retry: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::lossy_text")]
     error_message: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "limits::lossy_text")]
     error_code: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none", with = "time::serde::rfc3339::option")]
     consumed_at: Option<OffsetDateTime>,
