@@ -25,7 +25,7 @@ function consumerOf(what: What, plan: Plan): string | undefined {
   return plan.onlyFailed && names.length === 1 ? names[0] : undefined;
 }
 
-/** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest that can be said. */
+/** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest. */
 function groupsOf(groups: FailureGroup[]): Partial<NewOperation> {
   const ids = groups.map((each) => each.groupId).filter((id): id is string => !!id);
   if (ids.length < groups.length) {
