@@ -6,7 +6,7 @@ import type { paths } from './schema';
 export const basePath = new URL(document.baseURI).pathname.replace(/[^/]*$/, '');
 export const apiBase = `${location.origin}${basePath.replace(/\/$/, '')}`;
 
-/** What the server said when it refused or failed. */
+/** The answer of the server when it refused or failed. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,

@@ -25,7 +25,7 @@ export type Limits = Partial<Schemas['SessionLimits']> & {
  * GET /export takes the same filters, and `eventIds` (a list) for chosen rows.
  */
 export type EventSummary = Schemas['EventSummary'];
-/** `scanned`: how many rows were looked at for this page; said where nothing was found. */
+/** `scanned`: how many rows were looked at for this page; given if nothing was found. */
 export type EventPage = { events: EventSummary[]; nextCursor?: string | null; scanned?: number };
 
 /** GET /events/{id}: additions to the detail */

@@ -209,7 +209,9 @@ export interface paths {
         put?: never;
         /**
          * Say what became of deliveries
-         * @description A failure is tried again after a while, until its attempts are used up. A token that nobody has replaced counts even
+         * @description Two results of one delivery must not contradict each other: nothing is written then.
+         *
+         *     A failure is tried again after a while, until its attempts are used up. A token that no later claim has replaced counts even
          *     after its lease ran out.
          */
         post: operations["settle"];
@@ -652,7 +654,7 @@ export interface paths {
          * What happens, as server-sent events
          * @description `event`: a new event (a summary). `status`: an event stands elsewhere (a summary). `consumer`: what waits for a consumer has
          *     changed. `operation`: a bulk operation came further. `stats`: the figures of the last minutes, every second. A stream ends
-         *     after ten minutes; whoever comes back asks for what it has missed.
+         *     after ten minutes; a reader that connects again asks for what it has missed.
          */
         get: operations["follow"];
         put?: never;
@@ -738,7 +740,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke a token for good, with every session it has begun
-         * @description A token does not revoke itself, so that nobody locks the last admin out by accident.
+         * @description A token does not revoke itself, so that the last admin is not locked out by accident.
          */
         delete: operations["revoke"];
         options?: never;
@@ -897,11 +899,11 @@ export interface components {
         /** Format: date-time */
         At: string;
         Audit: {
-            /** @description To be sent as `cursor` for the next page; None: this is the last. */
+            /** @description To be sent as `cursor` for the next page; absent on the last page. */
             nextCursor?: string | null;
             records: components["schemas"]["AuditRecord"][];
         };
-        /** @description Something that somebody did, or tried. */
+        /** @description An action of a caller, done or refused. */
         AuditRecord: {
             action: string;
             /** @description The name of the token. */
@@ -960,12 +962,12 @@ export interface components {
             held?: number | null;
             /**
              * Format: int64
-             * @description Deliveries that wait or are worked on; None where a broker or its own means bring them.
+             * @description Deliveries that wait or are worked on; absent for a consumer behind a broker or with means of its own.
              */
             lag?: number | null;
             /**
              * Format: int64
-             * @description For how many seconds the oldest that is due has been waiting; None: nothing is.
+             * @description For how many seconds the oldest delivery has been due; absent if none is due.
              */
             oldestAgeSeconds?: number | null;
             paused: boolean;
@@ -998,6 +1000,18 @@ export interface components {
             errorMessage?: string | null;
             success?: boolean | null;
             willRetry: boolean;
+        };
+        /** @description What an event carries, and how it is to be delivered. */
+        Content: {
+            deliverAt?: components["schemas"]["At"] | null;
+            exchange?: string | null;
+            /** Format: int32 */
+            maxAttempts?: number | null;
+            metadata?: components["schemas"]["AnyJson"];
+            payload?: components["schemas"]["AnyJson"];
+            payloadEncoding?: string | null;
+            payloadType: string;
+            routingKey?: string | null;
         };
         /** @description A number of events. */
         Counted: {
@@ -1065,12 +1079,12 @@ export interface components {
             name: string;
         };
         /** @description The whole event, as a pulling consumer gets it. */
-        Event: components["schemas"]["About"] & components["schemas"]["Said"] & {
+        Event: components["schemas"]["About"] & components["schemas"]["Content"] & {
             eventId: string;
             topic: string;
         };
         /** @description An event, its payload where the caller may see it, and everything that happened to it. */
-        EventDetail: components["schemas"]["EventSummary"] & components["schemas"]["Said"] & {
+        EventDetail: components["schemas"]["EventSummary"] & components["schemas"]["Content"] & {
             /** @description What it directly caused, in the order of time. */
             children: components["schemas"]["EventSummary"][];
             consumptions: components["schemas"]["Consumption"][];
@@ -1087,7 +1101,7 @@ export interface components {
         EventPage: {
             /** @description The newest first. May be fewer than asked for, or none, and there may be more all the same. */
             events: components["schemas"]["EventSummary"][];
-            /** @description To be sent as `cursor` for the next page; None: this is the last. */
+            /** @description To be sent as `cursor` for the next page; absent on the last page. */
             nextCursor?: string | null;
         };
         /** @description An event in a list: where it stands, and by what it is found. */
@@ -1164,7 +1178,7 @@ export interface components {
             /** @description The rule and how it was broken. */
             message: string;
         };
-        /** @description What is not said matches everything. */
+        /** @description A field that is left out matches everything. */
         Filter: {
             aggregateId?: components["schemas"]["Id"] | null;
             /** @description Of aggregates of this type. */
@@ -1311,7 +1325,7 @@ export interface components {
             leaseSeconds?: number | null;
             /**
              * Format: int32
-             * @description Deliveries at most.
+             * @description Deliveries at most; fewer come if their payloads have more than `limits.claim-bytes` together.
              */
             max: number;
             /**
@@ -1627,18 +1641,6 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "publisher" | "consumer" | "operator" | "admin";
-        /** @description What an event carries, and how it is to be delivered. */
-        Said: {
-            deliverAt?: components["schemas"]["At"] | null;
-            exchange?: string | null;
-            /** Format: int32 */
-            maxAttempts?: number | null;
-            metadata?: components["schemas"]["AnyJson"];
-            payload?: components["schemas"]["AnyJson"];
-            payloadEncoding?: string | null;
-            payloadType: string;
-            routingKey?: string | null;
-        };
         SchemaHealth: {
             /** Format: int64 */
             found: number;
@@ -1887,7 +1889,7 @@ export interface components {
             deliveries?: components["schemas"]["Delivery"][];
         };
         TracePage: {
-            /** @description To be sent as `cursor` for the next page; None: this is the last. */
+            /** @description To be sent as `cursor` for the next page; absent on the last page. */
             nextCursor?: string | null;
             /** @description The newest first. May be fewer than asked for, or none, and there may be more all the same. */
             traces: components["schemas"]["TraceRoot"][];
@@ -1943,7 +1945,7 @@ export interface components {
             held: number;
             /**
              * Format: double
-             * @description How long the oldest that is due has been waiting; None: nothing is.
+             * @description For how long the oldest delivery has been due; absent if none is due.
              */
             oldestPendingSeconds?: number | null;
             /** Format: int64 */
@@ -3133,7 +3135,7 @@ export interface operations {
                 parentEventId?: components["schemas"]["Id"];
                 /** @description Of aggregates of this type. */
                 aggregateType?: string;
-                /** @description Of the aggregate with this id; its type has to be said too. */
+                /** @description Of the aggregate with this id; requires its type. */
                 aggregateId?: components["schemas"]["Id"];
                 /** @description With this key. */
                 key?: components["schemas"]["Id"];
@@ -3241,7 +3243,7 @@ export interface operations {
                 parentEventId?: components["schemas"]["Id"];
                 /** @description Of aggregates of this type. */
                 aggregateType?: string;
-                /** @description Of the aggregate with this id; its type has to be said too. */
+                /** @description Of the aggregate with this id; requires its type. */
                 aggregateId?: components["schemas"]["Id"];
                 /** @description With this key. */
                 key?: components["schemas"]["Id"];
@@ -3343,7 +3345,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description A duplicate, or skipped because nobody subscribes. */
+            /** @description A duplicate, or skipped because its topic has no subscription. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -3424,7 +3426,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A field breaks a rule, or `notSubscribed`: nobody subscribes, and `bus.unheard` is `refuse`. */
+            /** @description A field breaks a rule, or `notSubscribed`: the topic has no subscription, and `bus.unheard` is `refuse`. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -3780,7 +3782,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description A field breaks a rule, or `notSubscribed`: nobody expects this consumer. */
+            /** @description A field breaks a rule, or `notSubscribed`: no report of this consumer is expected. */
             422: {
                 headers: {
                     [name: string]: unknown;

@@ -1,4 +1,4 @@
-// Icon + word + colour for events, deliveries and consumers. Only what needs somebody has a coloured word.
+// Icon + word + colour for events, deliveries and consumers. Only what needs an action has a coloured word.
 import { type MessageKey, t } from '../i18n';
 import { Icon, type IconName } from './Icon';
 

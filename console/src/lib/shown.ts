@@ -1,4 +1,4 @@
-// Characters that nobody sees, but that hide or turn round what stands beside them: controls and marks of direction.
+// Invisible characters that hide or reverse the text beside them: controls and marks of direction.
 const UNSEEN =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
 

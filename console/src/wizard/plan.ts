@@ -39,7 +39,7 @@ export function speedOf(plan: Plan, takes: Takes): Plan['speed'] {
   return plan.speed === 'ramp' && !takes('ramp') ? 'rate' : plan.speed;
 }
 
-/** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest that can be said. */
+/** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest. */
 function groupsOf(groups: FailureGroup[], takes: Takes): Partial<NewOperation> {
   const ids = groups.map((each) => each.groupId).filter((id): id is string => !!id);
   if (ids.length < groups.length || !takes(ids.length === 1 ? 'failureGroup' : 'failureGroups')) {

@@ -100,10 +100,10 @@ impl Demo {
             server::LISTEN.to(self.listen.as_deref()),
             server::STORE.to(url.as_str()),
             // An environment made for `serve` is not meant for this.
-            server::BROKER.to(""),
+            server::BROKER.unset(),
             server::BEHIND_PROXY.to("false"),
-            server::TLS_CERT.to(""),
-            server::TLS_KEY.to(""),
+            server::TLS_CERT.unset(),
+            server::TLS_KEY.unset(),
         ];
         let config = context.flags.load_all(defaults(), flags)?;
         let plan = Plan::of(&config, "demo", Shards::ALL)?;

@@ -76,6 +76,11 @@ impl<T> Key<T> {
         self.spec
     }
 
+    /// No value for this key, also if the environment has one.
+    pub fn unset(&self) -> Assignment {
+        self.to("")
+    }
+
     /// This value for this key, if there is one.
     pub fn to<'a>(&self, value: impl Into<Option<&'a str>>) -> Assignment {
         Assignment { name: self.spec.name, value: value.into().map(Into::into) }

@@ -17,7 +17,7 @@ use crate::fold::{fold_all, report};
 use crate::steps::*;
 
 fn new<'a>(id: &'a str, subject: &'a str) -> NewAlert<'a> {
-    NewAlert { alert_id: id, kind: AlertKind::Dead, subject, details: r#"{"figures":{}}"# }
+    NewAlert { alert_id: id, kind: AlertKind::Dead, subject: Some(subject), details: r#"{"figures":{}}"# }
 }
 
 /// G.10: it stays until its end was sent, whatever comes in between.
@@ -25,7 +25,7 @@ pub async fn an_alert_is_open_until_its_end_is_sent<H: Harness>(h: H) {
     let store = h.store();
     assert!(store.begin_alert(&new("1", LANE)).await.unwrap());
     let [open] = &store.alerts().await.unwrap()[..] else { panic!("one") };
-    assert_eq!((open.alert_id.as_str(), open.kind, open.subject.as_str()), ("1", AlertKind::Dead, LANE));
+    assert_eq!((open.alert_id.as_str(), open.kind, open.subject.as_deref()), ("1", AlertKind::Dead, Some(LANE)));
     assert_eq!((open.details.as_str(), open.sent, open.over_at), (r#"{"figures":{}}"#, false, None));
     assert!((store.now().await.unwrap() - open.since).unsigned_abs() < MINUTE, "{open:?}");
     store.note_alert_sent("1", AlertState::Over).await.unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::prelude::*;
 use postrider::status::EventStatus::{self, Consumed, Expired, Failed, Partial, Pending, Retrying, Sent};
-use postrider::store::{Appended, Claim, Completed, Completion, Found, History, Receipt, Report};
+use postrider::store::{Appended, Claim, Completed, Completion, History, Receipt, Record, Report};
 use postrider::{Rollup, RollupOptions, Via};
 
 use crate::Harness;
@@ -177,7 +177,7 @@ pub async fn a_status_has_the_time_at_which_it_began<H: Harness>(h: H) {
 }
 
 /// An independent implementation of the status table, used to check the result.
-fn expected(found: &Found) -> EventStatus {
+fn expected(found: &Record) -> EventStatus {
     let mut last: BTreeMap<&str, Vec<(bool, bool)>> = BTreeMap::new();
     for one in &found.consumptions {
         let reports = last.entry(&one.consumer).or_default();

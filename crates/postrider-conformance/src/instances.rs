@@ -2,7 +2,7 @@
 
 use postrider::Via;
 use postrider::prelude::*;
-use postrider::presence::{BrokerReport, BrokerWord, JOBS, Running, SubscriptionProblem, unserved};
+use postrider::presence::{BrokerReport, BrokerState, JOBS, Running, SubscriptionProblem, unserved};
 use postrider::store::{Beat, JobPlan, LIVE};
 use time::OffsetDateTime;
 
@@ -48,7 +48,7 @@ pub async fn what_a_process_runs_comes_back<H: Harness>(h: H) {
     let mut running = Running {
         lanes: [LANE.to_owned(), "größe".to_owned()].into(),
         loops: ["rollup".to_owned()].into(),
-        broker: Some(BrokerReport { state: BrokerWord::Away, since, error: Some("refused".into()) }),
+        broker: Some(BrokerReport { state: BrokerState::Away, since, error: Some("refused".into()) }),
         problems: vec![SubscriptionProblem {
             topic: TOPIC.into(),
             consumer: LANE.into(),

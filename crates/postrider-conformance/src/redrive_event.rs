@@ -6,13 +6,13 @@ use postrider::Via;
 use postrider::prelude::*;
 use postrider::redrive::{RedriveRules, Refusal};
 use postrider::status::EventStatus;
-use postrider::store::{Claim, Found, History, Lease};
+use postrider::store::{Claim, History, Lease, Record};
 
 use crate::Harness;
 use crate::fold::{fold_all, report};
 use crate::steps::*;
 
-async fn redrive(h: &impl Harness, event_id: &str, consumer: Option<&str>) -> Result<Found, Refusal> {
+async fn redrive(h: &impl Harness, event_id: &str, consumer: Option<&str>) -> Result<Record, Refusal> {
     ruled(h.store().redrive_event(event_id, consumer, &RedriveRules::default()).await)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use postrider::entry::DeliveryStatus;
 use postrider::prelude::*;
 use postrider::redrive::Refusal;
-use postrider::store::{Buried, Claim, DeadHead, Delivery, DeliveryId, Failed, Found, History, Lease, Token};
+use postrider::store::{Buried, Claim, DeadHead, Delivery, DeliveryId, Failed, History, Lease, Record, Token};
 use postrider::testing::Age;
 use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -123,7 +123,7 @@ pub(crate) async fn settle(h: &impl Harness, lease: &Lease) {
     assert_eq!(settled.unwrap().len(), lease.deliveries.len(), "all of it is settled");
 }
 
-pub(crate) async fn find(h: &impl Harness, event_id: &str) -> Found {
+pub(crate) async fn find(h: &impl Harness, event_id: &str) -> Record {
     let found = h.store().find(event_id).await.unwrap();
     found.unwrap_or_else(|| panic!("there is no event {event_id}"))
 }

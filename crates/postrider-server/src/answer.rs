@@ -21,7 +21,7 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 #[derive(Clone)]
 pub(crate) struct RequestId(pub(crate) String);
 
-/// A browser loads nothing from other sites, frames nothing, guesses no types and caches nothing.
+/// Headers that forbid a browser to load from other sites, to be framed, to guess types and to cache.
 const HEADERS: [(HeaderName, &str); 5] = [
     (
         header::CONTENT_SECURITY_POLICY,

@@ -2,7 +2,7 @@
 
 use postrider::entry::DeliveryStatus;
 use postrider::presence::BrokerReport;
-use postrider::store::{Delivery, Found, Instance, LIVE};
+use postrider::store::{Delivery, Instance, LIVE, Record};
 use postrider::subscription::RABBITMQ;
 
 use crate::App;
@@ -15,7 +15,7 @@ pub(crate) fn state(instances: &[Instance]) -> Option<&BrokerReport> {
 }
 
 /// Adds to deliveries that wait for the broker since when it is away, and why. They had no attempt, so nothing is stored.
-pub(crate) async fn explain(app: &App, records: &mut [Found]) -> postrider::Result<()> {
+pub(crate) async fn explain(app: &App, records: &mut [Record]) -> postrider::Result<()> {
     if !records.iter().any(|record| record.deliveries.iter().any(is_waiting)) {
         return Ok(());
     }

@@ -10,9 +10,9 @@ use utoipa::{IntoParams, ToSchema};
 use crate::App;
 use crate::input::{self, Id, Time};
 use crate::problem::Problem;
-use crate::view::{At, DeliveryStands};
+use crate::view::{At, DeliveryStatusView};
 
-/// What is not said matches everything.
+/// A field that is left out matches everything.
 #[derive(Default, Deserialize, ToSchema, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Filter)]
@@ -34,8 +34,8 @@ pub(crate) struct FilterIn {
     #[param(value_type = Option<u32>)]
     older_than_seconds: Option<Id>,
     /// With a delivery that stands here.
-    #[schema(value_type = Option<DeliveryStands>)]
-    #[param(value_type = Option<DeliveryStands>)]
+    #[schema(value_type = Option<DeliveryStatusView>)]
+    #[param(value_type = Option<DeliveryStatusView>)]
     delivery_status: Option<String>,
     /// Written by this service.
     service: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct FilterIn {
     parent_event_id: Option<Id>,
     /// Of aggregates of this type.
     aggregate_type: Option<String>,
-    /// Of the aggregate with this id; its type has to be said too.
+    /// Of the aggregate with this id; requires its type.
     aggregate_id: Option<Id>,
     /// With this key.
     key: Option<Id>,
@@ -145,7 +145,7 @@ pub(crate) struct FilterView {
     #[schema(required = false)]
     unheard: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    delivery_status: Option<DeliveryStands>,
+    delivery_status: Option<DeliveryStatusView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     service: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use postrider::Result;
 use postrider::status::EventStatus;
-use postrider::store::{Filter, Found, List};
+use postrider::store::{Filter, List, Record};
 use serde::Serialize;
 
 use crate::App;
@@ -120,7 +120,7 @@ impl Seen {
     }
 }
 
-fn stand(record: &Found) -> (String, Stand) {
+fn stand(record: &Record) -> (String, Stand) {
     let standing = record.standing();
     let stand = (standing.status, standing.redrives, standing.consumed, standing.failed);
     (record.envelope.event_id.to_string(), stand)

@@ -5,7 +5,7 @@ mod detail;
 use postrider::entry::DeliveryStatus;
 use postrider::envelope::Encoding;
 use postrider::status::{ConsumerState, EventStatus};
-use postrider::store::{Consumption, Delivery, DeliveryId, Found};
+use postrider::store::{Consumption, Delivery, DeliveryId, Record};
 use postrider::{Envelope, Initiator};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -96,14 +96,14 @@ impl From<EventStatus> for Status {
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = DeliveryStatus)]
-pub(crate) enum DeliveryStands {
+pub(crate) enum DeliveryStatusView {
     New,
     Processing,
     Failed,
     Dead,
 }
 
-impl From<DeliveryStatus> for DeliveryStands {
+impl From<DeliveryStatus> for DeliveryStatusView {
     fn from(status: DeliveryStatus) -> Self {
         match status {
             DeliveryStatus::New => Self::New,
@@ -178,7 +178,7 @@ pub(crate) struct About {
 /// What an event carries, and how it is to be delivered.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Said {
+pub(crate) struct Content {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = AnyJson, required = false)]
     payload: Option<AnyJson>,
@@ -208,7 +208,7 @@ pub(crate) struct EventView {
     #[serde(flatten)]
     about: About,
     #[serde(flatten)]
-    said: Said,
+    content: Content,
 }
 
 /// Who or what caused an event.
@@ -250,7 +250,7 @@ pub(crate) struct DeliveryView {
     lane: String,
     consumer_id: Option<String>,
     shard: u8,
-    status: DeliveryStands,
+    status: DeliveryStatusView,
     /// Whether it waits behind a dead one of its key.
     held: bool,
     attempts: u32,
@@ -263,8 +263,8 @@ pub(crate) struct DeliveryView {
     last_error: Option<String>,
 }
 
-impl From<&Found> for EventSummary {
-    fn from(record: &Found) -> Self {
+impl From<&Record> for EventSummary {
+    fn from(record: &Record) -> Self {
         let standing = record.standing();
         Self {
             event_id: record.envelope.event_id.to_string(),
@@ -290,7 +290,7 @@ impl From<&Found> for EventSummary {
 }
 
 /// Events in a list.
-pub(crate) fn summaries(records: &[Found]) -> Vec<EventSummary> {
+pub(crate) fn summaries(records: &[Record]) -> Vec<EventSummary> {
     records.iter().map(Into::into).collect()
 }
 
@@ -314,7 +314,7 @@ impl About {
     }
 }
 
-impl Said {
+impl Content {
     fn of(envelope: Envelope, with_payload: bool) -> Self {
         let is_json = envelope.is_json();
         Self {
@@ -333,7 +333,7 @@ impl Said {
 impl From<Envelope> for EventView {
     fn from(envelope: Envelope) -> Self {
         let (event_id, topic) = (envelope.event_id.to_string(), envelope.topic.clone());
-        Self { event_id, topic, about: About::of(&envelope), said: Said::of(envelope, true) }
+        Self { event_id, topic, about: About::of(&envelope), content: Content::of(envelope, true) }
     }
 }
 

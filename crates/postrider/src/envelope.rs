@@ -276,7 +276,7 @@ impl Serialize for Envelope {
         #[serde(transparent)]
         struct Time(#[serde(with = "time::serde::rfc3339")] OffsetDateTime);
 
-        fn say<M: serde::ser::SerializeMap>(
+        fn write_entry<M: serde::ser::SerializeMap>(
             map: &mut M,
             name: &'static str,
             value: Option<impl Serialize>,
@@ -293,24 +293,24 @@ impl Serialize for Envelope {
             _ => map.serialize_entry("payload", &self.payload)?,
         }
         map.serialize_entry("payloadType", &self.payload_type)?;
-        say(&mut map, "payloadEncoding", (self.payload_encoding == Encoding::Base64).then_some("base64"))?;
-        say(&mut map, "traceId", self.trace_id.as_deref())?;
-        say(&mut map, "spanId", self.span_id.as_deref())?;
-        say(&mut map, "parentEventId", self.parent_event_id.as_ref().map(EventId::as_str))?;
-        say(&mut map, "initiator", (!self.initiator.is_empty()).then_some(&self.initiator))?;
+        write_entry(&mut map, "payloadEncoding", (self.payload_encoding == Encoding::Base64).then_some("base64"))?;
+        write_entry(&mut map, "traceId", self.trace_id.as_deref())?;
+        write_entry(&mut map, "spanId", self.span_id.as_deref())?;
+        write_entry(&mut map, "parentEventId", self.parent_event_id.as_ref().map(EventId::as_str))?;
+        write_entry(&mut map, "initiator", (!self.initiator.is_empty()).then_some(&self.initiator))?;
         map.serialize_entry("occurredAt", &Time(self.occurred_at))?;
-        say(&mut map, "expireAt", self.expire_at.map(Time))?;
-        say(&mut map, "deliverAt", self.deliver_at.map(Time))?;
-        say(&mut map, "key", self.key.as_deref())?;
-        say(&mut map, "tenantId", self.tenant_id.as_deref())?;
-        say(&mut map, "storeId", self.store_id.as_deref())?;
-        say(&mut map, "aggregateType", self.aggregate.as_ref().map(|aggregate| &aggregate.kind))?;
-        say(&mut map, "aggregateId", self.aggregate.as_ref().map(|aggregate| &aggregate.id))?;
+        write_entry(&mut map, "expireAt", self.expire_at.map(Time))?;
+        write_entry(&mut map, "deliverAt", self.deliver_at.map(Time))?;
+        write_entry(&mut map, "key", self.key.as_deref())?;
+        write_entry(&mut map, "tenantId", self.tenant_id.as_deref())?;
+        write_entry(&mut map, "storeId", self.store_id.as_deref())?;
+        write_entry(&mut map, "aggregateType", self.aggregate.as_ref().map(|aggregate| &aggregate.kind))?;
+        write_entry(&mut map, "aggregateId", self.aggregate.as_ref().map(|aggregate| &aggregate.id))?;
         let metadata = self.metadata.as_deref().map(serde_json::from_str::<&RawValue>).transpose();
-        say(&mut map, "metadata", metadata.map_err(S::Error::custom)?)?;
-        say(&mut map, "maxAttempts", self.max_attempts)?;
-        say(&mut map, "exchange", self.exchange.as_deref())?;
-        say(&mut map, "routingKey", self.routing_key.as_deref())?;
+        write_entry(&mut map, "metadata", metadata.map_err(S::Error::custom)?)?;
+        write_entry(&mut map, "maxAttempts", self.max_attempts)?;
+        write_entry(&mut map, "exchange", self.exchange.as_deref())?;
+        write_entry(&mut map, "routingKey", self.routing_key.as_deref())?;
         map.end()
     }
 }

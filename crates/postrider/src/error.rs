@@ -44,8 +44,8 @@ pub enum Error {
     /// level). Nothing more was sent on it; roll back and run the whole transaction again.
     #[error("the database ended this transaction: roll back and run it again")]
     TransactionLost(#[source] Box<dyn StdError + Send + Sync>),
-    /// The connection has no transaction, so the event would be stored whatever becomes of the change it announces. Nothing
-    /// was written.
+    /// The connection has no transaction, so the event would be stored even if the change that it announces is rolled back.
+    /// Nothing was written.
     #[error(
         "an event is written in your transaction, and this connection has none: begin one, enqueue on it and commit it; \
          without a transaction, publish with `Bus`"

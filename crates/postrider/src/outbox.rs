@@ -181,9 +181,9 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         None => consumed.map(|parent| parent.event_id.clone()),
     };
     let named = draft.metadata.as_deref().map(MetadataIds::of).unwrap_or_default();
-    let own = draft.trace_id.or(named.trace_id);
-    let inherited = if own.is_none() { consumed } else { None };
-    let trace_id = own.or_else(|| inherited?.trace_id.clone());
+    let chosen = draft.trace_id.or(named.trace_id);
+    let inherited = if chosen.is_none() { consumed } else { None };
+    let trace_id = chosen.or_else(|| inherited?.trace_id.clone());
     let caller = draft.caller_span_id.or_else(|| inherited?.span_id.clone());
     let span = publishing(&mut envelope, trace_id, draft.span_id, caller);
     envelope.initiator = draft.initiator;
@@ -226,11 +226,11 @@ fn publishing(
         observe::set_parent(&span, trace_id, parent);
     }
     let place = observe::place(&span).filter(|place| trace_id.as_ref().is_none_or(|trace| *trace == place.trace_id));
-    let own = place.unwrap_or_else(|| {
+    let span_place = place.unwrap_or_else(|| {
         let fresh = TraceContext::fresh();
         TraceContext { trace_id: trace_id.unwrap_or(fresh.trace_id), span_id: caller.unwrap_or(fresh.span_id) }
     });
-    (envelope.trace_id, envelope.span_id) = (Some(own.trace_id), Some(named.unwrap_or(own.span_id)));
+    (envelope.trace_id, envelope.span_id) = (Some(span_place.trace_id), Some(named.unwrap_or(span_place.span_id)));
     span.record("trace_id", envelope.trace_id.as_deref());
     span
 }

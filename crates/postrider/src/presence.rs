@@ -71,7 +71,7 @@ pub struct Running {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BrokerReport {
     /// What it is.
-    pub state: BrokerWord,
+    pub state: BrokerState,
     /// Since when.
     #[serde(with = "time::serde::rfc3339")]
     pub since: OffsetDateTime,
@@ -82,7 +82,7 @@ pub struct BrokerReport {
 /// Whether a broker takes messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum BrokerWord {
+pub enum BrokerState {
     /// Nothing has been sent yet.
     Unused,
     /// It does.
@@ -93,7 +93,7 @@ pub enum BrokerWord {
     Away,
 }
 
-impl BrokerWord {
+impl BrokerState {
     /// Whether events wait for the broker.
     pub fn is_waited_for(self) -> bool {
         matches!(self, Self::Blocked | Self::Away)
@@ -105,9 +105,9 @@ impl fmt::Display for BrokerReport {
         let since = self.since.replace_nanosecond(0).unwrap_or(self.since);
         let since = since.format(&time::format_description::well_known::Rfc3339).unwrap_or_default();
         match self.state {
-            BrokerWord::Unused | BrokerWord::Connected => write!(f, "the broker takes events since {since}"),
-            BrokerWord::Blocked => write!(f, "the broker is blocked since {since}: it is short of memory or disk"),
-            BrokerWord::Away => {
+            BrokerState::Unused | BrokerState::Connected => write!(f, "the broker takes events since {since}"),
+            BrokerState::Blocked => write!(f, "the broker is blocked since {since}: it is short of memory or disk"),
+            BrokerState::Away => {
                 write!(
                     f,
                     "the broker is unreachable since {since}: {}",

@@ -93,7 +93,7 @@ impl Default for RelayOptions {
             arrivals: Duration::from_millis(20),
             floor: None,
             grace: Duration::from_secs(25),
-            // Longer than any report should take on a database that events go through.
+            // Longer than a report takes on a database that can deliver events.
             snapshot_age: Duration::from_secs(300),
             owner: "relay".into(),
         }

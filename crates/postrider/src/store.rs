@@ -51,7 +51,7 @@ pub use delivery::{
     Buried, Claim, Claimed, DeadHead, Deliveries, Delivery, DeliveryId, Failed, History, Lease, PriorAttempts, Token,
 };
 pub use enlist::{Completed, Completion, Enlist, Handled, Key, KeyState, Keys, Receipt};
-pub use event::{Appended, Consumption, Enqueued, Events, Found, NewEvent, Report, Routed, Routing, Unheard};
+pub use event::{Appended, Consumption, Enqueued, Events, NewEvent, Record, Report, Routed, Routing, Unheard};
 pub use figure::{DeadLetter, Figures, Holding, LaneCounts, Minute};
 pub use instance::{Beat, Instance, Instances, LIVE};
 pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};

@@ -186,12 +186,12 @@ impl Subscription {
 
     /// The same subscription by another `via`, without the limits that are not kept there.
     pub(crate) fn by(&self, via: Via, endpoint: Option<String>) -> Self {
-        let own = |limit: Option<u32>| limit.filter(|_| via.has_own_lane());
+        let kept = |limit: Option<u32>| limit.filter(|_| via.has_own_lane());
         Self {
             via,
             endpoint,
-            rate_per_second: own(self.rate_per_second),
-            max_attempts: own(self.max_attempts),
+            rate_per_second: kept(self.rate_per_second),
+            max_attempts: kept(self.max_attempts),
             timeout_seconds: self.timeout_seconds.filter(|_| matches!(via, Via::Local | Via::Webhook)),
             ..self.clone()
         }

@@ -77,7 +77,7 @@ use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::event::Event;
 use crate::relay::Relay;
-use crate::store::{Found, History, LaneCounts, Redriven, Store};
+use crate::store::{History, LaneCounts, Record, Redriven, Store};
 use crate::transport::{Lane, Transport};
 
 /// Maximum number of events that a failing assertion lists.
@@ -279,7 +279,7 @@ where
         expect(Relay::new(store.clone(), first).drain().await, caller);
         let found = find(store, event_id, caller).await;
         let lanes: Vec<_> = lanes.iter().filter(|lane| has_consumed(lane, &found)).collect();
-        assert!(!lanes.is_empty(), "{caller}: nobody has consumed {event_id}:{}", waiting(&found));
+        assert!(!lanes.is_empty(), "{caller}: no consumer has consumed {event_id}:{}", waiting(&found));
         for lane in &lanes {
             let redriven = expect(store.redrive(event_id, &lane.name, None).await, caller);
             let again = matches!(redriven, Redriven::Made | Redriven::Due);
@@ -292,13 +292,13 @@ where
     }
 }
 
-async fn find(store: &impl Store, event_id: &str, caller: &Location<'_>) -> Found {
+async fn find(store: &impl Store, event_id: &str, caller: &Location<'_>) -> Record {
     let found = expect(store.find(event_id).await, caller);
     found.unwrap_or_else(|| panic!("{caller}: there is no event {event_id}; was its transaction committed?"))
 }
 
 /// Whether a lane has consumed an event, by its history. A lane without history has no delivery left.
-fn has_consumed(lane: &Lane, found: &Found) -> bool {
+fn has_consumed(lane: &Lane, found: &Record) -> bool {
     let hears = lane.topics.is_empty() || lane.topics.contains(&found.envelope.topic);
     match lane.options.history {
         History::Keep => found.consumptions.iter().any(|one| one.success == Some(true) && one.consumer == *lane.name),
@@ -339,7 +339,7 @@ fn list<E>(stored: &[Read<E>]) -> String {
 }
 
 /// The deliveries of an event, one per line.
-fn waiting(found: &Found) -> String {
+fn waiting(found: &Record) -> String {
     if found.deliveries.is_empty() {
         return " no consumer of its topic has a delivery of it".into();
     }

@@ -137,8 +137,8 @@ impl LaneOptions {
             return TopicLimits::default();
         }
         let of = |topic: &str| self.by_topic.get(topic).copied().unwrap_or_default();
-        let (own, every) = (of(topic), of(EVERY_TOPIC));
-        let (timeout, max_attempts) = (own.timeout.or(every.timeout), own.max_attempts.or(every.max_attempts));
+        let (this, every) = (of(topic), of(EVERY_TOPIC));
+        let (timeout, max_attempts) = (this.timeout.or(every.timeout), this.max_attempts.or(every.max_attempts));
         TopicLimits { timeout, max_attempts }
     }
 

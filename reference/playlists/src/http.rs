@@ -6,6 +6,7 @@ use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use postrider::store::{TransactionError, is_transaction_lost};
 use postrider::{Error, Failure, Outbox};
 use serde::Serialize;
 
@@ -56,6 +57,9 @@ pub(crate) struct Problem {
     code: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     errors: Vec<FieldError>,
+    /// The database has rolled the transaction back and asks to run it again.
+    #[serde(skip)]
+    lost: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,7 +71,7 @@ struct FieldError {
 impl Problem {
     pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { title, status: status.as_u16(), detail: detail.into(), code, errors: Vec::new() }
+        Self { title, status: status.as_u16(), detail: detail.into(), code, errors: Vec::new(), lost: false }
     }
 
     pub(crate) fn not_found(what: &str, name: &str) -> Self {
@@ -93,7 +97,7 @@ impl Problem {
 
     /// The caller can only retry; the cause is in the log.
     fn unavailable(error: &Failure) -> Self {
-        tracing::warn!(%error, "a request failed: the database is unreachable");
+        tracing::warn!(%error, "a transaction failed: the database is unreachable, or has rolled it back");
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "nothing was changed: try again in a moment")
     }
 
@@ -110,16 +114,26 @@ impl Problem {
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         let unreachable = matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed);
+        let lost = is_transaction_lost(&error);
         let error = Failure::from(error);
-        if unreachable { Self::unavailable(&error) } else { Self::internal(&error) }
+        let problem = if unreachable || lost { Self::unavailable(&error) } else { Self::internal(&error) };
+        Self { lost, ..problem }
     }
 }
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let retryable = matches!(error, Error::Unavailable(_) | Error::TransactionLost(_));
+        let lost = error.is_transaction_lost();
+        let unreachable = matches!(error, Error::Unavailable(_));
         let error = Failure::from(error);
-        if retryable { Self::unavailable(&error) } else { Self::internal(&error) }
+        let problem = if unreachable || lost { Self::unavailable(&error) } else { Self::internal(&error) };
+        Self { lost, ..problem }
+    }
+}
+
+impl TransactionError for Problem {
+    fn is_transaction_lost(&self) -> bool {
+        self.lost
     }
 }
 

@@ -6,6 +6,7 @@ use axum::extract::rejection::JsonRejection;
 use axum::http::StatusCode;
 use axum::routing::put;
 use axum::{Json, Router};
+use postrider::store::Transactions as _;
 use serde::{Deserialize, Serialize};
 
 use crate::database::{Database, Playlist};
@@ -58,13 +59,14 @@ async fn replace<S: Database>(
 ) -> Result<(StatusCode, Json<Shown>), Problem> {
     let Json(wanted) = wanted?;
     let playlist = wanted.check()?;
-    let mut tx = app.store.begin().await?;
-    let status = match S::find_playlist(&mut tx, &name).await? {
-        Some(_) => StatusCode::OK,
-        None => StatusCode::CREATED,
+    let (path, new) = (&name, &playlist);
+    let put = |mut tx: S::Tx| async move {
+        let known = S::find_playlist(&mut tx, path).await?.is_some();
+        S::put_playlist(&mut tx, path, new).await?;
+        Ok::<_, Problem>((tx, known))
     };
-    S::put_playlist(&mut tx, &name, &playlist).await?;
-    app.store.commit(tx).await?;
+    let known = app.store.transaction(put).await?;
+    let status = if known { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Shown::new(name, playlist)))
 }
 

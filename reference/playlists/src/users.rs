@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
+use postrider::store::Transactions as _;
 use serde::Serialize;
 
 use crate::database::Database;
@@ -27,20 +28,26 @@ async fn add<S: Database>(
     State(app): State<App<S>>,
     Name(username): Name,
 ) -> Result<(StatusCode, Json<User>), Problem> {
-    let mut tx = app.store.begin().await?;
-    S::add_user(&mut tx, &username).await.map_err(|e| Problem::taken(e, "user", &username))?;
-    app.store.commit(tx).await?;
+    let name = &username;
+    let add = |mut tx: S::Tx| async move {
+        S::add_user(&mut tx, name).await.map_err(|e| Problem::taken(e, "user", name))?;
+        Ok::<_, Problem>((tx, ()))
+    };
+    app.store.transaction(add).await?;
     Ok((StatusCode::CREATED, Json(User { username, event_id: None })))
 }
 
 /// Deletes the row and enqueues the event in one transaction.
 async fn delete<S: Database>(State(app): State<App<S>>, Name(username): Name) -> Result<Json<User>, Problem> {
-    let mut tx = app.store.begin().await?;
-    if !S::delete_user(&mut tx, &username).await? {
-        return Err(Problem::not_found("user", &username));
-    }
-    let deleted = UserDeleted::now(&username);
-    app.outbox.enqueue(&mut tx, deleted.draft()?).await?;
-    app.store.commit(tx).await?;
+    let (name, outbox) = (&username, &app.outbox);
+    let delete = |mut tx: S::Tx| async move {
+        if !S::delete_user(&mut tx, name).await? {
+            return Err(Problem::not_found("user", name));
+        }
+        let deleted = UserDeleted::now(name);
+        outbox.enqueue(&mut tx, deleted.draft()?).await?;
+        Ok((tx, deleted))
+    };
+    let deleted = app.store.transaction(delete).await?;
     Ok(Json(User { username, event_id: Some(deleted.event_id) }))
 }

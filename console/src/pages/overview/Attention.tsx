@@ -1,4 +1,4 @@
-// What needs somebody, worst first, each with its verb.
+// What needs an action, worst first, each with its verb.
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';

@@ -1,4 +1,4 @@
-// What needs somebody, worst first.
+// What needs an action, worst first.
 import type { Consumer, FailureGroup, Limits, Promise_, Topic } from '../../api/pending';
 import { consumerState, OLDEST_SECONDS } from '../../lib/consumer';
 import { isRising } from '../failures/group';
@@ -23,7 +23,7 @@ export type Known = {
   topics: Topic[];
   limits: Limits;
   oldestSeconds: number;
-  /** How many processes deliver; null where nobody has told. */
+  /** How many processes deliver; null if it is unknown. */
   relays: number | null;
   now: number;
 };
@@ -43,7 +43,7 @@ export function needsOf(known: Known): Need[] {
     ...promises.filter((each) => !each.ok).map((promise): Need => ({ kind: 'promise', promise })),
     known.relays === 0 && { kind: 'nobody' },
     ...open.slice(0, GROUPS).map((group): Need => ({ kind: 'group', group })),
-    // The promise names keys of all consumers: with two holding, nobody knows whose they are.
+    // The promise names keys of all consumers: with two holding, it is unknown whose they are.
     ...holding.map((consumer): Need => ({ kind: 'held', consumer, keys: holding.length === 1 ? heldKeys : [] })),
     known.oldestSeconds > limit && { kind: 'oldest', seconds: known.oldestSeconds, limit },
     ...consumers.filter((each) => each.paused).map((consumer): Need => ({ kind: 'paused', consumer })),

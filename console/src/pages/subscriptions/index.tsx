@@ -1,4 +1,4 @@
-// Who hears what, what if I change it?
+// Who receives what, and what would a change do?
 import { useQuery } from '@tanstack/react-query';
 import { consumers, subscriptions, topics } from '../../api/queries';
 import { Button } from '../../components/Button';

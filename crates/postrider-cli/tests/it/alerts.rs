@@ -144,7 +144,7 @@ async fn an_alert_is_sent_once_although_the_process_is_killed() {
 
 /// G.10: deliveries that no consumer takes are late and stalled; both end when one takes them.
 #[tokio::test]
-async fn late_and_stalled_lanes_are_told_and_their_end() {
+async fn late_and_stalled_lanes_send_an_alert_and_its_end() {
     let (database, receiver) = (Database::make(Kind::Sqlite).await, Receiver::open().await);
     let soon = ["--set", "alert.oldest-seconds=1", "--set", "alert.stalled-seconds=1"];
     let server = start(&database, &receiver, &soon);
@@ -171,7 +171,7 @@ async fn late_and_stalled_lanes_are_told_and_their_end() {
 /// G.10, G.9, F44: the process itself reports a store that does not answer, and that it is back. Meanwhile no request can be
 /// served.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_postgres_that_is_away_is_told_and_its_return() {
+async fn an_unreachable_postgres_sends_an_alert_and_its_end() {
     let (mut database, receiver) = (Database::make(Kind::Postgres).await, Receiver::open().await);
     let direct = database.url.clone();
     let address: SocketAddr = direct.rsplit_once('@').unwrap().1.split('/').next().unwrap().parse().unwrap();

@@ -20,7 +20,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// F57, F58, S14: `/livez` answers within a second throughout, memory stays small, and SIGTERM ends the process in time.
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::print_stdout, reason = "the figures are for people who read the test's output")]
-async fn a_flood_without_a_token_harms_nobody() {
+async fn a_flood_without_a_token_does_not_slow_other_callers() {
     let database = Database::make(Kind::Sqlite).await;
     std::fs::write(database.folder().join("postrider.toml"), "[server]\nshutdown-seconds = 2\n").unwrap();
     let server = Process::start(&database, &[]);

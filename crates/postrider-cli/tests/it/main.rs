@@ -1,4 +1,4 @@
-//! The executable as people meet it: what it prints, where, and with which exit code.
+//! Tests of the executable: its output, its streams and its exit codes.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod alerts;

@@ -189,7 +189,7 @@ impl Process {
         peak.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() / 1024
     }
 
-    /// Told to stop, it ends by itself, and well.
+    /// Asks the process to stop, and expects exit code 0.
     pub(crate) fn stop(self) {
         self.end("-TERM");
     }
@@ -228,7 +228,7 @@ impl RelayProcess {
         Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
     }
 
-    /// Told to stop, it ends by itself, and well.
+    /// Asks the process to stop, and expects exit code 0.
     pub(crate) fn stop(mut self) {
         let told = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
         assert!(told.success());

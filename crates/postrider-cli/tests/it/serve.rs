@@ -33,7 +33,7 @@ async fn a_pulling_consumer(kind: Kind) {
     let first = claim(0).await;
     assert_eq!((&first[0]["attempt"], &first[0]["event"]["payload"]["orderId"]), (&json!(1), &json!(7)));
     settle(&first[0], false).await;
-    // It waits in line until the event is due again, some two seconds later.
+    // The long poll waits until the event is due again, about two seconds later.
     let second = claim(50).await;
     assert_eq!(second[0]["attempt"], 2);
     settle(&second[0], true).await;

@@ -14,11 +14,11 @@ use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, ExchangeKind};
 use postrider::alert::{Alarm, Alert};
 use postrider::prelude::*;
-use postrider::presence::BrokerWord;
+use postrider::presence::BrokerState;
 use postrider::store::sqlite::SqliteStore;
-use postrider::store::{Found, Instance, LIVE, Redriven};
+use postrider::store::{Instance, LIVE, Record, Redriven};
+use postrider::transport::rabbitmq::ReceiverOptions;
 use postrider::transport::rabbitmq::topology::Binding;
-use postrider::transport::rabbitmq::{BrokerState, ReceiverOptions};
 use postrider::{
     Consumer, Draft, Event, Failure, Inbox, LaneOptions, Outbox, OutsideConsumer, RabbitMq, Received, Relay,
     RetryPolicy, Subscription, Via,
@@ -98,7 +98,7 @@ impl Fixture {
         self.store.commit(tx).await.unwrap();
     }
 
-    pub(crate) async fn find(&self, event: &str) -> Found {
+    pub(crate) async fn find(&self, event: &str) -> Record {
         self.store.find(event).await.unwrap().unwrap()
     }
 
@@ -446,7 +446,7 @@ async fn receipts_of_rabbitmq_are_stored() {
     }
     let reports = "SELECT count(*) FROM postrider_consumption WHERE consumer = 'mail' AND attempt > 0";
     fixture.database.until(reports, 3).await;
-    let of = |found: Found| -> Vec<_> {
+    let of = |found: Record| -> Vec<_> {
         let attempts = found.consumptions.into_iter().filter(|one| one.consumer == "mail" && one.attempt > 0);
         attempts.map(|one| (one.attempt, one.success, one.will_retry, one.error, one.code)).collect()
     };
@@ -502,7 +502,7 @@ async fn a_blocked_rabbitmq_is_reported_and_waited_for() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(TIMEOUT, shown(BrokerWord::Blocked)).await.expect("other processes see it");
+    timeout(TIMEOUT, shown(BrokerState::Blocked)).await.expect("other processes see it");
     last += 1;
     enqueue(last).await;
     broker.clear_memory_alarm().await;
@@ -514,7 +514,7 @@ async fn a_blocked_rabbitmq_is_reported_and_waited_for() {
     assert!(orders.into_iter().eq(2..=last));
     database.until("SELECT count(*) FROM postrider_delivery", 0).await;
     assert_eq!(database.number("SELECT count(*) FROM postrider_consumption WHERE NOT success").await, 0);
-    timeout(TIMEOUT, shown(BrokerWord::Connected)).await.expect("and that it is over");
+    timeout(TIMEOUT, shown(BrokerState::Connected)).await.expect("and that it is over");
     relay.abort();
     receiving.abort();
     drop((relay.await.err(), receiving.await.err(), store));

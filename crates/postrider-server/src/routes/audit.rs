@@ -17,7 +17,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list))
 }
 
-/// Something that somebody did, or tried.
+/// An action of a caller, done or refused.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AuditRecord)]
@@ -55,7 +55,7 @@ impl From<AuditRecord> for RecordView {
 #[serde(rename_all = "camelCase")]
 struct Audit {
     records: Vec<RecordView>,
-    /// To be sent as `cursor` for the next page; None: this is the last.
+    /// To be sent as `cursor` for the next page; absent on the last page.
     next_cursor: Option<String>,
 }
 

@@ -48,9 +48,9 @@ pub(crate) struct ConsumerView {
     /// Its subscriptions were removed, and something is left in its lane: it is still delivered.
     removed: bool,
     paused: bool,
-    /// Deliveries that wait or are worked on; None where a broker or its own means bring them.
+    /// Deliveries that wait or are worked on; absent for a consumer behind a broker or with means of its own.
     lag: Option<u64>,
-    /// For how many seconds the oldest that is due has been waiting; None: nothing is.
+    /// For how many seconds the oldest delivery has been due; absent if none is due.
     oldest_age_seconds: Option<u64>,
     processing: Option<u64>,
     retrying: Option<u64>,
@@ -80,7 +80,7 @@ struct ConsumerDetail {
     /// What its subscriptions say of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// When a failed delivery is tried again; None where a broker, its own means or its own program decides.
+    /// When a failed delivery is tried again; absent where a broker, its own means or its own program decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<RetryView>,
 }
@@ -121,15 +121,17 @@ fn unknown(consumer: &str) -> Problem {
 pub(crate) async fn all(app: &App) -> postrider::Result<Vec<ConsumerView>> {
     let (counts, paused) = (app.store.counts().await?, app.store.paused().await?);
     let mut consumers: BTreeMap<String, ConsumerView> = BTreeMap::new();
-    for said in app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription) {
-        let one = consumers.entry(said.consumer.clone()).or_insert_with(|| ConsumerView::new(&said.consumer, said.via));
-        one.topics.push(said.topic);
-        one.enabled |= said.enabled;
+    for subscription in app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription) {
+        let one = consumers
+            .entry(subscription.consumer.clone())
+            .or_insert_with(|| ConsumerView::new(&subscription.consumer, subscription.via));
+        one.topics.push(subscription.topic);
+        one.enabled |= subscription.enabled;
     }
     let removed = app.store.removed_subscriptions().await?.into_iter().map(|stored| stored.subscription);
-    for said in removed.filter(|said| counts.contains_key(&said.consumer)) {
-        let gone = || ConsumerView { removed: true, ..ConsumerView::new(&said.consumer, said.via) };
-        consumers.entry(said.consumer.clone()).or_insert_with(gone);
+    for subscription in removed.filter(|subscription| counts.contains_key(&subscription.consumer)) {
+        let gone = || ConsumerView { removed: true, ..ConsumerView::new(&subscription.consumer, subscription.via) };
+        consumers.entry(subscription.consumer.clone()).or_insert_with(gone);
     }
     for one in consumers.values_mut() {
         one.paused = paused.contains(&one.consumer_id);

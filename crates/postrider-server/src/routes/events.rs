@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use postrider::store::{Appended, Found, NewEvent, Report};
+use postrider::store::{Appended, NewEvent, Record, Report};
 use postrider::{Draft, Enqueued, EventId, Initiator, alert};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -51,7 +51,7 @@ enum Outcome {
     Accepted,
     /// It was there already, with the same content.
     Duplicate,
-    /// Nobody subscribes to its topic: not stored.
+    /// Its topic has no subscription: not stored.
     Skipped,
     /// Its topic has no subscription: stored until there is one (`bus.unheard` is `keep`).
     Unheard,
@@ -139,8 +139,8 @@ fn prepare(app: &App, draft: Draft) -> Result<NewEvent, Problem> {
     request_body(content((EventIn = "application/json"), (Object = "application/cloudevents+json"))),
     responses(
         (status = 202, description = "Accepted: stored, and on its way.", body = Published),
-        (status = 200, description = "A duplicate, or skipped because nobody subscribes.", body = Published),
-        (status = 422, description = "A field breaks a rule, or `notSubscribed`: nobody subscribes, and `bus.unheard` is `refuse`.", body = Problem, content_type = "application/problem+json"),
+        (status = 200, description = "A duplicate, or skipped because its topic has no subscription.", body = Published),
+        (status = 422, description = "A field breaks a rule, or `notSubscribed`: the topic has no subscription, and `bus.unheard` is `refuse`.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`idConflict`: the id is taken by an event with other content.", body = Problem, content_type = "application/problem+json"),
     ))]
 async fn publish(
@@ -238,7 +238,7 @@ struct Reported {
         (status = 201, description = "Written down as a new attempt.", body = Reported),
         (status = 200, description = "The same `callbackId` was reported before.", body = Reported),
         (status = 409, description = "`useSettle`: this consumer pulls, or is called: its deliveries are settled.", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "A field breaks a rule, or `notSubscribed`: nobody expects this consumer.", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A field breaks a rule, or `notSubscribed`: no report of this consumer is expected.", body = Problem, content_type = "application/problem+json"),
     ))]
 async fn report(
     State(app): State<App>,
@@ -272,7 +272,7 @@ async fn report(
 }
 
 /// Why a report is refused: the consumer settles deliveries instead, or the event does not expect it.
-fn not_expected(found: &Found, consumer: &str) -> Problem {
+fn not_expected(found: &Record, consumer: &str) -> Problem {
     let has_lane = found.deliveries.iter().any(|delivery| delivery.lane == consumer)
         || found.consumptions.iter().any(|attempt| attempt.consumer == consumer);
     if has_lane {

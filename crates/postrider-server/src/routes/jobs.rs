@@ -29,7 +29,7 @@ struct JobView {
     last_fire: Option<At>,
     /// Who runs it, or ran it last.
     owner: Option<String>,
-    /// Until when somebody holds it; None: nobody runs it.
+    /// Until when an instance holds it; absent if none runs it.
     locked_until: Option<At>,
     finished_at: Option<At>,
     success: Option<bool>,

@@ -46,7 +46,7 @@ async fn login(State(app): State<App>, request: Request) -> Result<Response, Pro
     let Body(Login { token }) = Body::from_request(request, &app).await?;
     let token = app.store.find_token(&hash(&token)).await?.ok_or_else(|| auth::wrong(&app, &address))?;
     // Each login gets a new session, so that one planted in the browser before is worthless (session fixation).
-    let session = secret::fresh("")?;
+    let session = secret::fresh()?;
     let new = NewSession { hash: &hash(&session), token_id: &token.token_id, lasts: limits::SESSION_LASTS };
     app.store.create_session(&new).await?;
     let record = NewAudit {

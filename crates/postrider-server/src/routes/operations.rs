@@ -42,7 +42,7 @@ enum Kind {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = NewOperation)]
 struct OperationIn {
-    #[expect(dead_code, reason = "there is one kind, and it has to be said")]
+    #[expect(dead_code, reason = "there is one kind, and a request names it")]
     kind: Kind,
     /// Which events, of those that are there now.
     filter: FilterIn,
@@ -125,7 +125,7 @@ fn with_detail(mut response: Response, detail: String) -> Response {
 pub(crate) struct OperationView {
     pub(crate) operation_id: String,
     kind: Kind,
-    state: Stands,
+    state: OperationStateView,
     filter: FilterView,
     consumer_id: Option<String>,
     rate_per_second: Option<u32>,
@@ -151,14 +151,14 @@ pub(crate) struct OperationView {
 #[derive(Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = OperationState)]
-enum Stands {
+enum OperationStateView {
     Running,
     Paused,
     Cancelled,
     Done,
 }
 
-impl From<OperationState> for Stands {
+impl From<OperationState> for OperationStateView {
     fn from(state: OperationState) -> Self {
         match state {
             OperationState::Running => Self::Running,

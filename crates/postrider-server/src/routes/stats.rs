@@ -37,7 +37,7 @@ pub(super) struct Waiting {
     dead: u64,
     /// Those that wait behind a dead one of their key.
     held: u64,
-    /// How long the oldest that is due has been waiting; None: nothing is.
+    /// For how long the oldest delivery has been due; absent if none is due.
     oldest_pending_seconds: Option<f64>,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 ///
 /// `event`: a new event (a summary). `status`: an event stands elsewhere (a summary). `consumer`: what waits for a consumer has
 /// changed. `operation`: a bulk operation came further. `stats`: the figures of the last minutes, every second. A stream ends
-/// after ten minutes; whoever comes back asks for what it has missed.
+/// after ten minutes; a reader that connects again asks for what it has missed.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "operations",
     responses((status = 200, description = "Server-sent events, until one side ends it.", body = String, content_type = "text/event-stream")))]
 async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Problem> {
@@ -37,12 +37,12 @@ async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<
         let detail = format!("{STREAMS} streams are open: close one, or ask for /stats now and then");
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "tooManyStreams", detail));
     }
-    let heard = app.live.subscribe();
+    let receiver = app.live.subscribe();
     app.look.notify_one();
-    let told = stream::unfold(heard, async |mut heard| {
+    let messages = stream::unfold(receiver, async |mut receiver| {
         loop {
-            match heard.recv().await {
-                Ok(told) => return Some((Ok(Event::default().event(told.kind).data(&*told.json)), heard)),
+            match receiver.recv().await {
+                Ok(message) => return Some((Ok(Event::default().event(message.kind).data(&*message.json)), receiver)),
                 // A slow reader misses messages; the next figures are complete again.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
@@ -53,6 +53,6 @@ async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<
     let end = async move {
         let _ = tokio::time::timeout(LASTS, stop.cancelled()).await;
     };
-    let told = Box::pin(told).take_until(Box::pin(end));
-    Ok(Sse::new(told).keep_alive(KeepAlive::new().interval(ALIVE)))
+    let messages = Box::pin(messages).take_until(Box::pin(end));
+    Ok(Sse::new(messages).keep_alive(KeepAlive::new().interval(ALIVE)))
 }

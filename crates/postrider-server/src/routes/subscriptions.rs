@@ -101,25 +101,25 @@ struct SubscriptionView {
 impl SubscriptionView {
     /// Only an admin, who may set it, sees the password in an endpoint.
     fn of(app: &App, caller: &Caller, problems: &Problems, stored: StoredSubscription) -> Self {
-        let mut said = stored.subscription;
+        let mut subscription = stored.subscription;
         if caller.role != Role::Admin {
-            said.endpoint = said.endpoint.as_deref().map(without_password);
+            subscription.endpoint = subscription.endpoint.as_deref().map(without_password);
         }
-        let problem = problems.of(app, &said);
+        let problem = problems.of(app, &subscription);
         Self {
-            etag: etag(&said),
-            topic: said.topic,
-            consumer_id: said.consumer,
-            enabled: said.enabled,
-            sort_order: said.sort_order,
-            description: said.description,
-            via: said.via.as_str(),
-            endpoint: said.endpoint,
-            exchange: said.exchange,
-            routing_key: said.routing_key,
-            rate_per_second: said.rate_per_second,
-            timeout_seconds: said.timeout_seconds,
-            max_attempts: said.max_attempts,
+            etag: etag(&subscription),
+            topic: subscription.topic,
+            consumer_id: subscription.consumer,
+            enabled: subscription.enabled,
+            sort_order: subscription.sort_order,
+            description: subscription.description,
+            via: subscription.via.as_str(),
+            endpoint: subscription.endpoint,
+            exchange: subscription.exchange,
+            routing_key: subscription.routing_key,
+            rate_per_second: subscription.rate_per_second,
+            timeout_seconds: subscription.timeout_seconds,
+            max_attempts: subscription.max_attempts,
             created_at: stored.created_at.into(),
             updated_at: stored.updated_at.into(),
             waiting: None,
@@ -146,9 +146,11 @@ impl Problems {
         Ok(Self(instances.into_iter().flat_map(|one| one.running.problems).collect()))
     }
 
-    fn of(&self, app: &App, said: &Subscription) -> Option<String> {
-        let here = app.options.broker.as_ref().and_then(|broker| broker.problem(&said.topic, &said.consumer));
-        let is_of = |one: &&SubscriptionProblem| (&one.topic, &one.consumer) == (&said.topic, &said.consumer);
+    fn of(&self, app: &App, subscription: &Subscription) -> Option<String> {
+        let here =
+            app.options.broker.as_ref().and_then(|broker| broker.problem(&subscription.topic, &subscription.consumer));
+        let is_of =
+            |one: &&SubscriptionProblem| (&one.topic, &one.consumer) == (&subscription.topic, &subscription.consumer);
         here.or_else(|| self.0.iter().find(is_of).map(|one| one.problem.clone()))
     }
 }
@@ -287,22 +289,22 @@ async fn set(
     caller: Caller,
     Path((topic, consumer)): Path<(String, String)>,
     headers: HeaderMap,
-    Body(said): Body<SubscriptionIn>,
+    Body(input): Body<SubscriptionIn>,
 ) -> Result<Response, Problem> {
-    let why = mend::reason(said.reason.as_deref())?;
-    let all_topics = said.all_topics;
-    let subscription = said.about(&app, topic, consumer);
+    let why = mend::reason(input.reason.as_deref())?;
+    let all_topics = input.all_topics;
+    let subscription = input.about(&app, topic, consumer);
     subscription.check()?;
     check_means(&app, &subscription).await?;
     // Before it is written: events written after it find the queue. If the broker is away, the queue is declared before
     // anything is published.
-    let declared = declare(&app, &subscription, all_topics).await?;
+    let undeclared = declare(&app, &subscription, all_topics).await?;
     let change = SubscriptionChange { subscription, all_topics, if_version: if_match(&headers) };
     let changed = app.store.change_subscription(&change).await.map_err(refused)?;
     app.waiting.look();
-    let said = &changed.stored.subscription;
+    let subscription = &changed.stored.subscription;
     let details = [
-        Some(format!("enabled={} via={}", said.enabled, said.via.as_str())),
+        Some(format!("enabled={} via={}", subscription.enabled, subscription.via.as_str())),
         all_topics.then(|| "allTopics=true".into()),
         (changed.moved > 0).then(|| format!("moved={}", changed.moved)),
         why,
@@ -310,7 +312,7 @@ async fn set(
     let detail = details.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let problems = Problems::read(&app).await?;
     let mut view = SubscriptionView::of(&app, &caller, &problems, changed.stored);
-    (view.waiting, view.moved, view.problem) = (Some(changed.waiting), Some(changed.moved), declared.err());
+    (view.waiting, view.moved, view.problem) = (Some(changed.waiting), Some(changed.moved), undeclared);
     let mut response = view.answer();
     response.extensions_mut().insert(Detail(detail));
     Ok(response)
@@ -359,14 +361,11 @@ async fn check_means(app: &App, subscription: &Subscription) -> Result<(), Probl
     }
 }
 
-/// Declares the queue of a subscription through the broker, and with it those of the consumer's other topics.
-async fn declare(
-    app: &App,
-    subscription: &Subscription,
-    all_topics: bool,
-) -> Result<std::result::Result<(), String>, Problem> {
+/// Declares the queue of a subscription through the broker, and with it those of the consumer's other topics. Returns why the
+/// broker has not declared it.
+async fn declare(app: &App, subscription: &Subscription, all_topics: bool) -> Result<Option<String>, Problem> {
     let Some(broker) = app.options.broker.as_ref().filter(|_| subscription.via == Via::RabbitMq) else {
-        return Ok(Ok(()));
+        return Ok(None);
     };
     if all_topics {
         let others = app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription);
@@ -375,7 +374,7 @@ async fn declare(
             let _ = broker.declare(&Subscription { via: Via::RabbitMq, ..other }).await;
         }
     }
-    Ok(broker.declare(subscription).await)
+    Ok(broker.declare(subscription).await.err())
 }
 
 /// What becomes of the deliveries that wait.

@@ -126,7 +126,7 @@ async fn create(State(app): State<App>, Body(wanted): Body<TokenIn>) -> Result<R
 
 /// Revoke a token for good, with every session it has begun
 ///
-/// A token does not revoke itself, so that nobody locks the last admin out by accident.
+/// A token does not revoke itself, so that the last admin is not locked out by accident.
 #[utoipa::path(delete, path = "/api/v1/tokens/{tokenId}", tag = "tokens",
     params(("tokenId" = String, Path, description = "Its id.")),
     responses(

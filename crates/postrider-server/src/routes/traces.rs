@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use postrider::lineage::{self, Node};
 use postrider::status::EventStatus;
-use postrider::store::{Cursor, Found};
+use postrider::store::{Cursor, Record};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -83,7 +83,7 @@ struct TraceRoot {
 struct TracePage {
     /// The newest first. May be fewer than asked for, or none, and there may be more all the same.
     traces: Vec<TraceRoot>,
-    /// To be sent as `cursor` for the next page; None: this is the last.
+    /// To be sent as `cursor` for the next page; absent on the last page.
     next_cursor: Option<String>,
 }
 
@@ -113,9 +113,9 @@ async fn list(State(app): State<App>, Query(page): Query<PageIn>) -> Result<Json
     Ok(Json(TracePage { traces, next_cursor: newest.next.map(|next| next.to_string()) }))
 }
 
-fn root(trace_id: String, events: &[Found]) -> Option<TraceRoot> {
+fn root(trace_id: String, events: &[Record]) -> Option<TraceRoot> {
     let first = events.iter().find(|event| event.envelope.parent_event_id.is_none()).or(events.first())?;
-    let standings: Vec<_> = events.iter().map(Found::standing).collect();
+    let standings: Vec<_> = events.iter().map(Record::standing).collect();
     let count = |wanted: &[EventStatus]| standings.iter().filter(|one| wanted.contains(&one.status)).count();
     let services = events.iter().filter_map(|event| event.envelope.initiator.service.clone());
     let ended = standings.iter().map(|standing| standing.updated_at).max()?;
@@ -162,7 +162,7 @@ async fn show(
 }
 
 /// The tree of events; with `lanes`, each has its attempts.
-fn nodes(tree: &[Node], events: &[Found], generations: usize, lanes: Option<&LaneAttempts>) -> Vec<TraceNode> {
+fn nodes(tree: &[Node], events: &[Record], generations: usize, lanes: Option<&LaneAttempts>) -> Vec<TraceNode> {
     let Some(below) = generations.checked_sub(1) else { return Vec::new() };
     let node = |node: &Node| {
         let found = events.get(node.event)?;

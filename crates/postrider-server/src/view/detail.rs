@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use postrider::store::{Delivery, Found};
+use postrider::store::{Delivery, Record};
 use postrider::subscription::EVERY_TOPIC;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{AnyJson, ConsumptionView, DeliveryView, EventSummary, Said, summaries};
+use super::{AnyJson, ConsumptionView, Content, DeliveryView, EventSummary, summaries};
 use crate::App;
 use crate::problem::Problem;
 
@@ -18,7 +18,7 @@ pub(crate) struct EventDetail {
     #[serde(flatten)]
     summary: EventSummary,
     #[serde(flatten)]
-    said: Said,
+    content: Content,
     /// Whether payload and metadata are left out, because the caller's role does not see them.
     masked: bool,
     /// Bytes of the payload's text.
@@ -52,15 +52,15 @@ pub(crate) enum PayloadPart {
 }
 
 /// Every attempt at an event.
-pub(crate) fn consumptions(found: &Found) -> Vec<ConsumptionView> {
+pub(crate) fn consumptions(found: &Record) -> Vec<ConsumptionView> {
     found.history().into_iter().map(Into::into).collect()
 }
 
 /// Everything of an event that still waits.
-pub(crate) fn deliveries(found: &Found, lanes: &LaneAttempts) -> Vec<DeliveryView> {
-    let own = found.envelope.max_attempts;
+pub(crate) fn deliveries(found: &Record, lanes: &LaneAttempts) -> Vec<DeliveryView> {
+    let of_event = found.envelope.max_attempts;
     let view = |one: Delivery| {
-        let max_attempts = own.unwrap_or_else(|| lanes.of(&one.lane, &found.envelope.topic));
+        let max_attempts = of_event.unwrap_or_else(|| lanes.of(&one.lane, &found.envelope.topic));
         DeliveryView::of(one, max_attempts)
     };
     found.deliveries.iter().cloned().map(view).collect()
@@ -96,9 +96,9 @@ impl LaneAttempts {
 impl EventDetail {
     /// The event with its relatives; `shown` is `None` if the caller does not see payloads.
     pub(crate) fn of(
-        found: Found,
-        parents: &[Found],
-        children: &[Found],
+        found: Record,
+        parents: &[Record],
+        children: &[Record],
         shown: Option<PayloadPart>,
         lanes: &LaneAttempts,
     ) -> Self {
@@ -110,11 +110,11 @@ impl EventDetail {
             // As a string: JSON that ends in the middle is none.
             AnyJson::of(&text[..text.floor_char_boundary(PREVIEW_BYTES)], false)
         });
-        let mut said = Said::of(found.envelope, shown.is_some());
-        said.payload = preview.or(said.payload).filter(|_| shown != Some(PayloadPart::None));
+        let mut content = Content::of(found.envelope, shown.is_some());
+        content.payload = preview.or(content.payload).filter(|_| shown != Some(PayloadPart::None));
         Self {
             summary,
-            said,
+            content,
             masked: shown.is_none(),
             payload_bytes,
             payload_truncated: truncated,

@@ -107,7 +107,7 @@ async fn a_token_is_shown_once_and_stored_hashed() {
     desk.close().await;
 }
 
-/// Nobody locks the last admin out by accident.
+/// The last admin cannot be locked out by accident.
 #[tokio::test]
 async fn a_token_does_not_revoke_itself() {
     let desk = Desk::open().await;

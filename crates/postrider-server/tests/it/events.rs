@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, read};
-use postrider::store::Found;
+use postrider::store::Record;
 
 /// D.1: what is missing is filled in, over HTTP by the token's name, the route and `X-Request-Id`.
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn sixty_four_simultaneous_callbacks_are_sixty_four_attempts() {
     }
     desk.publish(json!({ "eventId": "e1", "topic": "order.paid", "payload": 1 }), 202).await;
     let row = async || -> String {
-        let Found { sequence, envelope, routing, created_at, .. } = desk.store.find("e1").await.unwrap().unwrap();
+        let Record { sequence, envelope, routing, created_at, .. } = desk.store.find("e1").await.unwrap().unwrap();
         format!("{sequence} {envelope:?} {routing:?} {created_at}")
     };
     let before = row().await;

@@ -78,7 +78,7 @@ pub(super) struct Dead {
 pub(super) struct Condition {
     pub(super) kind: AlertKind,
     /// The consumer; empty for the broker.
-    pub(super) subject: String,
+    pub(super) subject: Option<String>,
     /// Whether an alert begins. Otherwise it only keeps one open that has begun.
     pub(super) begins: bool,
     pub(super) details: AlertDetails,
@@ -106,7 +106,7 @@ fn dead(facts: &Facts, rules: &AlertRules) -> Vec<Condition> {
         let last = dead.iter().max_by_key(|one| one.died_at);
         Condition {
             kind: AlertKind::Dead,
-            subject: consumer.into(),
+            subject: Some(consumer.into()),
             begins: last_hour >= rules.dead_per_hour as usize,
             details: AlertDetails {
                 consumer: Some(consumer.into()),
@@ -126,7 +126,7 @@ fn oldest(facts: &Facts, rules: &AlertRules) -> Vec<Condition> {
         facts.lanes.iter().filter_map(|(lane, of)| Some((lane, of, of.oldest.filter(|age| *age >= rules.oldest)?)));
     late.map(|(lane, of, age)| Condition {
         kind: AlertKind::Oldest,
-        subject: lane.clone(),
+        subject: Some(lane.clone()),
         begins: true,
         details: AlertDetails {
             consumer: Some(lane.clone()),
@@ -149,7 +149,7 @@ fn stalled(facts: &Facts, rules: &AlertRules, stalls: &mut Stalls) -> Vec<Condit
         still.insert(lane.clone(), (since, head));
         found.push(Condition {
             kind: AlertKind::Stalled,
-            subject: lane.clone(),
+            subject: Some(lane.clone()),
             begins: since.elapsed() >= rules.stalled,
             details: AlertDetails {
                 consumer: Some(lane.clone()),
@@ -168,7 +168,7 @@ fn broker(facts: &Facts, rules: &AlertRules) -> Option<Condition> {
     let lasts = (facts.now - report.since).unsigned_abs();
     Some(Condition {
         kind: AlertKind::BrokerBlocked,
-        subject: String::new(),
+        subject: None,
         begins: lasts >= rules.broker_blocked,
         details: AlertDetails {
             figures: figures(json!({
@@ -190,7 +190,7 @@ pub(super) fn figures(value: serde_json::Value) -> serde_json::Map<String, serde
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::presence::BrokerWord;
+    use crate::presence::BrokerState;
 
     fn facts() -> Facts {
         Facts {
@@ -207,7 +207,7 @@ mod tests {
 
     fn begun(facts: &Facts, rules: &AlertRules, stalls: &mut Stalls) -> Vec<(AlertKind, String, bool)> {
         let found = conditions(facts, rules, stalls);
-        found.into_iter().map(|one| (one.kind, one.subject, one.begins)).collect()
+        found.into_iter().map(|one| (one.kind, one.subject.unwrap_or_default(), one.begins)).collect()
     }
 
     /// G.10: the number of deaths within an hour begins an alert; any dead delivery keeps it open.
@@ -280,12 +280,12 @@ mod tests {
             let since = OffsetDateTime::UNIX_EPOCH + 100 * HOUR - time::Duration::seconds(age);
             ("relay".to_owned(), BrokerReport { state, since, error: None })
         };
-        facts.brokers = vec![report(BrokerWord::Away, 59), report(BrokerWord::Connected, 999)];
+        facts.brokers = vec![report(BrokerState::Away, 59), report(BrokerState::Connected, 999)];
         let (late, broker) = ((AlertKind::Oldest, "late".to_owned(), true), AlertKind::BrokerBlocked);
         assert_eq!(begun(&facts, &rules, &mut stalls), [late.clone(), (broker, String::new(), false)]);
-        facts.brokers.push(report(BrokerWord::Blocked, 60));
+        facts.brokers.push(report(BrokerState::Blocked, 60));
         assert_eq!(begun(&facts, &rules, &mut stalls), [late.clone(), (broker, String::new(), true)]);
-        facts.brokers = vec![report(BrokerWord::Connected, 1)];
+        facts.brokers = vec![report(BrokerState::Connected, 1)];
         assert_eq!(begun(&facts, &rules, &mut stalls), [late]);
     }
 }

@@ -177,8 +177,12 @@ impl Alerting {
     async fn begin(&self, condition: &Condition, now: OffsetDateTime) -> Result<()> {
         let alert_id = Uuid::new_v4().to_string();
         let details = serde_json::to_string(&condition.details).map_err(Error::Encode)?;
-        let new =
-            NewAlert { alert_id: &alert_id, kind: condition.kind, subject: &condition.subject, details: &details };
+        let new = NewAlert {
+            alert_id: &alert_id,
+            kind: condition.kind,
+            subject: condition.subject.as_deref(),
+            details: &details,
+        };
         if self.store.begin_alert(&new).await? {
             self.message(condition.kind, AlertState::Firing, now, condition.details.clone()).log();
         }

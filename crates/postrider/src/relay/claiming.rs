@@ -71,7 +71,7 @@ pub(super) struct Claiming {
     /// Since when the lane works, and how many deliveries it has finished.
     began: Instant,
     finished: usize,
-    /// How often in a row the transport has tried nothing, and until when nothing is claimed for that.
+    /// Consecutive calls in which the transport tried nothing, and the end of the pause that follows.
     refusals: u32,
     rest_until: Instant,
 }
@@ -283,7 +283,7 @@ impl Rate {
 
     fn limit(&mut self, per_second: Option<u32>) {
         if self.per_second.is_none() {
-            // What went without a limit is no debt, and no saving either.
+            // Deliveries before the limit was set do not count.
             (self.allowance, self.filled) = (1.0, Instant::now());
         }
         self.per_second = per_second.map(|n| f64::from(n.max(1)));

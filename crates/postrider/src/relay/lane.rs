@@ -241,7 +241,6 @@ impl LaneTask {
                 None => runs.len(),
                 Some(key) => *run_of.entry(key.clone()).or_insert(runs.len()),
             };
-            // The store writes "no target" as an empty text, which is part of a unique key.
             let parcel = Parcel { id, target, attempt, envelope, lease: Arc::clone(lease) };
             match runs.get_mut(run) {
                 Some(run) => run.push(parcel),

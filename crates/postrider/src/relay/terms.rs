@@ -51,13 +51,16 @@ pub(super) struct LaneTerms {
 impl Terms {
     pub(super) fn read(subscriptions: &[StoredSubscription]) -> Self {
         let mut terms: BTreeMap<String, LaneTerms> = BTreeMap::new();
-        for said in subscriptions.iter().map(|stored| &stored.subscription) {
-            let new = LaneTerms { via: said.via, per_second: None, by_topic: BTreeMap::new() };
-            let lane = terms.entry(said.consumer.clone()).or_insert(new);
-            lane.per_second = [lane.per_second, said.rate_per_second].into_iter().flatten().min();
-            let timeout = said.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-            if timeout.is_some() || said.max_attempts.is_some() {
-                lane.by_topic.insert(said.topic.clone(), TopicLimits { timeout, max_attempts: said.max_attempts });
+        for subscription in subscriptions.iter().map(|stored| &stored.subscription) {
+            let new = LaneTerms { via: subscription.via, per_second: None, by_topic: BTreeMap::new() };
+            let lane = terms.entry(subscription.consumer.clone()).or_insert(new);
+            lane.per_second = [lane.per_second, subscription.rate_per_second].into_iter().flatten().min();
+            let timeout = subscription.timeout_seconds.map(|seconds| Duration::from_secs(seconds.into()));
+            if timeout.is_some() || subscription.max_attempts.is_some() {
+                lane.by_topic.insert(
+                    subscription.topic.clone(),
+                    TopicLimits { timeout, max_attempts: subscription.max_attempts },
+                );
             }
         }
         Self(terms)

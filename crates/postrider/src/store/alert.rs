@@ -29,8 +29,8 @@ pub struct NewAlert<'a> {
     pub alert_id: &'a str,
     /// What is wrong.
     pub kind: AlertKind,
-    /// The consumer that it is about; empty if it is about none.
-    pub subject: &'a str,
+    /// The consumer that it is about, if it is about one.
+    pub subject: Option<&'a str>,
     /// JSON: what is sent.
     pub details: &'a str,
 }
@@ -42,8 +42,8 @@ pub struct StoredAlert {
     pub alert_id: String,
     /// What is wrong.
     pub kind: AlertKind,
-    /// The consumer that it is about; empty if it is about none.
-    pub subject: String,
+    /// The consumer that it is about, if it is about one.
+    pub subject: Option<String>,
     /// When it began.
     pub since: OffsetDateTime,
     /// JSON: what is sent.

@@ -74,9 +74,9 @@ pub(super) fn answers(
         .map(|NewEvent { envelope, .. }| {
             let id = envelope.event_id.clone();
             match (stored.remove(id.as_str()), known.get(id.as_str())) {
-                (Some(heard), _) => {
+                (Some(subscribed), _) => {
                     mine.insert(envelope.event_id.as_str());
-                    Ok(if heard { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
+                    Ok(if subscribed { Enqueued::Accepted(id) } else { Enqueued::Unheard(id) })
                 }
                 // A duplicate within the batch counts once.
                 (None, _) if mine.contains(id.as_str()) => Ok(Enqueued::Duplicate(id)),

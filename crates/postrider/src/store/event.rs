@@ -23,7 +23,7 @@ pub trait Events: Send + Sync {
     async fn route(&self, limit: u32) -> Result<Routed>;
 
     /// An event with its deliveries and every attempt.
-    async fn find(&self, event_id: &str) -> Result<Option<Found>>;
+    async fn find(&self, event_id: &str) -> Result<Option<Record>>;
 
     /// A page of events, the newest first. One indexed filter leads and the others are checked on what it returns, of at most
     /// [`SCAN_EVENTS`](crate::limits::SCAN_EVENTS), so a page may be short although the list goes on. Which events are listed
@@ -37,7 +37,7 @@ pub trait Events: Send + Sync {
     /// Events that a text names, at most `limit` for each way: by their whole id, trace, key or aggregate id (without its
     /// type), or by the beginning of their id or trace, from [`PREFIX_CHARS`](crate::limits::PREFIX_CHARS) characters up. Only
     /// ids of events are found before the roll-up has folded them. Without payload and metadata.
-    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Found>>;
+    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Record>>;
 
     /// Appends what a remote consumer reports, under the next attempt number.
     async fn append_consumption(&self, report: &Report) -> Result<Appended>;
@@ -134,7 +134,7 @@ pub enum Appended {
 }
 
 /// An event with everything that happened to it.
-pub type Found = crate::status::Record;
+pub use crate::status::Record;
 
 /// Whether an event has its deliveries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

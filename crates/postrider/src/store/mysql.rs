@@ -117,7 +117,7 @@ type SqlStore = MySqlStore;
 type Conn = MySqlConnection;
 type Row = MySqlRow;
 type Time = OffsetDateTime;
-type OwnTx = super::Tx<MySql>;
+type StoreTx = super::Tx<MySql>;
 
 /// Rows to lock before a redrive is decided, in this order.
 const REDRIVE_LOCKS: [&str; 3] = [
@@ -139,7 +139,7 @@ const SESSION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; S
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
 /// Connections of the store beside the user's pool.
-const OWN_CONNECTIONS: u32 = 4;
+const STORE_CONNECTIONS: u32 = 4;
 /// Maximum bytes of a batch of events in one statement. Larger statements are not faster.
 const STATEMENT_BYTES: u64 = 2 * 1024 * 1024;
 /// How much larger than its text an event's JSON can be: every character may be written as `\u0001`.
@@ -200,7 +200,7 @@ impl MySqlStore {
     pub async fn from_pool(pool: MySqlPool) -> Result<Self> {
         let options = pool.connect_options().as_ref().clone();
         let gate = Arc::new(Gate::new(options.clone()));
-        Self::assemble(options, &gate, OWN_CONNECTIONS, Transactions::Users(pool)).await
+        Self::assemble(options, &gate, STORE_CONNECTIONS, Transactions::Users(pool)).await
     }
 
     async fn assemble(
@@ -261,7 +261,7 @@ impl MySqlStore {
     }
 
     /// Begins a transaction of the store.
-    async fn write(&self) -> Result<OwnTx> {
+    async fn write(&self) -> Result<StoreTx> {
         Ok(self.work.begin().await?)
     }
 

@@ -110,7 +110,7 @@ type SqlStore = PostgresStore;
 type Conn = PgConnection;
 type Row = PgRow;
 type Time = OffsetDateTime;
-type OwnTx = super::Tx<Postgres>;
+type StoreTx = super::Tx<Postgres>;
 
 /// Rows to lock before a redrive is decided, in this order.
 const REDRIVE_LOCKS: [&str; 3] = [
@@ -126,7 +126,7 @@ const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "000
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
 /// Connections of the store beside the user's pool.
-const OWN_CONNECTIONS: u32 = 4;
+const STORE_CONNECTIONS: u32 = 4;
 
 /// A store in PostgreSQL 12 or later.
 #[derive(Debug, Clone)]
@@ -183,7 +183,7 @@ impl PostgresStore {
     pub async fn from_pool(pool: PgPool) -> Result<Self> {
         let options = pool.connect_options().as_ref().clone().application_name("postrider");
         let gate = Arc::new(Gate::new(options.clone()));
-        Self::assemble(options, gate, OWN_CONNECTIONS, Transactions::Users(pool)).await
+        Self::assemble(options, gate, STORE_CONNECTIONS, Transactions::Users(pool)).await
     }
 
     async fn assemble(
@@ -248,7 +248,7 @@ impl PostgresStore {
     }
 
     /// Begins a transaction of the store.
-    async fn write(&self) -> Result<OwnTx> {
+    async fn write(&self) -> Result<StoreTx> {
         Ok(self.work.begin().await?)
     }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::Found;
+use super::Record;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::redrive::RedriveRules;
@@ -17,11 +17,11 @@ pub trait Redrives: Send + Sync {
     /// Makes the unfinished deliveries of an event due now if the rules allow it, or only those of one consumer, even
     /// of one that subscribed later. Returns the event after the redrive, or
     /// [`Error::Refused`](crate::Error::Refused) if a rule forbids it.
-    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found>;
+    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Record>;
 
     /// Expires an event by hand, unless it has been consumed: it is not delivered any more, and its leases are lost.
     /// Returns the event after that, or [`Error::Refused`](crate::Error::Refused).
-    async fn expire(&self, event_id: &str) -> Result<Found>;
+    async fn expire(&self, event_id: &str) -> Result<Record>;
 
     /// Ends the delivery of an event to one consumer, whether it waits, is leased or is dead. The reason is appended to the
     /// history as a last failed attempt with the code [`DISCARDED`](crate::entry::DISCARDED), cut to
@@ -41,7 +41,7 @@ pub trait Redrives: Send + Sync {
     /// assert_eq!(event.standing().status, postrider::status::EventStatus::Failed);
     /// # Ok(()) }
     /// ```
-    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found>;
+    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Record>;
 }
 
 /// The outcome of a redrive of one lane.

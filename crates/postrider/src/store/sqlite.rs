@@ -107,7 +107,7 @@ type Conn = SqliteConnection;
 type Row = SqliteRow;
 /// Milliseconds since 1970.
 type Time = i64;
-type OwnTx = Transaction<'static, Sqlite>;
+type StoreTx = Transaction<'static, Sqlite>;
 
 /// Nothing to lock before a redrive is decided: the transaction has the write lock.
 const REDRIVE_LOCKS: [&str; 0] = [];
@@ -252,12 +252,12 @@ impl SqliteStore {
     }
 
     /// Begins a transaction of the store.
-    async fn write(&self) -> Result<OwnTx> {
+    async fn write(&self) -> Result<StoreTx> {
         Ok(self.writer.begin_with(BEGIN).await?)
     }
 
     /// One transaction for several reads: a delivery that completes in between is either there or in the history.
-    async fn snapshot(&self) -> Result<OwnTx> {
+    async fn snapshot(&self) -> Result<StoreTx> {
         Ok(self.reader.begin().await?)
     }
 }

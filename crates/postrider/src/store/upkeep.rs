@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Found;
+use super::Record;
 use crate::error::Result;
 
 /// The roll-up and the pruning.
@@ -69,7 +69,7 @@ pub enum Prunable {
 #[derive(Debug, Clone)]
 pub struct Finished {
     /// With payload, metadata and every attempt.
-    pub events: Vec<Found>,
+    pub events: Vec<Record>,
     /// Where the next batch starts; `None` at the end.
     pub next: Option<i64>,
 }

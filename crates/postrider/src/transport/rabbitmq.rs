@@ -41,7 +41,7 @@ use crate::inbox::Inbox;
 use crate::store::{Enlist, IntoStore};
 use link::Link;
 
-pub use link::BrokerState;
+pub use crate::presence::BrokerState;
 pub use publisher::{Publisher, TOGETHER};
 pub use receipts::ReceiptCollector;
 pub use receiver::{Receiver, ReceiverOptions};

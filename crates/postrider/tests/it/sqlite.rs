@@ -135,7 +135,7 @@ async fn sqlite_carries_an_event_from_enqueue_to_settle() {
 
 /// The results for known ids, and for topics without a subscriber.
 #[tokio::test]
-async fn sqlite_tells_duplicates_conflicts_and_the_unheard_apart() {
+async fn sqlite_distinguishes_duplicates_conflicts_and_events_without_a_subscription() {
     let folder = Folder::new();
     let store = folder.store().await;
     let kept = enqueue(&store, vec![draft("lonely", "a"), draft("lonely", "a")]).await;
@@ -365,7 +365,7 @@ async fn sqlite_waits_for_another_process_that_writes() {
 
 /// F35: the error for a caller's own transaction that reads first says how to begin it.
 #[tokio::test]
-async fn sqlite_tells_a_deferred_transaction_to_begin_immediate() {
+async fn sqlite_advises_a_deferred_transaction_to_begin_immediate() {
     let folder = Folder::new();
     let store = folder.store().await;
     let mut deferred = folder.stranger().await;

@@ -66,7 +66,7 @@ struct ResultsIn {
 enum Counted {
     /// It did.
     Settled,
-    /// Somebody else has claimed the delivery since, or it is settled already.
+    /// Another claim has taken the delivery since, or it is settled already.
     LeaseLost,
 }
 
@@ -96,7 +96,7 @@ struct Ledger {
 ///
 /// Two results of one delivery must not contradict each other: nothing is written then.
 ///
-/// A failure is tried again after a while, until its attempts are used up. A token that nobody has replaced counts even
+/// A failure is tried again after a while, until its attempts are used up. A token that no later claim has replaced counts even
 /// after its lease ran out.
 #[utoipa::path(post, path = "/api/v1/consumers/{consumerId}/settle", tag = "consumers",
     params(("consumerId" = String, Path, description = "The consumer.")), request_body = ResultsIn,
@@ -104,15 +104,15 @@ struct Ledger {
 async fn settle(
     State(app): State<App>,
     Path(consumer): Path<String>,
-    Body(said): Body<ResultsIn>,
+    Body(input): Body<ResultsIn>,
 ) -> Result<Json<SettledAll>, Problem> {
     Known::find(&app, &consumer).await?;
-    check_length("results", said.results.len())?;
-    refuse_contradictions(&said.results)?;
+    check_length("results", input.results.len())?;
+    refuse_contradictions(&input.results)?;
     let mut ledgers: HashMap<Token, Ledger> = HashMap::new();
-    let mut asked = Vec::with_capacity(said.results.len());
+    let mut asked = Vec::with_capacity(input.results.len());
     let mut known = BTreeSet::new();
-    for result in said.results {
+    for result in input.results {
         let held = LeaseToken::parse(&result.lease_token).zip(parse_delivery(&result.delivery_id));
         asked.push((result.delivery_id.clone(), held.map(|(_, id)| id)));
         if !known.insert((result.delivery_id.clone(), result.lease_token.clone())) {
@@ -196,9 +196,9 @@ impl Ledger {
             alert::log_dead(&*app.store, &buried).await;
             counted.extend(buried);
         }
-        let failed = self.retry.into_iter().map(|one| (one.id, one.code));
-        for (id, code) in failed.chain(self.bury.into_iter().map(|one| (one.id, one.code))) {
-            let failure = Failure::retry("");
+        let failed = self.retry.into_iter().map(|one| (one.id, one.error, one.code));
+        for (id, error, code) in failed.chain(self.bury.into_iter().map(|one| (one.id, one.error, one.code))) {
+            let failure = Failure::retry(error);
             let outcome = match code {
                 _ if !counted.contains(&id) => Outcome::LeaseLost,
                 Some(code) => Outcome::Failed(failure.code(code)),
@@ -236,12 +236,12 @@ struct ExtendIn {
 async fn extend(
     State(app): State<App>,
     Path(consumer): Path<String>,
-    Body(said): Body<ExtendIn>,
+    Body(input): Body<ExtendIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    let lease = lease(&app, said.lease_seconds)?;
+    let lease = lease(&app, input.lease_seconds)?;
     Known::find(&app, &consumer).await?;
-    check_length("deliveries", said.deliveries.len())?;
-    let (asked, by_token) = grouped(said.deliveries);
+    check_length("deliveries", input.deliveries.len())?;
+    let (asked, by_token) = grouped(input.deliveries);
     let mut counted = BTreeSet::new();
     for (token, ids) in by_token {
         for id in app.store.extend(token, &ids, lease).await? {
@@ -267,11 +267,11 @@ struct ReleaseIn {
 async fn release(
     State(app): State<App>,
     Path(consumer): Path<String>,
-    Body(said): Body<ReleaseIn>,
+    Body(input): Body<ReleaseIn>,
 ) -> Result<Json<SettledAll>, Problem> {
     Known::find(&app, &consumer).await?;
-    check_length("deliveries", said.deliveries.len())?;
-    let (asked, by_token) = grouped(said.deliveries);
+    check_length("deliveries", input.deliveries.len())?;
+    let (asked, by_token) = grouped(input.deliveries);
     let mut counted = BTreeSet::new();
     for (token, ids) in by_token {
         for id in app.store.release(token, &ids).await? {

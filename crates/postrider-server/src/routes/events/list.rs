@@ -35,7 +35,7 @@ struct PageIn {
 struct EventPage {
     /// The newest first. May be fewer than asked for, or none, and there may be more all the same.
     events: Vec<EventSummary>,
-    /// To be sent as `cursor` for the next page; None: this is the last.
+    /// To be sent as `cursor` for the next page; absent on the last page.
     next_cursor: Option<String>,
 }
 

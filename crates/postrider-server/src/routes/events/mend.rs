@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use postrider::limits::{ERROR_CHARS, INITIATOR_BYTES};
 use postrider::redrive::Refusal;
-use postrider::store::Found;
+use postrider::store::Record;
 use postrider::{Error, EventId};
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -135,7 +135,7 @@ pub(in crate::routes) fn reason(reason: Option<&str>) -> Result<Option<String>, 
     Ok(reason.map(|reason| format!("reason={reason}")))
 }
 
-fn answer(done: postrider::Result<Found>, details: &[Option<String>]) -> Result<Response, Problem> {
+fn answer(done: postrider::Result<Record>, details: &[Option<String>]) -> Result<Response, Problem> {
     let found = done.map_err(|error| match error {
         Error::Refused(refusal) => refused(refusal),
         error => error.into(),

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::envelope::Encoding;
-use postrider::store::Found;
+use postrider::store::Record;
 use postrider::{EventId, lineage};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -84,7 +84,7 @@ pub(super) fn unknown() -> Problem {
 }
 
 /// The event with this id.
-pub(super) async fn find(app: &App, id: &str) -> Result<Found, Problem> {
+pub(super) async fn find(app: &App, id: &str) -> Result<Record, Problem> {
     // What cannot be an id is answered without a query.
     let id = EventId::new(id).map_err(|_| unknown())?;
     let mut found = app.store.find(id.as_str()).await?.ok_or_else(unknown)?;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
-use postrider::presence::{self, BrokerReport, BrokerWord, Unserved};
+use postrider::presence::{self, BrokerReport, BrokerState, Unserved};
 use postrider::store::{Instance, LIVE, StoredAlert};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -27,7 +27,7 @@ struct Health {
     /// Whether nothing of what follows needs a person.
     ok: bool,
     store: StoreHealth,
-    /// None: no live process has a broker.
+    /// Absent if no live process has a broker.
     broker: Option<BrokerHealth>,
     /// The live processes, by id.
     instances: Vec<InstanceView>,
@@ -78,10 +78,10 @@ struct BrokerHealth {
 impl From<&BrokerReport> for BrokerHealth {
     fn from(report: &BrokerReport) -> Self {
         let state = match report.state {
-            BrokerWord::Unused => "unused",
-            BrokerWord::Connected => "connected",
-            BrokerWord::Blocked => "blocked",
-            BrokerWord::Away => "away",
+            BrokerState::Unused => "unused",
+            BrokerState::Connected => "connected",
+            BrokerState::Blocked => "blocked",
+            BrokerState::Away => "away",
         };
         Self { state, since: report.since.into(), error: report.error.clone() }
     }
@@ -153,7 +153,7 @@ impl From<StoredAlert> for AlertView {
             alert: alert.kind.as_str(),
             state: if alert.over_at.is_some() { "over" } else { "firing" },
             since: alert.since.into(),
-            consumer: (!alert.subject.is_empty()).then_some(alert.subject),
+            consumer: alert.subject,
             sent: alert.sent,
         }
     }

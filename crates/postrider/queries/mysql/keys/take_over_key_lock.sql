@@ -2,5 +2,5 @@
 SELECT 1 FROM postrider_idempotency
 WHERE scope = ? AND `key` = ? AND fingerprint = ?
   AND (status = 'FAILED' OR (status = 'PROCESSING' AND lock_until <= UTC_TIMESTAMP(6)))
--- A transaction that is open on it means "in progress", so this does not wait.
+-- A locked row means that the key is in progress. SKIP LOCKED answers at once instead of waiting.
 FOR UPDATE SKIP LOCKED

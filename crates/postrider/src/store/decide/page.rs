@@ -42,7 +42,7 @@ pub trait Scan: Sync {
     /// Which of them are in that index too.
     fn among(&self, lead: Lead, seqs: &[i64]) -> impl Future<Output = Result<Vec<i64>>> + Send;
 
-    /// Which of them have a delivery with this status; of this consumer, if one is named.
+    /// Which of these events have a delivery with this status (of this consumer, if one is given).
     fn delivering(
         &self,
         seqs: &[i64],

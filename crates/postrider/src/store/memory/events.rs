@@ -16,8 +16,8 @@ use crate::limits;
 use crate::store::decide::search::names;
 use crate::store::enlist;
 use crate::store::{
-    Appended, Consumption, Counted, Cursor, Delivery, DeliveryId, Enqueued, Events, Filter, Found, List, NewEvent,
-    Page, Report, Routed, Routing, Unheard,
+    Appended, Consumption, Counted, Cursor, Delivery, DeliveryId, Enqueued, Events, Filter, List, NewEvent, Page,
+    Record, Report, Routed, Routing, Unheard,
 };
 use crate::subscription::Subscription;
 
@@ -46,7 +46,7 @@ impl Events for MemoryStore {
             .await)
     }
 
-    async fn find(&self, event_id: &str) -> Result<Option<Found>> {
+    async fn find(&self, event_id: &str) -> Result<Option<Record>> {
         Ok(self.read(|state, now| state.record(*state.sequences.get(event_id)?, now)))
     }
 
@@ -75,7 +75,7 @@ impl Events for MemoryStore {
         }))
     }
 
-    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Found>> {
+    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Record>> {
         Ok(self.read(|state, now| {
             let records = state.events.keys().rev().filter_map(|seq| state.record(*seq, now));
             let mut found: Vec<_> = records.filter(|record| names(text, record)).take(limit as usize).collect();
@@ -130,10 +130,10 @@ impl State {
                 Err(Error::IdConflict { event_id: id.to_string() })
             };
         }
-        let heard = self.subscribed(&new.envelope.topic).next().is_some();
+        let subscribed = self.subscribed(&new.envelope.topic).next().is_some();
         match unheard {
-            Unheard::Skip if !heard => return Ok(Enqueued::Skipped(id)),
-            Unheard::Refuse if !heard => {
+            Unheard::Skip if !subscribed => return Ok(Enqueued::Skipped(id)),
+            Unheard::Refuse if !subscribed => {
                 return Err(Error::Unheard { topic: new.envelope.topic.clone() });
             }
             _ => {}
@@ -184,11 +184,11 @@ impl State {
         for consumer in expected {
             self.expect(seq, consumer, now);
         }
-        let heard = !subscriptions.is_empty();
+        let subscribed = !subscriptions.is_empty();
         if let Some(event) = self.events.get_mut(&seq) {
-            event.routing = if heard { Routing::Routed } else { Routing::Unheard };
+            event.routing = if subscribed { Routing::Routed } else { Routing::Unheard };
         }
-        heard
+        subscribed
     }
 
     /// Appends attempt 0: the consumer is expected to report.
@@ -236,7 +236,7 @@ impl State {
     }
 
     /// An event with its current rows.
-    pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Found> {
+    pub(super) fn record(&self, seq: i64, now: OffsetDateTime) -> Option<Record> {
         let event = self.events.get(&seq)?;
         let of_event = self.delivery_ids.range((seq, String::new(), None)..);
         let of_event = of_event.take_while(|((of, _, _), _)| *of == seq);
@@ -244,7 +244,7 @@ impl State {
         let attempts = self.consumptions.range((seq, String::new(), 0)..);
         let attempts = attempts.take_while(|((of, _, _), _)| *of == seq);
         let row = self.statuses.get(&seq);
-        Some(Found {
+        Some(Record {
             sequence: seq,
             envelope: Envelope::clone(&event.envelope),
             routing: event.routing,

@@ -50,14 +50,14 @@ impl Alerts for MemoryStore {
     }
 
     async fn begin_alert(&self, new: &NewAlert<'_>) -> Result<bool> {
-        let key = (new.kind.as_str(), new.subject.to_owned());
+        let key = (new.kind.as_str(), new.subject.map(str::to_owned));
         Ok(self
             .write(|state, now| {
                 let is_open = state.alerts.contains_key(&key);
                 state.alerts.entry(key).or_insert_with(|| StoredAlert {
                     alert_id: new.alert_id.into(),
                     kind: new.kind,
-                    subject: new.subject.into(),
+                    subject: new.subject.map(str::to_owned),
                     since: now,
                     details: new.details.into(),
                     sent: false,

@@ -14,7 +14,7 @@ use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
-use crate::store::{Delivery, Found, Redriven, Redrives, Routing, Wakeups};
+use crate::store::{Delivery, Record, Redriven, Redrives, Routing, Wakeups};
 
 #[async_trait]
 impl Redrives for MemoryStore {
@@ -31,7 +31,7 @@ impl Redrives for MemoryStore {
         .await
     }
 
-    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found> {
+    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Record> {
         self.write(|state, now| {
             let record = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
             let subscriptions = state.subscriptions(None);
@@ -47,7 +47,7 @@ impl Redrives for MemoryStore {
         .await
     }
 
-    async fn expire(&self, event_id: &str) -> Result<Found> {
+    async fn expire(&self, event_id: &str) -> Result<Record> {
         let refused = Error::Refused;
         self.write(|state, now| {
             let record = state.find(event_id, now).ok_or(refused(Refusal::UnknownEvent))?;
@@ -74,7 +74,7 @@ impl Redrives for MemoryStore {
         .await
     }
 
-    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found> {
+    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Record> {
         let reason = discard_reason(reason)?;
         let refused = Error::Refused;
         self.write(|state, now| {
@@ -99,7 +99,7 @@ impl State {
         self.delivery_ids.remove(&(delivery.id.sequence, delivery.lane.clone(), delivery.target.clone()));
     }
 
-    pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Found> {
+    pub(super) fn find(&self, event_id: &str, now: OffsetDateTime) -> Option<Record> {
         self.record(*self.sequences.get(event_id)?, now)
     }
 

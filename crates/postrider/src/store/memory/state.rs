@@ -36,7 +36,7 @@ pub(super) struct State {
     /// By id.
     pub(super) instances: BTreeMap<String, Instance>,
     /// By kind and subject.
-    pub(super) alerts: BTreeMap<(&'static str, String), StoredAlert>,
+    pub(super) alerts: BTreeMap<(&'static str, Option<String>), StoredAlert>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
     /// By lane.

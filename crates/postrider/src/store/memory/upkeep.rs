@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::limits;
 use crate::store::decide::{Fold, FoldedStatus};
 use crate::store::figure;
-use crate::store::{Finished, Folded, Found, Prunable, Prune, Pruned, Routing, Upkeep};
+use crate::store::{Finished, Folded, Prunable, Prune, Pruned, Record, Routing, Upkeep};
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -39,7 +39,7 @@ impl Upkeep for MemoryStore {
                 let dirty = taken.iter().map(|(_, seq)| *seq).chain(expiring).chain(unseen);
                 let dirty: BTreeSet<i64> = dirty.collect();
                 // Missing ones were pruned after they were marked.
-                let records: Vec<Found> = dirty.iter().filter_map(|seq| state.record(*seq, now)).collect();
+                let records: Vec<Record> = dirty.iter().filter_map(|seq| state.record(*seq, now)).collect();
                 let fold = Fold::of(&records);
                 for counted in fold.figures {
                     let row = state.figures.entry(counted[0]).or_insert([counted[0], 0, 0, 0, 0, 0]);

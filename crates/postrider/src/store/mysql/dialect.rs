@@ -28,7 +28,7 @@ const MIGRATION_PATIENCE: Duration = Duration::from_secs(600);
 #[derive(Serialize)]
 struct Marked {
     seq: i64,
-    heard: bool,
+    subscribed: bool,
 }
 
 impl MySqlStore {
@@ -53,7 +53,7 @@ impl MySqlStore {
         Ok(())
     }
 
-    pub(super) async fn route_some(&self, limit: u32) -> Result<Routed> {
+    pub(super) async fn route_once(&self, limit: u32) -> Result<Routed> {
         let idle: bool = sqlx::query_scalar(sql!("events/route_idle")).fetch_one(&self.work).await?;
         if idle {
             return Ok(Routed::default());
@@ -78,9 +78,9 @@ impl MySqlStore {
         let (mut routes, mut marked) = (Routes::default(), Vec::with_capacity(taken.len()));
         for (seq, event_id, key, topic) in &taken {
             subscribers.route(*seq, topic, shard::shard_of(key.as_deref(), event_id), &mut routes);
-            marked.push(Marked { seq: *seq, heard: subscribers.has(topic) });
+            marked.push(Marked { seq: *seq, subscribed: subscribers.has(topic) });
         }
-        let routed = marked.iter().filter(|event| event.heard).count() as u64;
+        let routed = marked.iter().filter(|event| event.subscribed).count() as u64;
         for (sql, rows, any) in [
             (sql!("events/deliver_many"), json(&routes.deliveries)?, !routes.deliveries.is_empty()),
             (sql!("events/expect"), json(&routes.expected)?, !routes.expected.is_empty()),
@@ -95,7 +95,7 @@ impl MySqlStore {
         Ok(Routed { routed, unheard: marked.len() as u64 - routed })
     }
 
-    pub(super) async fn append(&self, report: &Report) -> Result<Appended> {
+    pub(super) async fn append_consumption_once(&self, report: &Report) -> Result<Appended> {
         let mut tx = self.work.begin().await?;
         let Some(seq) = find_seq(&mut tx, &report.event_id).await? else {
             return Ok(Appended::NotExpected);
@@ -149,19 +149,19 @@ impl MySqlStore {
         Ok(Vec::new())
     }
 
-    pub(super) async fn prune_old_events(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
+    pub(super) async fn prune_events_once(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let query = sqlx::query_as(sql!("upkeep/prune_stretch")).bind(older_than).bind(after).bind(limit);
         let stretch: Vec<(i64, bool, bool)> = query.fetch_all(&self.work).await?;
         // All rows after a young one are younger.
         let old: Vec<_> = stretch.iter().take_while(|(_, old, _)| *old).collect();
         let next = old.last().map(|(seq, ..)| *seq).filter(|_| old.len() as i64 == limit);
         let routed: Vec<_> = old.into_iter().filter(|(.., routed)| *routed).map(|(seq, ..)| *seq).collect();
-        let removed = self.prune_these_events(&routed).await?;
+        let removed = self.prune_these_once(&routed).await?;
         Ok(Pruned { removed, next })
     }
 
     /// Removes the events that are finished and not locked, with all their rows.
-    pub(super) async fn prune_these_events(&self, seqs: &[i64]) -> Result<u64> {
+    pub(super) async fn prune_these_once(&self, seqs: &[i64]) -> Result<u64> {
         let mut finished = seqs.to_vec();
         let mut tx = self.work.begin().await?;
         for sql in [sql!("upkeep/prune_events_lock"), sql!("upkeep/prune_finished")] {

@@ -41,7 +41,7 @@ impl Enlist for MySqlStore {
         };
         let mut writing = Writing { conn, subscribers: subscribers?, stored: HashMap::new(), refused: Vec::new() };
         for part in writing.subscribers.parts(&distinct, self.statement_bytes) {
-            if part.heard || unheard == Unheard::Keep {
+            if part.subscribed || unheard == Unheard::Keep {
                 writing.store(part).await?;
             }
         }
@@ -137,13 +137,13 @@ struct Writing<'c> {
 /// Consecutive events of a batch that all have a subscriber, or all have none, and fit into one statement.
 pub(super) struct Part<'a, 'b> {
     pub(super) events: &'b [&'a NewEvent],
-    pub(super) heard: bool,
+    pub(super) subscribed: bool,
 }
 
 impl Writing<'_> {
-    async fn store(&mut self, Part { events, heard }: Part<'_, '_>) -> Result<()> {
+    async fn store(&mut self, Part { events, subscribed }: Part<'_, '_>) -> Result<()> {
         let mut stored: Vec<(i64, &NewEvent)> = Vec::with_capacity(events.len());
-        if events.len() > 1 && self.store_all(events, heard).await? {
+        if events.len() > 1 && self.store_all(events, subscribed).await? {
             let ids: Vec<_> = events.iter().map(|new| new.envelope.event_id.as_str()).collect();
             let seqs: Vec<(String, i64)> =
                 sqlx::query_as(sql!("events/find_seqs")).bind(json(&ids)?).fetch_all(&mut *self.conn).await?;
@@ -151,7 +151,7 @@ impl Writing<'_> {
             stored.extend(events.iter().filter_map(|new| Some((*seqs.get(new.envelope.event_id.as_str())?, *new))));
         } else {
             for new in events {
-                match enqueue_one(new, heard).execute(&mut *self.conn).await {
+                match enqueue_one(new, subscribed).execute(&mut *self.conn).await {
                     Ok(written) => stored.push((i64::try_from(written.last_insert_id()).unwrap_or(i64::MAX), new)),
                     Err(error) if is_duplicate(&error) => self.refused.push(new.envelope.event_id.to_string()),
                     Err(error) => return Err(error.into()),
@@ -160,13 +160,13 @@ impl Writing<'_> {
         }
         self.deliver(&stored).await?;
         let ids = stored.iter().map(|(_, new)| new.envelope.event_id.to_string());
-        self.stored.extend(ids.map(|id| (id, heard)));
+        self.stored.extend(ids.map(|id| (id, subscribed)));
         Ok(())
     }
 
     /// Writes all of them in one statement. Returns false, and writes nothing, if one of them exists.
-    async fn store_all(&mut self, events: &[&NewEvent], heard: bool) -> Result<bool> {
-        let query = sqlx::query(sql!("events/enqueue_many")).bind(heard).bind(batch::events(events)?);
+    async fn store_all(&mut self, events: &[&NewEvent], subscribed: bool) -> Result<bool> {
+        let query = sqlx::query(sql!("events/enqueue_many")).bind(subscribed).bind(batch::events(events)?);
         is_new(query.execute(&mut *self.conn).await)
     }
 
@@ -269,7 +269,7 @@ async fn all_received(conn: &mut MySqlConnection, consumer: &str, handled: &[Han
     Ok(received.unsigned_abs() == event_ids.len() as u64)
 }
 
-fn enqueue_one(new: &NewEvent, heard: bool) -> Query<'_, MySql, MySqlArguments> {
+fn enqueue_one(new: &NewEvent, subscribed: bool) -> Query<'_, MySql, MySqlArguments> {
     let event = &new.envelope;
     sqlx::query(sql!("events/enqueue"))
         .bind(event.event_id.as_str())
@@ -295,7 +295,7 @@ fn enqueue_one(new: &NewEvent, heard: bool) -> Query<'_, MySql, MySqlArguments> 
         .bind(event.max_attempts)
         .bind(&event.exchange)
         .bind(&event.routing_key)
-        .bind((!heard).then_some(&event.topic))
+        .bind((!subscribed).then_some(&event.topic))
 }
 
 impl Subscribers {
@@ -303,14 +303,14 @@ impl Subscribers {
     pub(super) fn parts<'a, 'b>(&self, mut batch: &'b [&'a NewEvent], most_bytes: usize) -> Vec<Part<'a, 'b>> {
         let mut parts = Vec::new();
         while let Some(first) = batch.first() {
-            let heard = self.has(&first.envelope.topic);
+            let subscribed = self.has(&first.envelope.topic);
             let mut bytes = 0;
             let fitting = batch.iter().take_while(|new| {
                 bytes += size(new);
-                bytes <= most_bytes && self.has(&new.envelope.topic) == heard
+                bytes <= most_bytes && self.has(&new.envelope.topic) == subscribed
             });
             let (events, rest) = batch.split_at(fitting.count().max(1));
-            parts.push(Part { events, heard });
+            parts.push(Part { events, subscribed });
             batch = rest;
         }
         parts

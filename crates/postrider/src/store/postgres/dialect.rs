@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::roles::records::{key_state, records};
 #[cfg(feature = "testing")]
 use super::rows;
-use super::{Conn, OwnTx, PostgresStore};
+use super::{Conn, PostgresStore, StoreTx};
 use crate::alert::SnapshotHolder;
 use crate::error::Result;
 use crate::limits;
@@ -19,18 +19,18 @@ use crate::store::sql::retrying;
 use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 
 impl PostgresStore {
-    pub(super) async fn begin_migrating(&self) -> Result<OwnTx> {
+    pub(super) async fn begin_migrating(&self) -> Result<StoreTx> {
         let mut tx = self.work.begin().await?;
         // One instance migrates. The others wait here until its transaction ends, and find nothing to do.
         sqlx::query("SELECT pg_advisory_xact_lock(hashtext('postrider migrations'))").execute(&mut *tx).await?;
         Ok(tx)
     }
 
-    pub(super) async fn end_migrating(tx: OwnTx) -> Result<()> {
+    pub(super) async fn end_migrating(tx: StoreTx) -> Result<()> {
         Ok(tx.commit().await?)
     }
 
-    pub(super) async fn route_some(&self, limit: u32) -> Result<Routed> {
+    pub(super) async fn route_once(&self, limit: u32) -> Result<Routed> {
         let mut tx = self.work.begin().await?;
         let lock = sqlx::query_as(sql!("events/route_lock")).bind(i64::from(limit));
         let taken: Vec<(i64, String, Option<String>)> = lock.fetch_all(&mut *tx).await?;
@@ -44,7 +44,7 @@ impl PostgresStore {
         Ok(Routed { routed: routed.unsigned_abs(), unheard: unheard.unsigned_abs() })
     }
 
-    pub(super) async fn append(&self, report: &Report) -> Result<Appended> {
+    pub(super) async fn append_consumption_once(&self, report: &Report) -> Result<Appended> {
         let mut tx = self.work.begin().await?;
         let lock = sqlx::query_scalar(sql!("events/append_consumption_lock"));
         let seq: Option<i64> = lock.bind(&report.event_id).bind(&report.consumer).fetch_optional(&mut *tx).await?;
@@ -77,7 +77,7 @@ impl PostgresStore {
         Ok(held.into_iter().map(|(holder, age)| SnapshotHolder { holder, age: duration(age) }).collect())
     }
 
-    pub(super) async fn prune_old_events(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
+    pub(super) async fn prune_events_once(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let mut tx = self.work.begin().await?;
         let lock = sqlx::query_scalar(sql!("upkeep/prune_events_lock")).bind(older_than).bind(after).bind(limit);
         let taken: Vec<i64> = lock.fetch_all(&mut *tx).await?;
@@ -87,7 +87,7 @@ impl PostgresStore {
         Ok(Pruned { removed, next: taken.last().copied().filter(|_| full) })
     }
 
-    pub(super) async fn prune_these_events(&self, seqs: &[i64]) -> Result<u64> {
+    pub(super) async fn prune_these_once(&self, seqs: &[i64]) -> Result<u64> {
         let mut tx = self.work.begin().await?;
         sqlx::query(sql!("redrives/redrive_events_lock")).bind(seqs).execute(&mut *tx).await?;
         let removed = remove_events(&mut tx, seqs).await?;

@@ -10,7 +10,9 @@ use crate::limits;
 use crate::store::decide;
 use crate::store::enlist;
 use crate::store::sql::retrying;
-use crate::store::{Appended, Counted, Enqueued, Events, Filter, Found, List, NewEvent, Page, Report, Routed, Unheard};
+use crate::store::{
+    Appended, Counted, Enqueued, Events, Filter, List, NewEvent, Page, Record, Report, Routed, Unheard,
+};
 
 #[async_trait]
 impl Events for SqlStore {
@@ -19,10 +21,10 @@ impl Events for SqlStore {
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
-        retrying!(self.route_some(limit.min(limits::PASS_ROWS)))
+        retrying!(self.route_once(limit.min(limits::PASS_ROWS)))
     }
 
-    async fn find(&self, event_id: &str) -> Result<Option<Found>> {
+    async fn find(&self, event_id: &str) -> Result<Option<Record>> {
         let mut session = self.snapshot().await?;
         let event = sqlx::query(sql!("events/find")).bind(event_id).fetch_optional(&mut *session).await?;
         let Some(event) = event else { return Ok(None) };
@@ -38,11 +40,11 @@ impl Events for SqlStore {
         decide::count_events(self, filter).await
     }
 
-    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Found>> {
+    async fn search(&self, text: &str, limit: u32) -> Result<Vec<Record>> {
         decide::search(self, text, limit).await
     }
 
     async fn append_consumption(&self, report: &Report) -> Result<Appended> {
-        retrying!(self.append(report))
+        retrying!(self.append_consumption_once(report))
     }
 }

@@ -77,6 +77,8 @@ type AlertRow = (String, String, String, Time, String, bool, Option<Time>);
 fn alert(row: AlertRow) -> Result<StoredAlert> {
     let (alert_id, kind, subject, since, details, sent, over_at) = row;
     let kind = kind.parse().map_err(|_| Error::corrupt("alert", &kind))?;
+    // The column is part of the primary key, so it has an empty text for none.
+    let subject = (!subject.is_empty()).then_some(subject);
     Ok(StoredAlert { alert_id, kind, subject, since: time(since), details, sent, over_at: over_at.map(time) })
 }
 
@@ -96,7 +98,8 @@ impl Alerts for SqlStore {
             ")"
         );
         retrying!(async {
-            let query = sqlx::query(sql).bind(new.kind.as_str()).bind(new.subject).bind(new.alert_id).bind(new.details);
+            let subject = new.subject.unwrap_or_default();
+            let query = sqlx::query(sql).bind(new.kind.as_str()).bind(subject).bind(new.alert_id).bind(new.details);
             is_new(query.execute(self.writer()).await)
         })
     }

@@ -6,7 +6,7 @@ use super::records::records;
 use super::{SqlStore, Time, numbers, time};
 use crate::entry::DeliveryStatus;
 use crate::error::Result;
-use crate::store::Found;
+use crate::store::Record;
 use crate::store::decide::fold::LOOK_BACK;
 use crate::store::decide::{Lead, RowFilter, Scan};
 use crate::store::sql::json;
@@ -50,7 +50,7 @@ impl Scan for SqlStore {
         Ok(query.fetch_all(self.reader()).await?)
     }
 
-    async fn records(&self, seqs: &[i64]) -> Result<Vec<Found>> {
+    async fn records(&self, seqs: &[i64]) -> Result<Vec<Record>> {
         records(&mut *self.snapshot().await?, seqs).await
     }
 

@@ -9,11 +9,11 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::Kept;
 use crate::store::sql::target;
-use crate::store::{Consumption, Delivery, DeliveryId, Found, KeyState, Routing};
+use crate::store::{Consumption, Delivery, DeliveryId, KeyState, Record, Routing};
 use crate::subscription::{StoredSubscription, Subscription};
 
 /// Reads events without payload and metadata.
-pub(in super::super) async fn records(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
+pub(in super::super) async fn records(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Record>> {
     let events = sqlx::query(sql!("events/records")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
     let mut records = with_rows(conn, &events, seqs).await?;
     // Read only for the ids that it names.
@@ -22,18 +22,18 @@ pub(in super::super) async fn records(conn: &mut Conn, seqs: &[i64]) -> Result<V
 }
 
 /// Reads events with payload and metadata.
-pub(super) async fn whole_records(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
+pub(super) async fn whole_records(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Record>> {
     let events = sqlx::query(sql!("events/whole_records")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
     with_rows(conn, &events, seqs).await
 }
 
-pub(super) async fn with_rows(conn: &mut Conn, events: &[Row], seqs: &[i64]) -> Result<Vec<Found>> {
+pub(super) async fn with_rows(conn: &mut Conn, events: &[Row], seqs: &[i64]) -> Result<Vec<Record>> {
     // Deliveries first: one that is settled in between is then found in the history, and never missing from both.
     let deliveries = sqlx::query(sql!("events/find_deliveries")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
     let consumptions = sqlx::query(sql!("events/find_consumptions")).bind(numbers(seqs)?).fetch_all(&mut *conn).await?;
-    let mut records: BTreeMap<i64, Found> = BTreeMap::new();
+    let mut records: BTreeMap<i64, Record> = BTreeMap::new();
     for row in events {
-        let record = Found {
+        let record = Record {
             sequence: get(row, 0)?,
             routing: Routing::of(get(row, 1)?),
             created_at: time_at(row, 2)?,

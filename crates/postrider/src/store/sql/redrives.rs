@@ -12,35 +12,35 @@ use crate::status::EventStatus;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
 use crate::store::sql::{json, retrying};
-use crate::store::{Found, Redriven, Redrives, Subscriptions, Wakeups};
+use crate::store::{Record, Redriven, Redrives, Subscriptions, Wakeups};
 
 #[async_trait]
 impl Redrives for SqlStore {
     async fn redrive(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
-        retrying!(self.redrive_one(event_id, lane, target))
+        retrying!(self.redrive_once(event_id, lane, target))
     }
 
-    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Found> {
+    async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Record> {
         let subscriptions = self.subscriptions(None).await?;
         let request = Request { consumer, rules, subscriptions: &subscriptions };
-        let found = retrying!(self.redrive_by_rule(event_id, &request))?;
+        let found = retrying!(self.redrive_event_once(event_id, &request))?;
         // The relays of this process need not wait for their next look.
         self.wake().poke(event_id, &found.envelope.topic);
         Ok(found)
     }
 
-    async fn expire(&self, event_id: &str) -> Result<Found> {
-        retrying!(self.expire_one(event_id))
+    async fn expire(&self, event_id: &str) -> Result<Record> {
+        retrying!(self.expire_once(event_id))
     }
 
-    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found> {
+    async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Record> {
         let reason = discard_reason(reason)?;
-        retrying!(self.discard_one(event_id, consumer, &reason))
+        retrying!(self.discard_once(event_id, consumer, &reason))
     }
 }
 
 impl SqlStore {
-    async fn redrive_one(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
+    async fn redrive_once(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
         let mut tx = self.write().await?;
         let Some(record) = lock_one(&mut tx, event_id).await? else {
             tx.rollback().await?;
@@ -55,7 +55,7 @@ impl SqlStore {
         Ok(redriven)
     }
 
-    async fn redrive_by_rule(&self, event_id: &str, request: &Request<'_>) -> Result<Found> {
+    async fn redrive_event_once(&self, event_id: &str, request: &Request<'_>) -> Result<Record> {
         let mut tx = self.write().await?;
         let answer = match find_seq(&mut tx, event_id).await? {
             Some(seq) => redrive_many(&mut tx, &[seq], request).await?.pop(),
@@ -71,7 +71,7 @@ impl SqlStore {
         record.ok_or(Error::Refused(Refusal::UnknownEvent))
     }
 
-    async fn expire_one(&self, event_id: &str) -> Result<Found> {
+    async fn expire_once(&self, event_id: &str) -> Result<Record> {
         let mut tx = self.write().await?;
         let Some(record) = lock_one(&mut tx, event_id).await? else {
             return refuse(tx, Refusal::UnknownEvent).await;
@@ -103,7 +103,7 @@ impl SqlStore {
         record.ok_or(Error::Refused(Refusal::UnknownEvent))
     }
 
-    async fn discard_one(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Found> {
+    async fn discard_once(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Record> {
         let mut tx = self.write().await?;
         let Some(record) = lock_one(&mut tx, event_id).await? else {
             return refuse(tx, Refusal::UnknownEvent).await;
@@ -180,7 +180,7 @@ pub(in super::super) async fn mark(conn: &mut Conn, seqs: &[i64]) -> Result<()> 
 }
 
 /// Ends the transaction before the answer: a claim skips rows that are still locked.
-async fn refuse(tx: super::OwnTx, refusal: Refusal) -> Result<Found> {
+async fn refuse(tx: super::StoreTx, refusal: Refusal) -> Result<Record> {
     tx.rollback().await?;
     Err(Error::Refused(refusal))
 }
@@ -195,7 +195,7 @@ pub(in super::super) async fn find_seq(conn: &mut Conn, event_id: &str) -> Resul
     Ok(query.bind(event_id).fetch_optional(conn).await?)
 }
 
-async fn lock_one(conn: &mut Conn, event_id: &str) -> Result<Option<Found>> {
+async fn lock_one(conn: &mut Conn, event_id: &str) -> Result<Option<Record>> {
     match find_seq(conn, event_id).await? {
         Some(seq) => Ok(lock(conn, &[seq]).await?.pop()),
         None => Ok(None),
@@ -203,7 +203,7 @@ async fn lock_one(conn: &mut Conn, event_id: &str) -> Result<Option<Found>> {
 }
 
 /// Reads events with everything that a decision depends on. The rows are locked until the transaction ends.
-pub(super) async fn lock(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Found>> {
+pub(super) async fn lock(conn: &mut Conn, seqs: &[i64]) -> Result<Vec<Record>> {
     for sql in super::REDRIVE_LOCKS {
         sqlx::query(sql).bind(numbers(seqs)?).execute(&mut *conn).await?;
     }

@@ -28,14 +28,14 @@ impl Upkeep for SqlStore {
         if idle {
             return Ok(Folded::default());
         }
-        retrying!(self.fold_some(i64::from(limit.clamp(1, limits::PASS_ROWS))))
+        retrying!(self.fold_once(i64::from(limit.clamp(1, limits::PASS_ROWS))))
     }
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
         let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
         let older_than = millis(prune.older_than);
         let sql = match prune.what {
-            Prunable::Events => return retrying!(self.prune_old_events(older_than, prune.after, limit)),
+            Prunable::Events => return retrying!(self.prune_events_once(older_than, prune.after, limit)),
             Prunable::Inbox => sql!("upkeep/prune_inbox"),
             Prunable::Keys => sql!("upkeep/prune_keys"),
             Prunable::Operations => sql!("upkeep/prune_operations"),
@@ -59,12 +59,12 @@ impl Upkeep for SqlStore {
     }
 
     async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
-        retrying!(self.prune_these_events(sequences))
+        retrying!(self.prune_these_once(sequences))
     }
 }
 
 impl SqlStore {
-    async fn fold_some(&self, limit: i64) -> Result<Folded> {
+    async fn fold_once(&self, limit: i64) -> Result<Folded> {
         let mut tx = self.write().await?;
         let lock = text!("SELECT folded_to FROM postrider_rollup WHERE id = 1", for_update!());
         let folded_to: i64 = sqlx::query_scalar(lock).fetch_one(&mut *tx).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::roles::records::{key_state, records};
 use super::roles::redrives::mark;
-use super::{Conn, OwnTx, SqliteStore, rows};
+use super::{Conn, SqliteStore, StoreTx, rows};
 use crate::alert::SnapshotHolder;
 use crate::error::Result;
 use crate::limits;
@@ -16,15 +16,15 @@ use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 
 impl SqliteStore {
     /// One instance migrates under the write lock. The others wait, and find nothing to do.
-    pub(super) async fn begin_migrating(&self) -> Result<OwnTx> {
+    pub(super) async fn begin_migrating(&self) -> Result<StoreTx> {
         self.write().await
     }
 
-    pub(super) async fn end_migrating(tx: OwnTx) -> Result<()> {
+    pub(super) async fn end_migrating(tx: StoreTx) -> Result<()> {
         Ok(tx.commit().await?)
     }
 
-    pub(super) async fn route_some(&self, limit: u32) -> Result<Routed> {
+    pub(super) async fn route_once(&self, limit: u32) -> Result<Routed> {
         // A reader looks first: the router rarely has work, and without work it must not wait for the writer.
         let idle = sqlx::query(sql!("events/route_lock")).bind(1).fetch_optional(&self.reader);
         if idle.await?.is_none() {
@@ -45,7 +45,7 @@ impl SqliteStore {
         Ok(Routed { routed, unheard: marked.len() as u64 - routed })
     }
 
-    pub(super) async fn append(&self, report: &Report) -> Result<Appended> {
+    pub(super) async fn append_consumption_once(&self, report: &Report) -> Result<Appended> {
         let mut tx = self.write().await?;
         let lock = sqlx::query_as(sql!("events/append_consumption_lock"));
         let lock = lock.bind(&report.event_id).bind(&report.consumer).bind(&report.callback_id);
@@ -80,7 +80,7 @@ impl SqliteStore {
         Ok(Vec::new())
     }
 
-    pub(super) async fn prune_old_events(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
+    pub(super) async fn prune_events_once(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let mut tx = self.write().await?;
         let query = sqlx::query_as(sql!("upkeep/prune_stretch")).bind(after).bind(limit).bind(older_than);
         let (rows, last, old): (i64, Option<i64>, Option<bool>) = query.fetch_one(&mut *tx).await?;
@@ -92,7 +92,7 @@ impl SqliteStore {
         Ok(Pruned { removed: finished.len() as u64, next: last.filter(|_| rows == limit && old == Some(true)) })
     }
 
-    pub(super) async fn prune_these_events(&self, seqs: &[i64]) -> Result<u64> {
+    pub(super) async fn prune_these_once(&self, seqs: &[i64]) -> Result<u64> {
         let mut tx = self.write().await?;
         let query = sqlx::query_scalar(sql!("upkeep/prune_still_finished")).bind(json(seqs)?);
         let finished: Vec<i64> = query.fetch_all(&mut *tx).await?;

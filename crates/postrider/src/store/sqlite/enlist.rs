@@ -42,9 +42,9 @@ impl Enlist for SqliteStore {
                 part.iter().map(|new| (new.envelope.event_id.as_str(), new.envelope.shard())).collect();
             let mut routes = BTreeMap::new();
             for row in &rows {
-                let (seq, id, heard) = rows::stored(row)?;
+                let (seq, id, subscribed) = rows::stored(row)?;
                 routes.extend(shards.get(id.as_str()).map(|shard| (seq, *shard)));
-                stored.insert(id, heard);
+                stored.insert(id, subscribed);
             }
             if !routes.is_empty() {
                 write_routes(conn, &batch::routes(routes)?).await?;

@@ -16,7 +16,7 @@ use tracing::dispatcher::{self, DefaultGuard, Dispatch};
 
 use super::RabbitMqOptions;
 use crate::clock::{Clock, SystemClock};
-use crate::presence::{BrokerProbe, BrokerReport, BrokerWord};
+use crate::presence::{BrokerProbe, BrokerReport, BrokerState};
 use crate::retry;
 
 /// The longest pause before a connection that worked is opened again, so that many clients do not reconnect together.
@@ -48,21 +48,7 @@ struct State {
     rest_until: Option<Instant>,
     last_error: String,
     /// The state that was reported last, and since when it is the same.
-    reported: Option<(BrokerWord, OffsetDateTime)>,
-}
-
-/// The state of the connection to a broker.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BrokerState {
-    /// Nothing has been sent yet.
-    Unused,
-    /// The broker takes messages.
-    Connected,
-    /// The broker is short of memory or disk, and takes nothing.
-    Blocked,
-    /// There is no connection, for this reason.
-    Away(String),
+    reported: Option<(BrokerState, OffsetDateTime)>,
 }
 
 /// The broker cannot be used now, for no event.
@@ -73,6 +59,17 @@ pub(super) struct Away(pub(super) String);
 impl From<lapin::Error> for Away {
     fn from(error: lapin::Error) -> Self {
         Self(error.to_string())
+    }
+}
+
+impl State {
+    fn broker(&self) -> BrokerState {
+        match &self.connection {
+            Some(connection) if connection.status().blocked() => BrokerState::Blocked,
+            Some(connection) if connection.status().connected() => BrokerState::Connected,
+            None if self.rest_until.is_none() => BrokerState::Unused,
+            _ => BrokerState::Away,
+        }
     }
 }
 
@@ -98,28 +95,17 @@ impl Link {
     }
 
     pub(super) fn state(&self) -> BrokerState {
-        let state = self.lock();
-        match &state.connection {
-            Some(connection) if connection.status().blocked() => BrokerState::Blocked,
-            Some(connection) if connection.status().connected() => BrokerState::Connected,
-            None if state.rest_until.is_none() => BrokerState::Unused,
-            _ => BrokerState::Away(state.last_error.clone()),
-        }
+        self.lock().broker()
     }
 
     /// The state with its time and reason.
     fn report(&self) -> BrokerReport {
-        let (word, error) = match self.state() {
-            BrokerState::Unused => (BrokerWord::Unused, None),
-            BrokerState::Connected => (BrokerWord::Connected, None),
-            BrokerState::Blocked => (BrokerWord::Blocked, None),
-            BrokerState::Away(error) => (BrokerWord::Away, Some(error)),
-        };
         let now = SystemClock.now();
         let mut state = self.lock();
-        let since = state.reported.filter(|(before, _)| *before == word).map_or(now, |(_, since)| since);
-        state.reported = Some((word, since));
-        BrokerReport { state: word, since, error }
+        let broker = state.broker();
+        let since = state.reported.filter(|(before, _)| *before == broker).map_or(now, |(_, since)| since);
+        state.reported = Some((broker, since));
+        BrokerReport { state: broker, since, error: (broker == BrokerState::Away).then(|| state.last_error.clone()) }
     }
 
     /// A new channel.
@@ -213,7 +199,7 @@ impl Link {
 impl BrokerProbe for Link {
     /// Nothing may be waiting to be sent, so that only this finds out that the broker is back.
     async fn probe(&self) -> BrokerReport {
-        if matches!(self.state(), BrokerState::Away(_)) {
+        if self.state() == BrokerState::Away {
             // The link keeps the error.
             let _: Result<_, Away> = self.connection().await;
         }

@@ -11,7 +11,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{BasicProperties, Channel, Confirmation};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::link::{Away, BrokerState, Link, is_objection};
+use super::link::{Away, Link, is_objection};
 use super::message;
 use super::reconciler::Reconciler;
 use super::topology::{self, Undeclared};
@@ -21,6 +21,7 @@ use crate::entry::StoppedKeys;
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::observe;
+use crate::presence::BrokerState;
 use crate::store::Store;
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, Subscription, Via};
 use crate::transport::{Lane, LaneOptions, Outcome, Parcel, Transport};

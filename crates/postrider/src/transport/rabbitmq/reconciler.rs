@@ -11,9 +11,10 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use uuid::Uuid;
 
-use super::link::{Away, BrokerState, Link};
+use super::link::{Away, Link};
 use super::topology::{self, Binding, EXCHANGE, Undeclared};
 use crate::error::{Error, Result};
+use crate::presence::BrokerState;
 use crate::presence::SubscriptionProblem;
 use crate::retry::RetryPolicy;
 use crate::store::{IntoStore, KeptLease, Store};
@@ -25,7 +26,7 @@ const LEASE_NAME: &str = "postrider.topology";
 const LEASE: Duration = Duration::from_secs(60);
 /// How often the subscriptions are read.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often the broker is brought to agree although nothing has changed here: it may have been changed there by hand.
+/// How often everything is declared again, because the broker may have been changed by hand.
 const AGAIN: Duration = Duration::from_secs(60);
 /// The same while something could not be bound.
 const AGAIN_AFTER_A_PROBLEM: Duration = Duration::from_secs(5);
