@@ -11,11 +11,13 @@ mod jobs;
 mod keys;
 mod leases;
 mod lists;
-pub(super) mod lost;
+mod lost;
 mod operations;
 pub(super) mod records;
 pub(super) mod redrives;
 mod rename;
 mod schema;
 mod subscriptions;
+#[cfg(feature = "testing")]
+mod testing;
 mod upkeep;
