@@ -24,7 +24,7 @@ use crate::retry::RetryPolicy;
 /// The code of the attempt that records a discard: [`Redrives::discard`](crate::store::Redrives::discard).
 pub const DISCARDED: &str = "discarded";
 
-/// Error text and code of an attempt that left no trace: [`Deliveries::append_lost`](crate::store::Deliveries::append_lost).
+/// Error text and code of an attempt that left no trace: [`Upkeep::append_lost`](crate::store::Upkeep::append_lost).
 pub const LEASE_RAN_OUT: (&str, &str) =
     ("the lease ran out: its worker died, or wrote no result in time", "leaseRanOut");
 

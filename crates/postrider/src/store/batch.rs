@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use std::collections::{HashMap, HashSet};
 
+use super::decide::{DueDelivery, ExpectedConsumer};
 use super::{Buried, Enqueued, Failed, NewEvent, Unheard};
 use crate::envelope::{Encoding, Envelope};
 use crate::error::{Error, Result};
@@ -167,6 +168,41 @@ pub(super) fn burials(buried: &[Buried]) -> Result<String> {
             code: b.code.as_deref().map(limits::error_code),
         })
         .collect();
+    serde_json::to_string(&rows).map_err(Error::Encode)
+}
+
+#[derive(Serialize)]
+struct DueRow<'a> {
+    seq: i64,
+    lane: &'a str,
+    target: &'a str,
+    shard: u8,
+}
+
+/// The parameter of statements that insert, delete or make due such deliveries. Without a target the column is an empty text,
+/// which is part of a unique key.
+pub(super) fn due(deliveries: &[DueDelivery]) -> Result<String> {
+    let rows: Vec<_> = deliveries
+        .iter()
+        .map(|one| DueRow {
+            seq: one.seq,
+            lane: &one.lane,
+            target: one.target.as_deref().unwrap_or_default(),
+            shard: one.shard,
+        })
+        .collect();
+    serde_json::to_string(&rows).map_err(Error::Encode)
+}
+
+#[derive(Serialize)]
+struct ExpectedRow<'a> {
+    seq: i64,
+    consumer: &'a str,
+}
+
+/// The parameter of `expect.sql`.
+pub(super) fn expected(expected: &[ExpectedConsumer]) -> Result<String> {
+    let rows: Vec<_> = expected.iter().map(|one| ExpectedRow { seq: one.seq, consumer: &one.consumer }).collect();
     serde_json::to_string(&rows).map_err(Error::Encode)
 }
 

@@ -46,10 +46,6 @@ pub trait Deliveries: Send + Sync {
 
     /// Gives deliveries back as they were: the attempt does not count. Returns those that the caller held.
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>>;
-
-    /// Appends the attempts of claimed deliveries that left no trace: their worker died, and the lease ran out. A relay asks
-    /// after a claim, and only for deliveries that were claimed before: see [`Lease::prior_attempts`].
-    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()>;
 }
 
 /// Proof of a claim. Drawn at random from 2^63 for each claim and never derived from anything that is counted,
@@ -212,7 +208,7 @@ impl Lease {
         self.deliveries.iter().map(|delivery| delivery.id).collect()
     }
 
-    /// The deliveries that were claimed before, for [`Deliveries::append_lost`]. If the attempts of one are used up, its burial
+    /// The deliveries that were claimed before, for [`Upkeep::append_lost`](super::Upkeep::append_lost). If the attempts of one are used up, its burial
     /// is the record of its last attempt.
     pub fn prior_attempts(&self, max_attempts: u32) -> Vec<PriorAttempts> {
         let prior = self.deliveries.iter().map(|one| {

@@ -31,14 +31,20 @@ macro_rules! now {
         "UTC_TIMESTAMP(6)"
     };
 }
+/// So many milliseconds.
+macro_rules! interval {
+    ($ms:literal) => {
+        concat!("INTERVAL ", $ms, " * 1000 MICROSECOND")
+    };
+}
 macro_rules! later {
     ($ms:literal) => {
-        concat!("UTC_TIMESTAMP(6) + INTERVAL ", $ms, " * 1000 MICROSECOND")
+        concat!("UTC_TIMESTAMP(6) + ", interval!($ms))
     };
 }
 macro_rules! earlier {
     ($ms:literal) => {
-        concat!("UTC_TIMESTAMP(6) - INTERVAL ", $ms, " * 1000 MICROSECOND")
+        concat!("UTC_TIMESTAMP(6) - ", interval!($ms))
     };
 }
 macro_rules! clock_later {
@@ -81,9 +87,18 @@ macro_rules! seqs {
     };
 }
 
+#[path = "sql/columns.rs"]
+#[allow(clippy::duplicate_mod, reason = "the dialects with a server return the same types")]
+mod columns;
 #[path = "sql/roles.rs"]
 #[allow(clippy::duplicate_mod, reason = "each dialect compiles the shared roles for its own types")]
 mod roles;
+#[path = "sql/server.rs"]
+#[allow(clippy::duplicate_mod, reason = "the dialects with a server have the same sessions")]
+mod server_sessions;
+#[path = "sql/polled.rs"]
+#[allow(clippy::duplicate_mod, reason = "MySQL and SQLite notify no other process")]
+mod wake;
 
 mod deliveries;
 mod dialect;
@@ -92,7 +107,6 @@ pub(super) mod error;
 mod rows;
 mod server;
 mod subscribers;
-mod wake;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -104,13 +118,15 @@ use time::OffsetDateTime;
 
 use self::dialect::{begin_key, take_marks, write_pairs};
 use self::server::Server;
-use super::sessions::{Gate, Session, Transactions};
+use self::server_sessions::{stored, time};
+use super::sessions::{Gate, Transactions};
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
 use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
 
-type Sessions = super::sessions::Sessions<MySql>;
+type Database = MySql;
+type Sessions = super::sessions::Sessions<Database>;
 
 // Types and functions that the shared files use; see `sql.rs`.
 type SqlStore = MySqlStore;
@@ -125,6 +141,9 @@ const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_deliveries_lock"),
     sql!("redrives/redrive_expected_lock"),
 ];
+
+/// A long snapshot does not slow claims here.
+const SNAPSHOT_HOLDERS: Option<&str> = None;
 
 const KIND: &str = "mysql";
 
@@ -196,7 +215,7 @@ impl MySqlStore {
     /// otherwise the server commits what a consumer writes after a deadlock that it ignored.
     ///
     /// The store opens at most four connections of its own to the same server for the statements of relays and
-    /// operators. They reconnect by themselves after a failover; the program is responsible for the given pool.
+    /// operators; the driver cannot name them. They reconnect by themselves after a failover; the program is responsible for the given pool.
     pub async fn from_pool(pool: MySqlPool) -> Result<Self> {
         let options = pool.connect_options().as_ref().clone();
         let gate = Arc::new(Gate::new(options.clone()));
@@ -251,24 +270,6 @@ impl MySqlStore {
         }
         Ok(())
     }
-
-    fn reader(&self) -> &Sessions {
-        &self.work
-    }
-
-    fn writer(&self) -> &Sessions {
-        &self.work
-    }
-
-    /// Begins a transaction of the store.
-    async fn write(&self) -> Result<StoreTx> {
-        Ok(self.work.begin().await?)
-    }
-
-    /// A session for several reads.
-    async fn snapshot(&self) -> Result<Session<MySql>> {
-        Ok(self.work.acquire().await?)
-    }
 }
 
 fn pool(connections: u32, session: &'static str) -> MySqlPoolOptions {
@@ -279,14 +280,6 @@ fn pool(connections: u32, session: &'static str) -> MySqlPoolOptions {
             Ok(())
         })
     })
-}
-
-fn time(stored: OffsetDateTime) -> OffsetDateTime {
-    stored
-}
-
-fn stored(time: OffsetDateTime) -> OffsetDateTime {
-    time
 }
 
 fn numbers(numbers: &[i64]) -> Result<String> {

@@ -19,20 +19,26 @@ macro_rules! now {
         "now()"
     };
 }
+/// So many milliseconds.
+macro_rules! interval {
+    ($ms:literal) => {
+        concat!($ms, " * interval '1 ms'")
+    };
+}
 macro_rules! later {
     ($ms:literal) => {
-        concat!("now() + ", $ms, " * interval '1 ms'")
+        concat!("now() + ", interval!($ms))
     };
 }
 macro_rules! earlier {
     ($ms:literal) => {
-        concat!("now() - ", $ms, " * interval '1 ms'")
+        concat!("now() - ", interval!($ms))
     };
 }
 /// The clock, not the start time of the caller's transaction.
 macro_rules! clock_later {
     ($ms:literal) => {
-        concat!("clock_timestamp() + ", $ms, " * interval '1 ms'")
+        concat!("clock_timestamp() + ", interval!($ms))
     };
 }
 /// Whether a delivery is dead.
@@ -70,9 +76,18 @@ macro_rules! seqs {
     };
 }
 
+#[path = "sql/columns.rs"]
+#[allow(clippy::duplicate_mod, reason = "the dialects with a server return the same types")]
+mod columns;
+#[path = "sql/returning.rs"]
+#[allow(clippy::duplicate_mod, reason = "PostgreSQL and SQLite return what they write")]
+mod returning;
 #[path = "sql/roles.rs"]
 #[allow(clippy::duplicate_mod, reason = "each dialect compiles the shared roles for its own types")]
 mod roles;
+#[path = "sql/server.rs"]
+#[allow(clippy::duplicate_mod, reason = "the dialects with a server have the same sessions")]
+mod server_sessions;
 
 mod address;
 mod audience;
@@ -94,16 +109,19 @@ use sqlx::{ConnectOptions, Postgres, Row as _};
 use time::OffsetDateTime;
 
 use self::audience::Audiences;
-use self::dialect::{begin_key, take_marks, write_pairs};
+use self::dialect::write_pairs;
 use self::front::Fronts;
 use self::known_keys::KnownKeys;
-use super::sessions::{Gate, Session, Transactions};
+use self::returning::{begin_key, take_marks};
+use self::server_sessions::{stored, time};
+use super::sessions::{Gate, Transactions};
 use super::sql::{self, Migration, migrations};
 use crate::error::{Error, Result};
 use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
 
-type Sessions = super::sessions::Sessions<Postgres>;
+type Database = Postgres;
+type Sessions = super::sessions::Sessions<Database>;
 
 // Types and functions that the shared files use; see `sql.rs`.
 type SqlStore = PostgresStore;
@@ -119,12 +137,17 @@ const REDRIVE_LOCKS: [&str; 3] = [
     sql!("redrives/redrive_expected_lock"),
 ];
 
+/// Sessions whose snapshots slow claims.
+const SNAPSHOT_HOLDERS: Option<&str> = Some(sql!("figures/snapshot_holders"));
+
 const KIND: &str = "postgres";
 
 const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
+/// The name of the store's sessions in `pg_stat_activity`, unless the URL has another.
+const SESSION_NAME: &str = "postrider";
 /// Connections of the store beside the user's pool.
 const STORE_CONNECTIONS: u32 = 4;
 
@@ -168,6 +191,10 @@ impl PostgresStore {
         let options = PgConnectOptions::from_str(url).map_err(|e| {
             Error::Unsupported(format!("this is no PostgreSQL URL ({e}): write postgres://user@host:5432/database"))
         })?;
+        let options = match options.get_application_name() {
+            Some(_) => options,
+            None => options.application_name(SESSION_NAME),
+        };
         let gate = Arc::new(Gate::new(options.clone()));
         let transactions = Sessions::new(pool(connections), &gate);
         Self::assemble(options, gate, connections, Transactions::Ours(transactions)).await
@@ -181,7 +208,7 @@ impl PostgresStore {
     /// of relays and operators, and a relay listens on a fifth. They reconnect by themselves after a failover; the
     /// program is responsible for the given pool.
     pub async fn from_pool(pool: PgPool) -> Result<Self> {
-        let options = pool.connect_options().as_ref().clone().application_name("postrider");
+        let options = pool.connect_options().as_ref().clone().application_name(SESSION_NAME);
         let gate = Arc::new(Gate::new(options.clone()));
         Self::assemble(options, gate, STORE_CONNECTIONS, Transactions::Users(pool)).await
     }
@@ -238,36 +265,10 @@ impl PostgresStore {
         }
         Ok(())
     }
-
-    fn reader(&self) -> &Sessions {
-        &self.work
-    }
-
-    fn writer(&self) -> &Sessions {
-        &self.work
-    }
-
-    /// Begins a transaction of the store.
-    async fn write(&self) -> Result<StoreTx> {
-        Ok(self.work.begin().await?)
-    }
-
-    /// A session for several reads.
-    async fn snapshot(&self) -> Result<Session<Postgres>> {
-        Ok(self.work.acquire().await?)
-    }
 }
 
 fn pool(connections: u32) -> PgPoolOptions {
     PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
-}
-
-fn time(stored: OffsetDateTime) -> OffsetDateTime {
-    stored
-}
-
-fn stored(time: OffsetDateTime) -> OffsetDateTime {
-    time
 }
 
 fn numbers(numbers: &[i64]) -> Result<Vec<i64>> {

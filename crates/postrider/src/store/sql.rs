@@ -10,6 +10,9 @@
 //! - `now!()` is the database's clock in such a statement, `later!("$1")` and `earlier!("$1")` are so many milliseconds
 //!   after and before it, `is_alive!()` is whether the delivery `d` is not dead.
 //!
+//! Four files are for two dialects each: `columns.rs` and `server.rs` for those with a server, `returning.rs` for those whose
+//! statements write and return rows at once, `polled.rs` for those that notify no other process.
+//!
 //! Why `#[path]` and not a macro or a generic function: `docs/decisions/0009-stores-by-role.md`.
 
 use std::time::Duration;
@@ -18,45 +21,20 @@ use serde::Serialize;
 use sha2::{Digest, Sha384};
 
 use super::SchemaVersion;
+use super::transaction::retry_lost;
 use crate::error::{Error, Result};
 
-/// How often a transaction of the store is retried before the store counts as unavailable. Each takes milliseconds,
-/// so the conflicting transaction has ended by then.
-const TRIES: u32 = 10;
-
-/// Retries a transaction of the store after a deadlock or a lock timeout, which rolled it back. Never used for the
-/// caller's transaction: only the caller knows what else is in it.
-macro_rules! retrying {
-    ($work:expr) => {{
-        let mut tries = 0;
-        loop {
-            let done = $work.await;
-            if !$crate::store::sql::is_worth_another(&done, &mut tries).await {
-                break $crate::store::sql::no_more_tries(done);
-            }
-        }
-    }};
-}
-pub(super) use retrying;
-
-/// Whether the database rolled the transaction back in favour of another, and it may be retried. Waits briefly if so.
-pub(super) async fn is_worth_another<T>(done: &Result<T>, tries: &mut u32) -> bool {
-    if !matches!(done, Err(Error::TransactionLost(_))) || *tries == TRIES {
-        return false;
+/// Runs a transaction of the store again after a deadlock or a lock timeout, which rolled it back. Never used for the caller's
+/// transaction: only the caller knows what else is in it.
+pub(super) async fn retrying<T, W>(work: impl Fn() -> W) -> Result<T>
+where
+    W: Future<Output = Result<T>>,
+{
+    match retry_lost(work).await {
+        // Callers of the store's own transactions have nothing to run again.
+        Err(Error::TransactionLost(source)) => Err(Error::Unavailable(source)),
+        done => done,
     }
-    // A random wait, so that two transactions that collided do not collide again.
-    let longest = 1_u64 << *tries;
-    tokio::time::sleep(Duration::from_micros(super::Token::fresh().0.unsigned_abs() % (longest * 1_000))).await;
-    *tries += 1;
-    true
-}
-
-/// Callers of the store's own transactions have nothing to run again.
-pub(super) fn no_more_tries<T>(done: Result<T>) -> Result<T> {
-    done.map_err(|error| match error {
-        Error::TransactionLost(source) => Error::Unavailable(source),
-        other => other,
-    })
 }
 
 /// What a database error means to the caller. Each dialect sorts its own codes: `postgres/error.rs` and its siblings.

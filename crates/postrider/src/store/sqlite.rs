@@ -21,14 +21,20 @@ macro_rules! now {
         "(SELECT now FROM postrider_clock)"
     };
 }
+/// So many milliseconds.
+macro_rules! interval {
+    ($ms:literal) => {
+        $ms
+    };
+}
 macro_rules! later {
     ($ms:literal) => {
-        concat!("(SELECT now FROM postrider_clock) + ", $ms)
+        concat!("(SELECT now FROM postrider_clock) + ", interval!($ms))
     };
 }
 macro_rules! earlier {
     ($ms:literal) => {
-        concat!("(SELECT now FROM postrider_clock) - ", $ms)
+        concat!("(SELECT now FROM postrider_clock) - ", interval!($ms))
     };
 }
 macro_rules! clock_later {
@@ -72,16 +78,21 @@ macro_rules! seqs {
     };
 }
 
+#[path = "sql/returning.rs"]
+#[allow(clippy::duplicate_mod, reason = "PostgreSQL and SQLite return what they write")]
+mod returning;
 #[path = "sql/roles.rs"]
 #[allow(clippy::duplicate_mod, reason = "each dialect compiles the shared roles for its own types")]
 mod roles;
+#[path = "sql/polled.rs"]
+#[allow(clippy::duplicate_mod, reason = "MySQL and SQLite notify no other process")]
+mod wake;
 
 mod deliveries;
 mod dialect;
 mod enlist;
 pub(super) mod error;
 mod rows;
-mod wake;
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -93,7 +104,8 @@ use sqlx::sqlite::{
 use sqlx::{Connection, Sqlite, Transaction};
 use time::OffsetDateTime;
 
-use self::dialect::{begin_key, take_marks, write_pairs};
+use self::dialect::write_pairs;
+use self::returning::{begin_key, take_marks};
 use super::batch::unix_ms;
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
@@ -111,6 +123,9 @@ type StoreTx = Transaction<'static, Sqlite>;
 
 /// Nothing to lock before a redrive is decided: the transaction has the write lock.
 const REDRIVE_LOCKS: [&str; 0] = [];
+
+/// A long read delays the checkpoint of the write-ahead log, but no claim.
+const SNAPSHOT_HOLDERS: Option<&str> = None;
 
 const KIND: &str = "sqlite";
 
@@ -135,6 +150,8 @@ pub struct SqliteStore {
     reader: SqlitePool,
     /// Serves transactions with the user's own statements: the writer, or the user's pool.
     transactions: SqlitePool,
+    /// What [`pool`](Self::pool) returns.
+    pool: SqlitePool,
     url: Arc<str>,
     wake: Wake,
 }
@@ -205,8 +222,9 @@ impl SqliteStore {
             .connect_with(options.clone())
             .await?;
         let reader = pools.max_connections(READERS).connect_lazy_with(options.pragma("query_only", "on"));
+        let pool = transactions.as_ref().unwrap_or(&reader).clone();
         let transactions = transactions.unwrap_or_else(|| writer.clone());
-        let store = Self { writer, reader, transactions, url: url.into(), wake: Wake::default() };
+        let store = Self { writer, reader, transactions, pool, url: url.into(), wake: Wake::default() };
         store.log_ahead().await?;
         Ok(store)
     }
@@ -238,9 +256,10 @@ impl SqliteStore {
         }
     }
 
-    /// A pool of read-only connections.
+    /// The pool that the program gave to [`from_pool`](Self::from_pool). Without one, a pool of read-only connections: the
+    /// one connection that writes serves transactions.
     pub fn pool(&self) -> &SqlitePool {
-        &self.reader
+        &self.pool
     }
 
     fn reader(&self) -> &SqlitePool {

@@ -1,13 +1,13 @@
-//! Background work on the tables: the roll-up of statuses for lists, and the removal of old rows.
+//! Background work on the tables: the roll-up of statuses for lists, lost attempts, and the removal of old rows.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Record;
+use super::{PriorAttempts, Record, Token};
 use crate::error::Result;
 
-/// The roll-up and the pruning.
+/// The roll-up, the attempts that no worker has written, and the pruning.
 #[async_trait]
 pub trait Upkeep: Send + Sync {
     /// Updates the stored status of events: of up to `limit` that were marked since the last fold, of those whose
@@ -26,6 +26,10 @@ pub trait Upkeep: Send + Sync {
 
     /// Removes these events if they are still finished. Returns how many were removed.
     async fn prune_events(&self, sequences: &[i64]) -> Result<u64>;
+
+    /// Appends the attempts of claimed deliveries that left no trace: their worker died, and the lease ran out. A relay asks
+    /// after a claim, and only for deliveries that were claimed before: see [`Lease::prior_attempts`](super::Lease::prior_attempts).
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()>;
 }
 
 /// The result of one batch of the roll-up.

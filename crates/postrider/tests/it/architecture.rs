@@ -1,4 +1,4 @@
-//! ARCHITECTURE.md shows the tree as it is: its code map names files that exist, and leaves no file of the library out.
+//! The documents show the tree as it is, and the stores keep their shape: small roles, no forwarding, no unused query.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -57,6 +57,143 @@ fn the_code_map_shows_the_tree() {
             "ARCHITECTURE.md leaves out {}",
             file.display()
         );
+    }
+}
+
+/// The section of every other crate names its files: by path, by folder, or by their own name. A command of the executable is
+/// named by its variant in `main.rs`.
+#[test]
+fn the_code_map_shows_every_crate() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let page = std::fs::read_to_string(crates.join("../ARCHITECTURE.md")).expect("the page is there");
+    let commands = std::fs::read_to_string(crates.join("postrider-cli/src/main.rs")).expect("a source file");
+    // Every module of the suite is an operation: `lib.rs` has the table.
+    for name in ["postrider-server", "postrider-config", "postrider-cli", "postrider-proof"] {
+        let section = page.split(&format!("### `crates/{name}`")).nth(1).unwrap_or_else(|| panic!("{name} is there"));
+        let section = section.split("\n### ").next().expect("which ends");
+        let folder = crates.join(name);
+        let mut files = Vec::new();
+        rust_files(&folder.join("src"), &mut files);
+        for file in files {
+            let path = file.strip_prefix(&folder).expect("below it");
+            let own_name = file.file_name().expect("a file").to_string_lossy();
+            let is_command = name == "postrider-cli"
+                && path.components().count() == 2
+                && commands.contains(&format!("({}::", file.file_stem().expect("a name").to_string_lossy()));
+            let named = path.ancestors().any(|path| {
+                let path = path.display();
+                section.contains(&format!("`{path}`")) || section.contains(&format!("`{path}/`"))
+            });
+            let covered = named || is_command || section.contains(&format!("`{own_name}`"));
+            let is_root = ["lib.rs", "main.rs"].contains(&&*own_name);
+            assert!(covered || is_root, "ARCHITECTURE.md leaves out {}", file.display());
+        }
+    }
+}
+
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
+    let read = |file: PathBuf| {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        (file, text)
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// A role stays small: no trait of a store has more than twelve methods, and decision 9 lists each role with its number.
+#[test]
+fn no_role_of_a_store_has_more_than_twelve_methods() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/decisions/0009-stores-by-role.md");
+    let page = std::fs::read_to_string(page).expect("the page is there");
+    let mut roles = 0;
+    for (file, text) in sources("src/store") {
+        for part in text.split("\npub trait ").skip(1) {
+            let name = part.split(|c: char| !c.is_alphanumeric()).next().expect("a name");
+            let body = part.split("\n}").next().expect("which ends");
+            let is_method = |line: &&str| line.starts_with("    fn ") || line.starts_with("    async fn ");
+            let methods = body.lines().filter(is_method).count();
+            assert!(methods <= 12, "{name} in {} has {methods} methods", file.display());
+            if page.contains(&format!("| `{name}` |")) {
+                assert!(
+                    page.contains(&format!("| `{name}` | {methods} |")),
+                    "decision 9: {name} has {methods} methods"
+                );
+                roles += 1;
+            }
+        }
+    }
+    assert_eq!(roles, 16, "decision 9 lists every role");
+}
+
+/// The parameters of a function without `self`, and its body, of each function of an `impl` or a trait.
+fn methods(text: &str) -> Vec<(String, Vec<String>, String)> {
+    let mut found = Vec::new();
+    for part in text.split("\n    async fn ").skip(1).chain(text.split("\n    fn ").skip(1)) {
+        let Some((signature, rest)) = part.split_once("{\n") else { continue };
+        if signature.contains(';') {
+            continue;
+        }
+        let name = signature.split(|c: char| !c.is_alphanumeric() && c != '_').next().expect("a name");
+        let parameters = signature.split_once('(').expect("parameters").1.rsplit_once(')').expect("which end").0;
+        let parameters = parameters.split(") ->").next().expect("a part");
+        let names =
+            parameters.split(", ").filter_map(|one| one.split_once(": ")).map(|(name, _)| name.trim().to_owned());
+        let body = rest.split("\n    }\n").next().expect("a body").split_whitespace().collect::<Vec<_>>().join(" ");
+        found.push((name.to_owned(), names.collect(), body));
+    }
+    found
+}
+
+/// Whether a body is one call that passes all parameters on, and nothing else.
+fn forwards(parameters: &[String], body: &str) -> bool {
+    let call = body.trim_end_matches(".await").trim_end();
+    let Some((callee, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else { return false };
+    let arguments: Vec<_> = arguments.split(", ").filter(|one| *one != "self").collect();
+    let is_path = callee.chars().all(|c| c.is_alphanumeric() || "_:. ".contains(c));
+    is_path && !parameters.is_empty() && arguments == parameters
+}
+
+/// A method of a store does its work where it is. It calls another function with the same parameters only if every store decides
+/// or does that in the same way: lists and counts in `decide`, and `publish`, which is a transaction around `enqueue`.
+#[test]
+fn no_method_of_a_store_forwards() {
+    assert!(forwards(&["a".into(), "b".into()], "self.inner.work(a, b).await"));
+    assert!(!forwards(&["a".into()], "Ok(self.inner.work(a).await?)"));
+    let mut shared = BTreeSet::new();
+    for (file, text) in sources("src/store") {
+        for (name, parameters, body) in methods(&text) {
+            // `Display` of an enumeration is no method of a store.
+            if name != "fmt" && forwards(&parameters, &body) {
+                let is_shared = body.starts_with("decide::") || body.starts_with("enlist::publish(");
+                assert!(is_shared, "{name} in {} only calls {body}", file.display());
+                shared.insert(name);
+            }
+        }
+    }
+    assert_eq!(shared.into_iter().collect::<Vec<_>>(), ["count_events", "list", "publish", "search"]);
+}
+
+/// Every file of queries is used by its dialect.
+#[test]
+fn every_query_is_used() {
+    let queries = Path::new(env!("CARGO_MANIFEST_DIR")).join("queries");
+    for dialect in ["mysql", "postgres", "sqlite"] {
+        let is_of = |file: &Path| {
+            let file = file.to_string_lossy();
+            file.contains("/store/sql/") || file.contains(&format!("/store/{dialect}"))
+        };
+        let used: String =
+            sources("src/store").into_iter().filter(|(file, _)| is_of(file)).map(|(_, text)| text).collect();
+        for area in std::fs::read_dir(queries.join(dialect)).expect("areas") {
+            let area = area.expect("an area").path();
+            for file in std::fs::read_dir(&area).expect("queries") {
+                let file = file.expect("a query").path();
+                let verb = file.strip_prefix(queries.join(dialect)).expect("below it").with_extension("");
+                let call = format!("sql!(\"{}\")", verb.display());
+                assert!(used.contains(&call), "no source of {dialect} uses {}", file.display());
+            }
+        }
     }
 }
 

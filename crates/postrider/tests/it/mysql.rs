@@ -16,6 +16,8 @@ use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 use sqlx::{AssertSqlSafe, Connection, Row};
 
+use crate::pool::{MARK, MARKS};
+
 macro_rules! sql {
     ($verb:literal) => {
         include_str!(concat!("../../queries/mysql/", $verb, ".sql"))
@@ -222,7 +224,7 @@ async fn mysql_goes_by_index_without_a_sort() {
             assert!(!steps.iter().any(|step| step.extra.contains("filesort")), "{sql}\n{steps:#?}");
         }
     }
-    let lanes = plan(&mut conn, sql!("deliveries/next_lane"), &["''"]).await;
+    let lanes = plan(&mut conn, "SELECT min(lane) FROM postrider_delivery WHERE lane > ?", &["''"]).await;
     assert!(lanes[0].extra.contains("optimized away"), "{lanes:#?}");
     // It reads little more than it takes: the thousand leased rows, then its own, twice.
     let mut tx = conn.begin().await.expect("begins");
@@ -406,21 +408,40 @@ async fn mysql_schema_made_by_another_tool_is_accepted() {
     assert!(refused.contains("version 0") && refused.contains("postrider migrate up --store 'mysql://"), "{refused}");
     assert!(!refused.contains(":postrider@"), "{refused}");
 
-    let (user, place) = database.server.trim_start_matches("mysql://").split_once('@').expect("a user");
-    let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let (host, port) = place.split('/').next().and_then(|host| host.split_once(':')).expect("a port");
-    let shell = Command::new("mariadb")
-        .args(["--no-defaults", "--protocol=tcp", "--host", host, "--port", port, "--user", user])
-        .args(["--database", &database.name, "--execute", &migrations(0)])
-        .env("MYSQL_PWD", password)
-        .output()
-        .expect("the shell runs");
-    assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
+    shell(&database, &migrations(0));
     store.check_schema().await.expect("up to date");
     store.migrate().await.expect("nothing to do");
     database.execute("UPDATE postrider_migrations SET version = 9999 WHERE version = 1").await;
     assert!(matches!(store.check_schema().await, Err(Error::SchemaTooNew { found: 9999, .. })));
     database.drop().await;
+}
+
+/// A script of the migrations after a version completes a schema of that version.
+#[tokio::test]
+async fn mysql_schema_of_an_older_version_is_completed_by_another_tool() {
+    let database = Database::empty().await;
+    let store = MySqlStore::connect(&database.url()).await.expect("connects");
+    let (all, newer) = (migrations(0), migrations(6));
+    shell(&database, all.strip_suffix(&newer).expect("the newer ones are the end of all"));
+    assert!(matches!(store.check_schema().await, Err(Error::SchemaOutOfDate { found: 6, .. })));
+    shell(&database, &newer);
+    store.check_schema().await.expect("up to date");
+    store.migrate().await.expect("nothing to do");
+    database.drop().await;
+}
+
+/// Runs a script in the `mariadb` shell.
+fn shell(database: &Database, script: &str) {
+    let (user, place) = database.server.trim_start_matches("mysql://").split_once('@').expect("a user");
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    let (host, port) = place.split('/').next().and_then(|host| host.split_once(':')).expect("a port");
+    let shell = Command::new("mariadb")
+        .args(["--no-defaults", "--protocol=tcp", "--host", host, "--port", port, "--user", user])
+        .args(["--database", &database.name, "--execute", script])
+        .env("MYSQL_PWD", password)
+        .output()
+        .expect("the shell runs");
+    assert!(shell.status.success(), "{}", String::from_utf8_lossy(&shell.stderr));
 }
 
 /// MySQL commits each `CREATE`, so an interrupted migration leaves a part of it. The next run completes it.
@@ -684,14 +705,22 @@ async fn watch_lock_waits(mut conn: MySqlConnection, seen: Arc<Seen>) {
     }
 }
 
-/// The program's pool serves its transactions.
+/// The program's pool serves its transactions, and the store adds at most four sessions.
 #[tokio::test]
 async fn mysql_stores_use_the_programs_own_pool() {
     let database = Database::empty().await;
     let pool =
-        sqlx::mysql::MySqlPoolOptions::new().max_connections(2).connect(&database.url()).await.expect("connects");
-    let store = MySqlStore::from_pool(pool).await.expect("takes the pool");
-    crate::pool::transactions_of_the_programs_pool(store).await;
+        sqlx::mysql::MySqlPoolOptions::new().max_connections(1).connect(&database.url()).await.expect("connects");
+    sqlx::query(MARKS).execute(&pool).await.expect("creates");
+    let store = MySqlStore::from_pool(pool.clone()).await.expect("takes the pool");
+    crate::pool::transactions_of_the_programs_pool(store.clone(), |conn| {
+        Box::pin(async move { sqlx::query(MARK).execute(conn).await.map(drop) })
+    })
+    .await;
+    let added = "SELECT count(*) FROM information_schema.processlist WHERE db = database() AND id <> connection_id()";
+    let added: i64 = sqlx::query_scalar(added).fetch_one(&pool).await.expect("counts");
+    assert!((1..=4).contains(&added), "{added} sessions");
+    drop(store);
     database.drop().await;
 }
 

@@ -10,6 +10,8 @@ use postrider::{Draft, Enqueued, Error, Outbox, Subscription, Via};
 use sqlx::postgres::PgListener;
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
+use crate::pool::{MARK, MARKS};
+
 const CLAIM: &str = include_str!("../../queries/postgres/deliveries/claim.sql");
 const CLAIM_KEYED: &str = include_str!("../../queries/postgres/deliveries/claim_keyed.sql");
 const ROUTE_LOCK: &str = include_str!("../../queries/postgres/events/route_lock.sql");
@@ -730,13 +732,7 @@ async fn postgres_schema_made_by_another_tool_is_accepted() {
         "{refused}"
     );
 
-    let file = std::env::temp_dir().join(format!("{}.sql", database.name));
-    std::fs::write(&file, migrations(0)).expect("writes");
-    let psql =
-        Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &database.url(), "-f"]).arg(&file).output();
-    let psql = psql.expect("psql runs");
-    assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
-    std::fs::remove_file(&file).expect("removes");
+    psql(&database, &migrations(0));
     store.check_schema().await.expect("up to date");
     store.migrate().await.expect("nothing to do");
 
@@ -775,19 +771,57 @@ async fn postgres_tables_may_live_in_a_schema_of_their_own() {
     database.drop().await;
 }
 
+/// A script of the migrations after a version completes a schema of that version.
+#[tokio::test]
+async fn postgres_schema_of_an_older_version_is_completed_by_another_tool() {
+    let database = Database::empty().await;
+    let store = PostgresStore::connect(&database.url()).await.expect("connects");
+    let (all, newer) = (migrations(0), migrations(6));
+    psql(&database, all.strip_suffix(&newer).expect("the newer ones are the end of all"));
+    assert!(matches!(store.check_schema().await, Err(Error::SchemaOutOfDate { found: 6, .. })));
+    psql(&database, &newer);
+    store.check_schema().await.expect("up to date");
+    store.migrate().await.expect("nothing to do");
+    drop(store);
+    database.drop().await;
+}
+
+/// Runs a script in `psql`.
+fn psql(database: &Database, script: &str) {
+    let file = std::env::temp_dir().join(format!("{}.sql", uuid::Uuid::new_v4()));
+    std::fs::write(&file, script).expect("writes");
+    let psql =
+        Command::new("psql").args(["-q", "-v", "ON_ERROR_STOP=1", "-d", &database.url(), "-f"]).arg(&file).output();
+    let psql = psql.expect("psql runs");
+    assert!(psql.status.success(), "{}", String::from_utf8_lossy(&psql.stderr));
+    std::fs::remove_file(&file).expect("removes");
+}
+
+/// How many sessions of this database have the name of the store's.
+async fn named_sessions(pool: &sqlx::PgPool) -> i64 {
+    let named =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'postrider'";
+    sqlx::query_scalar(named).fetch_one(pool).await.expect("counts")
+}
+
 /// The store adds at most five named connections to the program's pool.
 #[tokio::test]
 async fn postgres_stores_use_the_programs_own_pool() {
     let database = Database::empty().await;
     let pool =
-        sqlx::postgres::PgPoolOptions::new().max_connections(2).connect(&database.url()).await.expect("connects");
+        sqlx::postgres::PgPoolOptions::new().max_connections(1).connect(&database.url()).await.expect("connects");
+    sqlx::query(MARKS).execute(&pool).await.expect("creates");
     let store = PostgresStore::from_pool(pool.clone()).await.expect("takes the pool");
-    crate::pool::transactions_of_the_programs_pool(store.clone()).await;
-    let named =
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'postrider'";
-    let named: i64 = sqlx::query_scalar(named).fetch_one(&pool).await.expect("counts");
-    assert!((1..=5).contains(&named), "{named} sessions");
-    drop(store);
+    crate::pool::transactions_of_the_programs_pool(store.clone(), |conn| {
+        Box::pin(async move { sqlx::query(MARK).execute(conn).await.map(drop) })
+    })
+    .await;
+    assert!((1..=5).contains(&named_sessions(&pool).await));
+    // Sessions of a store without such a pool have the name too.
+    let before = named_sessions(&pool).await;
+    let other = PostgresStore::connect(&database.url()).await.expect("connects");
+    assert!(named_sessions(&pool).await > before);
+    drop((store, other));
     database.drop().await;
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use postrider::idempotency::{Idempotency, IdempotencyError};
 use postrider::prelude::*;
 use postrider::status::EventStatus;
-use postrider::store::sqlite::SqliteStore;
+use postrider::store::sqlite::{SqliteStore, migrations};
 use postrider::store::{
     Appended, Buried, Claim, Completed, Completion, DeadHead, Failed, Filter, History, Key, KeyState, List, Prunable,
     Prune, Receipt, Redriven, Report, Routing,
@@ -16,6 +16,8 @@ use postrider::store::{
 use postrider::{Draft, Enqueued, Error, Jobs, Outbox, Schedule, Subscription, Unheard, Via};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Row};
+
+use crate::pool::{MARK, MARKS};
 
 /// A folder that is removed when the test ends.
 struct Folder(PathBuf);
@@ -480,6 +482,20 @@ async fn sqlite_delivers_what_the_shell_inserts() {
     shell(&folder.file(), "INSERT INTO postrider_event (event_id, topic, payload) VALUES (printf('%.*c', 64, 'x'), 't', printf('%.*c', 1048576, 'x'))").expect("is within every limit");
 }
 
+/// A script of the migrations after a version completes a schema of that version.
+#[tokio::test]
+async fn sqlite_schema_of_an_older_version_is_completed_by_another_tool() {
+    let folder = Folder::new();
+    let store = SqliteStore::connect(&folder.url()).await.expect("connects");
+    let (all, newer) = (migrations(0), migrations(6));
+    let older = all.strip_suffix(&newer).expect("the newer ones are the end of all");
+    shell(&folder.file(), older).expect("applies");
+    assert!(matches!(store.check_schema().await, Err(Error::SchemaOutOfDate { found: 6, .. })));
+    shell(&folder.file(), &newer).expect("applies");
+    store.check_schema().await.expect("up to date");
+    store.migrate().await.expect("nothing to do");
+}
+
 /// The `sqlite3` shell, in a time zone that is not UTC.
 fn shell(file: &Path, sql: &str) -> Result<String, String> {
     let output = Command::new("sqlite3")
@@ -724,9 +740,15 @@ async fn sqlite_stores_use_the_programs_own_pool() {
     let folder = Folder::new();
     std::fs::create_dir_all(folder.file().parent().expect("a folder")).expect("makes it");
     let options = SqliteConnectOptions::new().filename(folder.file()).create_if_missing(true);
-    let pool = sqlx::SqlitePool::connect_with(options).await.expect("connects");
+    let pool = sqlx::sqlite::SqlitePoolOptions::new().max_connections(1);
+    let pool = pool.connect_with(options).await.expect("connects");
+    sqlx::query(MARKS).execute(&pool).await.expect("creates");
     let store = SqliteStore::from_pool(pool).await.expect("takes the pool");
-    crate::pool::transactions_of_the_programs_pool(store).await;
+    crate::pool::transactions_of_the_programs_pool(store.clone(), |conn| {
+        Box::pin(async move { sqlx::query(MARK).execute(conn).await.map(drop) })
+    })
+    .await;
+    sqlx::query(MARK).execute(store.pool()).await.expect("it is the program's pool");
 }
 
 /// A.7: an effect is found by its business key.

@@ -3,7 +3,6 @@
 
 use std::future::Future;
 
-use serde::Serialize;
 use time::OffsetDateTime;
 
 use super::fold::Lookup;
@@ -11,7 +10,6 @@ use crate::entry::DeliveryStatus;
 use crate::error::Result;
 use crate::limits;
 use crate::status::{EventStatus, Record};
-use crate::store::batch::option_ms;
 use crate::store::{Counted, Cursor, Filter, List, Page};
 
 /// How much the order of numbers and the order of times may differ: an event's number is drawn when it is written,
@@ -70,7 +68,7 @@ pub trait Scan: Sync {
 }
 
 /// What an event's own row must contain. A field that is `None` matches everything. The service is not a column.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct RowFilter<'a> {
     /// The topic.
     pub topic: Option<&'a str>,
@@ -88,13 +86,11 @@ pub struct RowFilter<'a> {
     pub consumer: Option<&'a str>,
     /// Its tenant.
     pub tenant_id: Option<&'a str>,
-    /// 1: it must wait for a subscriber. A number, because JSON tables of MySQL and MariaDB differ in how they read `true`.
-    pub unheard: Option<u8>,
+    /// Whether it must wait for a subscriber.
+    pub unheard: bool,
     /// Stored at this time or later.
-    #[serde(rename = "from_ms", serialize_with = "option_ms")]
     pub from: Option<OffsetDateTime>,
     /// Stored before this time.
-    #[serde(rename = "to_ms", serialize_with = "option_ms")]
     pub to: Option<OffsetDateTime>,
 }
 
@@ -144,7 +140,7 @@ impl Filter {
             event_key: self.key.as_deref(),
             consumer: self.consumer.as_deref(),
             tenant_id: self.tenant_id.as_deref(),
-            unheard: self.unheard.then_some(1),
+            unheard: self.unheard,
             from: self.from,
             to: self.to,
         }
@@ -152,20 +148,9 @@ impl Filter {
 
     /// Only what no index has.
     fn unindexed(&self) -> Option<RowFilter<'_>> {
-        let nothing = RowFilter {
-            topic: None,
-            trace_id: None,
-            parent_event_id: None,
-            aggregate_type: None,
-            aggregate_id: None,
-            event_key: None,
-            consumer: None,
-            tenant_id: None,
-            unheard: self.unheard.then_some(1),
-            from: self.from,
-            to: self.to,
-        };
-        (self.from.is_some() || self.to.is_some() || self.unheard).then_some(nothing)
+        let Self { unheard, from, to, .. } = *self;
+        let filter = RowFilter { unheard, from, to, ..RowFilter::default() };
+        (from.is_some() || to.is_some() || unheard).then_some(filter)
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a redrive writes.
 
-use serde::Serialize;
 use time::OffsetDateTime;
 
 use crate::entry::DeliveryStatus;
@@ -21,25 +20,20 @@ pub struct Request<'a> {
 }
 
 /// A delivery to make due now, or to insert if it does not exist.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueDelivery {
     /// The event.
     pub seq: i64,
     /// The lane.
     pub lane: String,
-    /// The one consumer behind a broker's lane that it is for. Stores write an empty text for none.
-    #[serde(serialize_with = "or_empty")]
+    /// The one consumer behind a broker's lane that it is for.
     pub target: Option<String>,
     /// The event's shard.
     pub shard: u8,
 }
 
-fn or_empty<S: serde::Serializer>(target: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(target.as_deref().unwrap_or_default())
-}
-
 /// A consumer that is expected to report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpectedConsumer {
     /// The event.
     pub seq: i64,

@@ -10,12 +10,12 @@ use time::OffsetDateTime;
 
 use super::MemoryStore;
 use super::state::{DeliveryRow, Lock, State, span};
-use crate::entry::{DeliveryStatus, LEASE_RAN_OUT, Step};
+use crate::entry::{DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::limits;
 use crate::store::{
-    Buried, Claim, Claimed, Consumption, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token,
+    Buried, Claim, Claimed, Consumption, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token,
 };
 
 #[async_trait]
@@ -119,23 +119,6 @@ impl Deliveries for MemoryStore {
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
         self.write(|state, _| state.release(token, deliveries)).await
-    }
-
-    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
-        self.write(|state, now| {
-            for PriorAttempts { id, attempts } in prior {
-                let Some(row) = state.deliveries.get(id).filter(|row| row.belongs_to(token)) else { continue };
-                let (seq, consumer, wanted) =
-                    (row.event_seq, row.consumer().to_owned(), row.recorded_before + attempts);
-                while state.last_attempt(seq, &consumer) < wanted {
-                    let (error, code) = LEASE_RAN_OUT;
-                    let failure = Failure::new(error, Some(code), true);
-                    state.append(seq, attempt(&consumer, Err(failure), now), None);
-                }
-            }
-        })
-        .await;
-        Ok(())
     }
 }
 

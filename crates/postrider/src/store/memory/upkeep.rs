@@ -6,12 +6,14 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
+use super::deliveries::{Failure, attempt};
 use super::state::{KeyStatus, State, span};
+use crate::entry::LEASE_RAN_OUT;
 use crate::error::Result;
 use crate::limits;
 use crate::store::decide::{Fold, FoldedStatus};
 use crate::store::figure;
-use crate::store::{Finished, Folded, Prunable, Prune, Pruned, Record, Routing, Upkeep};
+use crate::store::{Finished, Folded, PriorAttempts, Prunable, Prune, Pruned, Record, Routing, Token, Upkeep};
 
 #[async_trait]
 impl Upkeep for MemoryStore {
@@ -117,6 +119,23 @@ impl Upkeep for MemoryStore {
 
     async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
         Ok(self.write(|state, _| state.remove_events(sequences)).await)
+    }
+
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
+        self.write(|state, now| {
+            for PriorAttempts { id, attempts } in prior {
+                let Some(row) = state.deliveries.get(id).filter(|row| row.belongs_to(token)) else { continue };
+                let (seq, consumer, wanted) =
+                    (row.event_seq, row.consumer().to_owned(), row.recorded_before + attempts);
+                while state.last_attempt(seq, &consumer) < wanted {
+                    let (error, code) = LEASE_RAN_OUT;
+                    let failure = Failure::new(error, Some(code), true);
+                    state.append(seq, attempt(&consumer, Err(failure), now), None);
+                }
+            }
+        })
+        .await;
+        Ok(())
     }
 }
 

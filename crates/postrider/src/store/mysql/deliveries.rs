@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use serde::Serialize;
 use sqlx::mysql::MySqlConnection;
 
-use super::roles::{large, lost, redrives};
+use super::roles::{large, redrives};
 use super::{MySqlStore, rows};
 use crate::error::Result;
 use crate::shard::{SHARDS, Shards};
 use crate::store::batch::{self, millis};
 use crate::store::check_read;
 use crate::store::sql::{json, retrying};
-use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
 /// Number of shards that a keyed claim reads first: a quarter, so that four claimers find work in parallel.
 const FIRST_SHARDS: usize = SHARDS as usize / 4;
@@ -32,7 +32,7 @@ impl Deliveries for MySqlStore {
     async fn claim(&self, claim: &Claim) -> Result<Lease> {
         claim.check()?;
         let token = Token::fresh();
-        let leased = retrying!(async {
+        let leased = retrying(|| async {
             let query = sqlx::query(sql!("deliveries/claim"))
                 .bind(&claim.lane)
                 .bind(shards(claim.shards))
@@ -41,7 +41,8 @@ impl Deliveries for MySqlStore {
                 .bind(&claim.owner)
                 .bind(millis(claim.lease));
             Ok(query.execute(&self.work).await?.rows_affected())
-        })?;
+        })
+        .await?;
         if leased == 0 {
             return Ok(Lease { token, deliveries: Vec::new() });
         }
@@ -53,12 +54,12 @@ impl Deliveries for MySqlStore {
 
     async fn claim_keyed(&self, claim: &Claim, dead_head: DeadHead) -> Result<Lease> {
         claim.check()?;
-        retrying!(claim_runs(self, claim, dead_head))
+        retrying(|| claim_runs(self, claim, dead_head)).await
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
         let (numbers, expected) = numbers(deliveries)?;
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql!("deliveries/extend")).bind(&numbers).bind(millis(lease)).bind(token.0);
             if query.execute(&self.work).await?.rows_affected() == expected {
                 return Ok(deliveries.to_vec());
@@ -66,39 +67,37 @@ impl Deliveries for MySqlStore {
             let mut session = self.work.acquire().await?;
             Ok(held_by(&mut session, token, &numbers).await?.iter().map(Held::id).collect())
         })
+        .await
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        retrying!(settle(self, token, deliveries, history))
+        retrying(|| settle(self, token, deliveries, history)).await
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
         let failed = distinct(failed, |failed| failed.id);
         let ids: Vec<_> = failed.iter().map(|failed| failed.id).collect();
         let failures = batch::failures(&failed)?;
-        retrying!(fail(self, sql!("deliveries/retry"), token, &ids, &failures, (true, history)))
+        retrying(|| fail(self, sql!("deliveries/retry"), token, &ids, &failures, (true, history))).await
     }
 
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
         let buried = distinct(buried, |buried| buried.id);
         let ids: Vec<_> = buried.iter().map(|buried| buried.id).collect();
         let failures = batch::burials(&buried)?;
-        retrying!(fail(self, sql!("deliveries/bury"), token, &ids, &failures, (false, history)))
+        retrying(|| fail(self, sql!("deliveries/bury"), token, &ids, &failures, (false, history))).await
     }
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
         let (numbers, _) = numbers(deliveries)?;
-        retrying!(async {
+        retrying(|| async {
             let mut tx = self.work.begin().await?;
             let held = held_by(&mut tx, token, &numbers).await?;
             sqlx::query(sql!("deliveries/release")).bind(&numbers).bind(token.0).execute(&mut *tx).await?;
             tx.commit().await?;
             Ok(held.iter().map(Held::id).collect())
         })
-    }
-
-    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
-        lost::append_lost(self, token, prior).await
+        .await
     }
 }
 

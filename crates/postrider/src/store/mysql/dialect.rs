@@ -6,19 +6,12 @@ use serde::Serialize;
 
 use super::roles::records::{key_state, records};
 use super::roles::redrives::{find_seq, mark};
-#[cfg(feature = "testing")]
-use super::rows;
 use super::subscribers::{Routes, Subscribers};
 use super::{Conn, MySqlStore};
-use crate::alert::SnapshotHolder;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::shard;
-#[cfg(feature = "testing")]
-use crate::store::batch::millis;
 use crate::store::decide::lookups;
-#[cfg(feature = "testing")]
-use crate::store::sql::retrying;
 use crate::store::sql::{is_new, json};
 use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
 
@@ -144,11 +137,6 @@ impl MySqlStore {
         }
     }
 
-    /// A long snapshot does not slow claims here.
-    pub(super) async fn find_snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
-        Ok(Vec::new())
-    }
-
     pub(super) async fn prune_events_once(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let query = sqlx::query_as(sql!("upkeep/prune_stretch")).bind(older_than).bind(after).bind(limit);
         let stretch: Vec<(i64, bool, bool)> = query.fetch_all(&self.work).await?;
@@ -219,45 +207,5 @@ pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8]
         Some(row) => key_state(&row, fingerprint),
         // The key was pruned in between and is free: the next call gets it.
         None => Ok(KeyState::InProgress),
-    }
-}
-
-#[cfg(feature = "testing")]
-impl crate::testing::Age for MySqlStore {
-    async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [
-            sql!("testing/age_events"),
-            sql!("testing/age_deliveries"),
-            sql!("testing/age_consumptions"),
-            sql!("testing/age_inbox"),
-            sql!("testing/age_keys"),
-            sql!("testing/age_leases"),
-            sql!("testing/age_instances"),
-            sql!("testing/age_alerts"),
-            sql!("testing/age_jobs"),
-            sql!("testing/age_statuses"),
-            sql!("testing/age_operations"),
-            sql!("testing/age_tokens"),
-            sql!("testing/age_sessions"),
-        ] {
-            let columns = sql.matches("INTERVAL ?").count();
-            retrying!(async {
-                let query = (0..columns).fold(sqlx::query(sql), |query, _| query.bind(millis(by)));
-                Ok(query.execute(&self.work).await?)
-            })?;
-        }
-        retrying!(async {
-            let query = sqlx::query(sql!("testing/age_figures")).bind(millis(by));
-            query.execute(&self.work).await?;
-            Ok(())
-        })
-    }
-}
-
-#[cfg(feature = "testing")]
-impl crate::testing::Peek for MySqlStore {
-    async fn enqueued(&self, topic: &str) -> Result<Vec<crate::Envelope>> {
-        let stored = sqlx::query(sql!("testing/enqueued")).bind(topic).fetch_all(&self.work).await?;
-        stored.iter().map(|row| rows::envelope(row, 0)).collect()
     }
 }

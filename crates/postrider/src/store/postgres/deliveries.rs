@@ -10,7 +10,7 @@ use sqlx::postgres::PgRow;
 use super::address::Addresses;
 use super::front::Place;
 use super::known_keys::KnownKeys;
-use super::roles::{large, lost};
+use super::roles::large;
 use super::rows::Leased;
 use super::{PostgresStore, rows};
 use crate::error::Result;
@@ -18,7 +18,7 @@ use crate::shard::{SHARDS, Shards};
 use crate::store::batch::{self, millis};
 use crate::store::check_read;
 use crate::store::sql::retrying;
-use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
 /// Number of shards that one look of a keyed claim reads, so that four claimers find work in parallel; and number of
 /// rows, as a multiple of the limit: deliveries behind others do not count.
@@ -37,9 +37,9 @@ impl Deliveries for PostgresStore {
         claim.check()?;
         let token = Token::fresh();
         let front = self.fronts.of(claim);
-        let mut leased = retrying!(claim_behind(self, front, claim, token))?;
+        let mut leased = retrying(|| claim_behind(self, front, claim, token)).await?;
         if leased.is_empty() && front.is_some() {
-            leased = retrying!(claim_behind(self, None, claim, token))?;
+            leased = retrying(|| claim_behind(self, None, claim, token)).await?;
         }
         lease(self, claim, token, leased).await
     }
@@ -49,7 +49,7 @@ impl Deliveries for PostgresStore {
         let token = Token::fresh();
         let keys = self.known_keys.take(claim);
         if !keys.is_empty() {
-            let leased = retrying!(claim_known_keys(self, &keys, claim, dead_head, token))?;
+            let leased = retrying(|| claim_known_keys(self, &keys, claim, dead_head, token)).await?;
             let lease = lease(self, claim, token, leased).await?;
             self.known_keys.give_back(claim, keys, &lease);
             if !lease.deliveries.is_empty() {
@@ -57,7 +57,7 @@ impl Deliveries for PostgresStore {
             }
         }
         for _ in 0..PARKED_WINDOWS {
-            let (leased, looked) = retrying!(look_for_keys(self, claim, dead_head, token))?;
+            let (leased, looked) = retrying(|| look_for_keys(self, claim, dead_head, token)).await?;
             let only_parked = leased.is_empty() && looked.is_some();
             self.known_keys.seen(claim, looked.unwrap_or_default());
             // Parked deliveries hid claimable ones: look again without them.
@@ -69,49 +69,49 @@ impl Deliveries for PostgresStore {
     }
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql!("deliveries/extend")).bind(sequences(deliveries)).bind(numbers(deliveries));
             ids(query.bind(token.0).bind(millis(lease)).fetch_all(&self.work).await)
         })
+        .await
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
-        let settled = retrying!(async {
+        let settled = retrying(|| async {
             let mut session = self.work.acquire().await?;
             let settled = settle_known(&mut session, None, token, deliveries, history).await;
             self.work.end(session, &settled);
             Ok(settled?)
-        })?;
+        })
+        .await?;
         if settled.len() == deliveries.len() {
             return Ok(deliveries.to_vec());
         }
-        retrying!(async {
+        retrying(|| async {
             let mut tx = self.work.begin().await?;
             let settled = settle_moved(&mut tx, None, token, deliveries, &settled, history).await?;
             tx.commit().await?;
             Ok(settled)
         })
+        .await
     }
 
     async fn retry(&self, token: Token, failed: &[Failed], history: History) -> Result<Vec<DeliveryId>> {
         let failed = batch::failures(failed)?;
-        retrying!(fail(self, sql!("deliveries/retry"), token, &failed, history))
+        retrying(|| fail(self, sql!("deliveries/retry"), token, &failed, history)).await
     }
 
     async fn bury(&self, token: Token, buried: &[Buried], history: History) -> Result<Vec<DeliveryId>> {
         let buried = batch::burials(buried)?;
-        retrying!(fail(self, sql!("deliveries/bury"), token, &buried, history))
+        retrying(|| fail(self, sql!("deliveries/bury"), token, &buried, history)).await
     }
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql!("deliveries/release")).bind(sequences(deliveries)).bind(numbers(deliveries));
             ids(query.bind(token.0).fetch_all(&self.work).await)
         })
-    }
-
-    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
-        lost::append_lost(self, token, prior).await
+        .await
     }
 }
 

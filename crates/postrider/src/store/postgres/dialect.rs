@@ -1,22 +1,15 @@
 //! Operations that need PostgreSQL's own statements: routing, reports, pruning, keys, figures and migrations.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
-use super::roles::records::{key_state, records};
-#[cfg(feature = "testing")]
-use super::rows;
+use super::roles::records::records;
 use super::{Conn, PostgresStore, StoreTx};
-use crate::alert::SnapshotHolder;
 use crate::error::Result;
 use crate::limits;
 use crate::shard;
-use crate::store::batch::{self, millis};
+use crate::store::batch;
 use crate::store::decide::lookups;
-use crate::store::sql::duration;
-#[cfg(feature = "testing")]
-use crate::store::sql::retrying;
-use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
+use crate::store::{Appended, Pruned, Report, Routed};
 
 impl PostgresStore {
     pub(super) async fn begin_migrating(&self) -> Result<StoreTx> {
@@ -71,12 +64,6 @@ impl PostgresStore {
         Ok(sqlx::query_scalar(sql!("figures/oldest_pending")).fetch_one(&self.work).await?)
     }
 
-    pub(super) async fn find_snapshot_holders(&self, older_than: Duration) -> Result<Vec<SnapshotHolder>> {
-        let query = sqlx::query_as(sql!("figures/snapshot_holders")).bind(millis(older_than));
-        let held: Vec<(String, i64)> = query.fetch_all(&self.work).await?;
-        Ok(held.into_iter().map(|(holder, age)| SnapshotHolder { holder, age: duration(age) }).collect())
-    }
-
     pub(super) async fn prune_events_once(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let mut tx = self.work.begin().await?;
         let lock = sqlx::query_scalar(sql!("upkeep/prune_events_lock")).bind(older_than).bind(after).bind(limit);
@@ -106,60 +93,9 @@ async fn remove_events(conn: &mut Conn, taken: &[i64]) -> Result<u64> {
     Ok(removed.len() as u64)
 }
 
-/// Removes up to `limit` marks and returns their events.
-pub(super) async fn take_marks(conn: &mut Conn, limit: i64) -> Result<Vec<i64>> {
-    Ok(sqlx::query_scalar(sql!("upkeep/fold_take")).bind(limit).fetch_all(conn).await?)
-}
-
 /// Runs a statement whose parameters are hashes and event seqs.
 pub(super) async fn write_pairs(conn: &mut Conn, sql: &'static str, pairs: &[(i64, i64)]) -> Result<()> {
     let (hashes, seqs): (Vec<i64>, Vec<i64>) = pairs.iter().copied().unzip();
     sqlx::query(sql).bind(hashes).bind(seqs).execute(conn).await?;
     Ok(())
-}
-
-pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8], lease_ms: i64) -> Result<KeyState> {
-    let token = Token::fresh();
-    loop {
-        for (sql, state) in
-            [(sql!("keys/begin_key"), KeyState::Begun(token)), (sql!("keys/take_over_key"), KeyState::TakenOver(token))]
-        {
-            let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(lease_ms);
-            if query.fetch_optional(&mut *conn).await?.is_some() {
-                return Ok(state);
-            }
-        }
-        let find = sqlx::query(sql!("keys/find_key")).bind(key.scope).bind(key.key);
-        // `None` means that the key was pruned in between and is free again.
-        if let Some(row) = find.fetch_optional(&mut *conn).await? {
-            return key_state(&row, fingerprint);
-        }
-    }
-}
-
-#[cfg(feature = "testing")]
-impl crate::testing::Age for PostgresStore {
-    async fn age(&self, by: Duration) -> Result<()> {
-        for sql in [
-            sql!("testing/age"),
-            sql!("testing/age_jobs"),
-            sql!("testing/age_operations"),
-            sql!("testing/age_access"),
-            sql!("testing/age_instances"),
-        ] {
-            retrying!(async { Ok(sqlx::query(sql).bind(millis(by)).execute(&self.work).await?) })?;
-        }
-        let mut tx = self.work.begin().await?;
-        sqlx::query(sql!("testing/age_figures")).bind(millis(by)).execute(&mut *tx).await?;
-        sqlx::query("UPDATE postrider_figure SET minute = -minute").execute(&mut *tx).await?;
-        Ok(tx.commit().await?)
-    }
-}
-
-#[cfg(feature = "testing")]
-impl crate::testing::Peek for PostgresStore {
-    async fn enqueued(&self, topic: &str) -> Result<Vec<crate::Envelope>> {
-        let stored = sqlx::query(sql!("testing/enqueued")).bind(topic).fetch_all(&self.work).await?;
-        stored.iter().map(|row| rows::envelope(row, 0)).collect()
-    }
 }

@@ -4,72 +4,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::postgres::PgRow;
-use sqlx::{Decode, Postgres, Row, Type};
-use time::OffsetDateTime;
 
 use super::address::Addresses;
+use super::columns::{aggregate, encoding, initiator, max_attempts, time};
+pub(super) use super::columns::{envelope, get, int, maybe_time, small, text, time_at};
 use super::front::Place;
-use crate::envelope::{Encoding, Envelope, Initiator, trim};
+use crate::envelope::{Envelope, Initiator};
 use crate::error::Result;
-use crate::event::{Aggregate, EventId};
+use crate::event::EventId;
 use crate::store::sql::target;
 use crate::store::{Claimed, DeliveryId, Lease};
-
-pub(super) fn get<'r, T: Decode<'r, Postgres> + Type<Postgres>>(row: &'r PgRow, column: usize) -> Result<T> {
-    // Unchecked: the statements are static, so the type of each column is known.
-    Ok(row.try_get_unchecked(column)?)
-}
-
-pub(super) fn text(row: &PgRow, column: usize) -> Result<Option<String>> {
-    get(row, column)
-}
-
-pub(super) fn time_at(row: &PgRow, column: usize) -> Result<OffsetDateTime> {
-    get(row, column)
-}
-
-pub(super) fn maybe_time(row: &PgRow, column: usize) -> Result<Option<OffsetDateTime>> {
-    get(row, column)
-}
-
-/// A `smallint` that is never negative.
-pub(super) fn small(row: &PgRow, column: usize) -> Result<u32> {
-    Ok(u32::from(get::<i16>(row, column)?.unsigned_abs()))
-}
-
-/// An `integer` that is never negative.
-pub(super) fn int(row: &PgRow, column: usize) -> Result<u32> {
-    Ok(get::<i32>(row, column)?.unsigned_abs())
-}
-
-/// The event whose columns begin at `at`.
-pub(super) fn envelope(row: &PgRow, at: usize) -> Result<Envelope> {
-    let text = |column: usize| get::<Option<String>>(row, at + column);
-    let mut envelope = Envelope {
-        event_id: EventId::stored(get(row, at)?),
-        topic: get(row, at + 1)?,
-        key: text(2)?,
-        payload: get(row, at + 3)?,
-        payload_type: get::<String>(row, at + 4)?.into(),
-        payload_encoding: encoding(row, at + 5)?,
-        trace_id: text(6)?,
-        span_id: text(7)?,
-        parent_event_id: text(8)?.map(EventId::stored),
-        aggregate: aggregate(row, at + 9)?,
-        tenant_id: text(11)?,
-        store_id: text(12)?,
-        initiator: initiator(get(row, at + 13)?),
-        metadata: text(14)?.map(Into::into),
-        occurred_at: trim(get(row, at + 15)?),
-        expire_at: time(row, at + 16)?,
-        deliver_at: time(row, at + 17)?,
-        max_attempts: max_attempts(row, at + 18)?,
-        exchange: text(19)?,
-        routing_key: text(20)?,
-    };
-    envelope.fill_from_metadata();
-    Ok(envelope)
-}
 
 /// A leased delivery.
 pub(super) struct Leased {
@@ -183,33 +127,6 @@ pub(super) fn more(lease: &mut Lease, rows: &[PgRow]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn time(row: &PgRow, column: usize) -> Result<Option<OffsetDateTime>> {
-    Ok(get::<Option<OffsetDateTime>>(row, column)?.map(trim))
-}
-
-fn encoding(row: &PgRow, column: usize) -> Result<Encoding> {
-    Ok(match get::<Option<&str>>(row, column)? {
-        Some("base64") => Encoding::Base64,
-        _ => Encoding::Plain,
-    })
-}
-
-fn aggregate(row: &PgRow, column: usize) -> Result<Option<Aggregate>> {
-    Ok(match (get(row, column)?, get(row, column + 1)?) {
-        (Some(kind), Some(id)) => Some(Aggregate { kind, id }),
-        _ => None,
-    })
-}
-
-/// Plain SQL may have written anything. An unreadable initiator must not block the event.
-fn initiator(json: &str) -> Initiator {
-    if json.is_empty() { Initiator::default() } else { serde_json::from_str(json).unwrap_or_default() }
-}
-
-fn max_attempts(row: &PgRow, column: usize) -> Result<Option<u32>> {
-    Ok(get::<Option<i16>>(row, column)?.map(|n| u32::from(n.max(1).unsigned_abs())))
 }
 
 pub(super) fn delivery_id(row: &PgRow) -> Result<DeliveryId> {

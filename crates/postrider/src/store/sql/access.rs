@@ -49,7 +49,7 @@ impl Access for SqlStore {
         let Some(row) = found else { return Ok(None) };
         if row.6 {
             let sql = text!("UPDATE postrider_token SET last_used_at = ", now!(), " WHERE token_id = $1");
-            retrying!(async { Ok(sqlx::query(sql).bind(&row.0).execute(self.writer()).await?) })?;
+            retrying(|| async { Ok(sqlx::query(sql).bind(&row.0).execute(self.writer()).await?) }).await?;
         }
         token(row).map(Some)
     }
@@ -67,13 +67,14 @@ impl Access for SqlStore {
     async fn revoke_token(&self, token_id: &str) -> Result<bool> {
         let sql =
             text!("UPDATE postrider_token SET revoked_at = ", now!(), " WHERE token_id = $1 AND revoked_at IS NULL");
-        retrying!(async { Ok(sqlx::query(sql).bind(token_id).execute(self.writer()).await?.rows_affected() == 1) })
+        retrying(|| async { Ok(sqlx::query(sql).bind(token_id).execute(self.writer()).await?.rows_affected() == 1) })
+            .await
     }
 
     async fn create_session(&self, session: &NewSession<'_>) -> Result<()> {
         session.check()?;
         let sql = text!("DELETE FROM postrider_session WHERE expires_at <= ", now!());
-        retrying!(async { Ok(sqlx::query(sql).execute(self.writer()).await?) })?;
+        retrying(|| async { Ok(sqlx::query(sql).execute(self.writer()).await?) }).await?;
         let query = sqlx::query(text!(
             "INSERT INTO postrider_session (hash, token_id, created_at, seen_at, expires_at) VALUES ($1, $2, ",
             now!(),
@@ -102,14 +103,14 @@ impl Access for SqlStore {
         let Some(row) = found else { return Ok(None) };
         if row.6 {
             let sql = text!("UPDATE postrider_session SET seen_at = ", now!(), " WHERE hash = $1");
-            retrying!(async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?) })?;
+            retrying(|| async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?) }).await?;
         }
         token(row).map(Some)
     }
 
     async fn end_session(&self, hash: &str) -> Result<bool> {
         let sql = text!("DELETE FROM postrider_session WHERE hash = $1");
-        retrying!(async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?.rows_affected() == 1) })
+        retrying(|| async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?.rows_affected() == 1) }).await
     }
 
     async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()> {

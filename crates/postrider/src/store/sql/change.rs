@@ -9,8 +9,9 @@ use super::{Conn, SqlStore};
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
 use crate::status::Record;
+use crate::store::batch;
 use crate::store::decide::{Moves, Shift, check_version, decide_change, registered_as, was_external};
-use crate::store::sql::{is_duplicate, json};
+use crate::store::sql::is_duplicate;
 use crate::store::{SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Waiting};
 use crate::subscription::{StoredSubscription, Subscription, Via};
 
@@ -191,9 +192,9 @@ async fn write_moves(
             continue;
         }
         for (sql, rows) in [
-            (sql!("subscriptions/take_deliveries"), json(&moves.taken)?),
-            (sql!("events/expect"), json(&moves.expected)?),
-            (sql!("subscriptions/move_deliveries"), json(&moves.inserted)?),
+            (sql!("subscriptions/take_deliveries"), batch::due(&moves.taken)?),
+            (sql!("events/expect"), batch::expected(&moves.expected)?),
+            (sql!("subscriptions/move_deliveries"), batch::due(&moves.inserted)?),
         ] {
             sqlx::query(sql).bind(rows).execute(&mut *conn).await?;
         }

@@ -17,11 +17,11 @@ use crate::store::{
 #[async_trait]
 impl Events for SqlStore {
     async fn publish(&self, batch: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
-        retrying!(enlist::publish(self, batch, unheard))
+        retrying(|| enlist::publish(self, batch, unheard)).await
     }
 
     async fn route(&self, limit: u32) -> Result<Routed> {
-        retrying!(self.route_once(limit.min(limits::PASS_ROWS)))
+        retrying(|| self.route_once(limit.min(limits::PASS_ROWS))).await
     }
 
     async fn find(&self, event_id: &str) -> Result<Option<Record>> {
@@ -45,6 +45,6 @@ impl Events for SqlStore {
     }
 
     async fn append_consumption(&self, report: &Report) -> Result<Appended> {
-        retrying!(self.append_consumption_once(report))
+        retrying(|| self.append_consumption_once(report)).await
     }
 }

@@ -8,9 +8,10 @@ use time::OffsetDateTime;
 
 use super::records::records;
 use super::rows::get;
-use super::{Conn, Row, SqlStore, Time, time};
+use super::{Conn, Row, SNAPSHOT_HOLDERS, SqlStore, Time, time};
 use crate::alert::SnapshotHolder;
 use crate::error::Result;
+use crate::store::batch::millis;
 use crate::store::sql::duration;
 use crate::store::{DeadLetter, DeliveryId, Figures, Holding, LaneCounts, Minute, figure};
 
@@ -85,7 +86,10 @@ impl Figures for SqlStore {
     }
 
     async fn snapshot_holders(&self, older_than: Duration) -> Result<Vec<SnapshotHolder>> {
-        self.find_snapshot_holders(older_than).await
+        let Some(sql) = SNAPSHOT_HOLDERS else { return Ok(Vec::new()) };
+        let query = sqlx::query_as(sql).bind(millis(older_than));
+        let held: Vec<(String, i64)> = query.fetch_all(self.reader()).await?;
+        Ok(held.into_iter().map(|(holder, age)| SnapshotHolder { holder, age: duration(age) }).collect())
     }
 }
 

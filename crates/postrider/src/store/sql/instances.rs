@@ -21,10 +21,11 @@ impl Instances for SqlStore {
             now!(),
             " WHERE instance_id = $4"
         );
-        let known = retrying!(async {
+        let known = retrying(|| async {
             let query = sqlx::query(again).bind(beat.role).bind(beat.version).bind(&state).bind(beat.instance_id);
             Ok(query.execute(self.writer()).await?.rows_affected() == 1)
-        })?;
+        })
+        .await?;
         if known {
             return Ok(());
         }
@@ -35,18 +36,19 @@ impl Instances for SqlStore {
             now!(),
             ")"
         );
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(first).bind(beat.instance_id).bind(beat.role).bind(beat.version).bind(&state);
             is_new(query.execute(self.writer()).await)
-        })?;
+        })
+        .await?;
         let old = text!("DELETE FROM postrider_instance WHERE seen_at < ", earlier!("$1"));
-        retrying!(async { Ok(sqlx::query(old).bind(millis(KEPT)).execute(self.writer()).await?) })?;
+        retrying(|| async { Ok(sqlx::query(old).bind(millis(KEPT)).execute(self.writer()).await?) }).await?;
         Ok(())
     }
 
     async fn leave(&self, instance_id: &str) -> Result<()> {
         let sql = text!("DELETE FROM postrider_instance WHERE instance_id = $1");
-        retrying!(async { Ok(sqlx::query(sql).bind(instance_id).execute(self.writer()).await?) })?;
+        retrying(|| async { Ok(sqlx::query(sql).bind(instance_id).execute(self.writer()).await?) }).await?;
         Ok(())
     }
 
@@ -97,16 +99,18 @@ impl Alerts for SqlStore {
             now!(),
             ")"
         );
-        retrying!(async {
+        retrying(|| async {
             let subject = new.subject.unwrap_or_default();
             let query = sqlx::query(sql).bind(new.kind.as_str()).bind(subject).bind(new.alert_id).bind(new.details);
             is_new(query.execute(self.writer()).await)
         })
+        .await
     }
 
     async fn end_alert(&self, alert_id: &str) -> Result<bool> {
         let sql = text!("UPDATE postrider_alert SET over_at = ", now!(), " WHERE alert_id = $1 AND over_at IS NULL");
-        retrying!(async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()).await?.rows_affected() == 1) })
+        retrying(|| async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()).await?.rows_affected() == 1) })
+            .await
     }
 
     async fn note_alert_sent(&self, alert_id: &str, state: AlertState) -> Result<()> {
@@ -114,7 +118,7 @@ impl Alerts for SqlStore {
             AlertState::Firing => text!("UPDATE postrider_alert SET sent = true WHERE alert_id = $1"),
             AlertState::Over => text!("DELETE FROM postrider_alert WHERE alert_id = $1 AND over_at IS NOT NULL"),
         };
-        retrying!(async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()).await?) })?;
+        retrying(|| async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()).await?) }).await?;
         Ok(())
     }
 }

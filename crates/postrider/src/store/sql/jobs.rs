@@ -14,11 +14,12 @@ use crate::store::{JobOutcome, JobPlan, JobRuns, JobStart, JobState, Token};
 impl JobRuns for SqlStore {
     async fn plan_job(&self, plan: &JobPlan<'_>) -> Result<()> {
         plan.check()?;
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql!("jobs/plan_job")).bind(plan.name).bind(plan.schedule).bind(plan.zone);
             query.bind(plan.next_slot.map(stored)).execute(self.writer()).await?;
             Ok(())
         })
+        .await
     }
 
     async fn begin_job(&self, start: &JobStart<'_>) -> Result<Option<Token>> {
@@ -38,20 +39,22 @@ impl JobRuns for SqlStore {
             now!(),
             " AND (last_slot IS NULL OR $9 > last_slot)))"
         );
-        let begun = retrying!(async {
+        let begun = retrying(|| async {
             let query = sqlx::query(sql).bind(slot).bind(start.next_slot.map(stored)).bind(start.owner).bind(token.0);
             let query = query.bind(millis(start.lease)).bind(start.name).bind(slot.is_none()).bind(slot).bind(slot);
             Ok(query.execute(self.writer()).await?.rows_affected() == 1)
-        })?;
+        })
+        .await?;
         Ok(begun.then_some(token))
     }
 
     async fn extend_job(&self, name: &str, token: Token, lease: Duration) -> Result<bool> {
         let sql = text!("UPDATE postrider_job SET lock_until = ", later!("$1"), " WHERE name = $2 AND token = $3");
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql).bind(millis(lease)).bind(name).bind(token.0);
             Ok(query.execute(self.writer()).await?.rows_affected() == 1)
         })
+        .await
     }
 
     async fn finish_job(&self, name: &str, token: Token, outcome: &JobOutcome) -> Result<bool> {
@@ -61,10 +64,11 @@ impl JobRuns for SqlStore {
             now!(),
             " WHERE name = $3 AND token = $4"
         );
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql).bind(&result).bind(&error).bind(name).bind(token.0);
             Ok(query.execute(self.writer()).await?.rows_affected() == 1)
         })
+        .await
     }
 
     async fn jobs(&self) -> Result<Vec<JobState>> {

@@ -1,5 +1,6 @@
 //! The queries of [`decide::list`](crate::store::decide::list).
 
+use serde_json::{Value, json as object};
 use time::OffsetDateTime;
 
 use super::records::records;
@@ -7,9 +8,28 @@ use super::{SqlStore, Time, numbers, time};
 use crate::entry::DeliveryStatus;
 use crate::error::Result;
 use crate::store::Record;
+use crate::store::batch::unix_ms;
 use crate::store::decide::fold::LOOK_BACK;
 use crate::store::decide::{Lead, RowFilter, Scan};
 use crate::store::sql::json;
+
+/// The parameter of `list_match.sql`.
+fn parameter(filter: &RowFilter<'_>) -> Value {
+    object!({
+        "topic": filter.topic,
+        "trace_id": filter.trace_id,
+        "parent_event_id": filter.parent_event_id,
+        "aggregate_type": filter.aggregate_type,
+        "aggregate_id": filter.aggregate_id,
+        "event_key": filter.event_key,
+        "consumer": filter.consumer,
+        "tenant_id": filter.tenant_id,
+        "from_ms": filter.from.map(unix_ms),
+        "to_ms": filter.to.map(unix_ms),
+        // A number, because JSON tables of MySQL and MariaDB differ in how they read `true`.
+        "unheard": filter.unheard.then_some(1),
+    })
+}
 
 impl Scan for SqlStore {
     async fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64) -> Result<Vec<i64>> {
@@ -46,7 +66,7 @@ impl Scan for SqlStore {
     }
 
     async fn matching(&self, seqs: &[i64], filter: &RowFilter<'_>) -> Result<Vec<i64>> {
-        let query = sqlx::query_scalar(sql!("lists/list_match")).bind(numbers(seqs)?).bind(json(filter)?);
+        let query = sqlx::query_scalar(sql!("lists/list_match")).bind(numbers(seqs)?).bind(json(&parameter(filter))?);
         Ok(query.fetch_all(self.reader()).await?)
     }
 

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use super::redrives::mark;
 use super::rows::{get, int};
 use super::{SqlStore, numbers};
-use crate::entry::LEASE_RAN_OUT;
 use crate::error::Result;
-use crate::store::sql::{is_new, retrying};
 use crate::store::{DeliveryId, PriorAttempts, Token};
 
 /// The attempts of claimed deliveries that the history must have and has not: event, consumer, number.
-async fn missing(store: &SqlStore, token: Token, prior: &[PriorAttempts]) -> Result<Vec<(i64, String, i32)>> {
+pub(super) async fn missing(
+    store: &SqlStore,
+    token: Token,
+    prior: &[PriorAttempts],
+) -> Result<Vec<(i64, String, i32)>> {
     let wanted: BTreeMap<DeliveryId, u32> = prior.iter().map(|one| (one.id, one.attempts)).collect();
     let seqs: Vec<i64> = wanted.keys().map(|id| id.sequence).collect();
     let query = sqlx::query(text!(
@@ -32,32 +33,4 @@ async fn missing(store: &SqlStore, token: Token, prior: &[PriorAttempts]) -> Res
         missing.extend(numbers.map(|number| (id.sequence, consumer.clone(), number.cast_signed())));
     }
     Ok(missing)
-}
-
-pub(in super::super) async fn append_lost(store: &SqlStore, token: Token, prior: &[PriorAttempts]) -> Result<()> {
-    let missing = missing(store, token, prior).await?;
-    let insert = text!(
-        "INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code) \
-         VALUES ($1, $2, $3, false, true, ",
-        now!(),
-        ", $4, $5)"
-    );
-    for (seq, consumer, attempt) in &missing {
-        let (error, code) = LEASE_RAN_OUT;
-        retrying!(async {
-            let query = sqlx::query(insert).bind(seq).bind(consumer).bind(attempt).bind(error).bind(code);
-            is_new(query.execute(store.writer()).await)
-        })?;
-    }
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let mut seqs: Vec<i64> = missing.iter().map(|(seq, _, _)| *seq).collect();
-    seqs.dedup();
-    retrying!(async {
-        let mut tx = store.write().await?;
-        mark(&mut tx, &seqs).await?;
-        tx.commit().await?;
-        Ok(())
-    })
 }

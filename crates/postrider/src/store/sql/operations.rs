@@ -38,10 +38,11 @@ impl OperationRuns for SqlStore {
             now!(),
             ")"
         );
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql).bind(&new.id).bind(&filter).bind(&options).bind(total);
             is_new(query.execute(self.writer()).await)
-        })?;
+        })
+        .await?;
         let stored = self.operation(&new.id).await?;
         stored.ok_or_else(|| Error::Store("the operation was removed right after it was stored".into()))
     }
@@ -69,10 +70,11 @@ impl OperationRuns for SqlStore {
             now!(),
             " END WHERE id = $3 AND state IN ($4, $5)"
         );
-        retrying!(async {
+        retrying(|| async {
             let query = sqlx::query(sql).bind(to.as_str()).bind(to == OperationState::Cancelled);
             Ok(query.bind(id).bind(from).bind(or_from).execute(self.writer()).await?)
-        })?;
+        })
+        .await?;
         self.operation(id).await
     }
 
@@ -98,7 +100,7 @@ impl OperationRuns for SqlStore {
             " WHERE id = $4"
         );
         let token = Token::fresh();
-        retrying!(async {
+        retrying(|| async {
             let mut tx = self.write().await?;
             let id: Option<String> = sqlx::query_scalar(lock).fetch_optional(&mut *tx).await?;
             let Some(id) = id else {
@@ -111,6 +113,7 @@ impl OperationRuns for SqlStore {
             tx.commit().await?;
             Ok(Some((operation, token)))
         })
+        .await
     }
 
     async fn advance_operation(&self, advance: &Advance<'_>) -> Result<Option<Operation>> {
@@ -119,16 +122,17 @@ impl OperationRuns for SqlStore {
         let wanted = &known.request;
         let request =
             Request { consumer: wanted.consumer.as_deref(), rules: &wanted.rules, subscriptions: &subscriptions };
-        retrying!(self.advance(advance, &request))
+        retrying(|| self.advance(advance, &request)).await
     }
 
     async fn release_operation(&self, id: &str, token: Token) -> Result<bool> {
         let sql = text!(
             "UPDATE postrider_operation SET token = NULL, lock_owner = NULL, lock_until = NULL WHERE id = $1 AND token = $2"
         );
-        retrying!(async {
+        retrying(|| async {
             Ok(sqlx::query(sql).bind(id).bind(token.0).execute(self.writer()).await?.rows_affected() == 1)
         })
+        .await
     }
 }
 

@@ -9,33 +9,34 @@ use crate::entry::DISCARDED;
 use crate::error::{Error, Result};
 use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
+use crate::store::batch;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
-use crate::store::sql::{json, retrying};
+use crate::store::sql::retrying;
 use crate::store::{Record, Redriven, Redrives, Subscriptions, Wakeups};
 
 #[async_trait]
 impl Redrives for SqlStore {
     async fn redrive(&self, event_id: &str, lane: &str, target: Option<&str>) -> Result<Redriven> {
-        retrying!(self.redrive_once(event_id, lane, target))
+        retrying(|| self.redrive_once(event_id, lane, target)).await
     }
 
     async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Record> {
         let subscriptions = self.subscriptions(None).await?;
         let request = Request { consumer, rules, subscriptions: &subscriptions };
-        let found = retrying!(self.redrive_event_once(event_id, &request))?;
+        let found = retrying(|| self.redrive_event_once(event_id, &request)).await?;
         // The relays of this process need not wait for their next look.
         self.wake().poke(event_id, &found.envelope.topic);
         Ok(found)
     }
 
     async fn expire(&self, event_id: &str) -> Result<Record> {
-        retrying!(self.expire_once(event_id))
+        retrying(|| self.expire_once(event_id)).await
     }
 
     async fn discard(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Record> {
         let reason = discard_reason(reason)?;
-        retrying!(self.discard_once(event_id, consumer, &reason))
+        retrying(|| self.discard_once(event_id, consumer, &reason)).await
     }
 }
 
@@ -158,9 +159,9 @@ async fn write(conn: &mut Conn, plan: &Plan) -> Result<()> {
     // Before the deliveries: they must be due no earlier than the time of the redrive.
     sqlx::query(sql!("redrives/note_redrives")).bind(numbers(&plan.seqs)?).execute(&mut *conn).await?;
     if !plan.expected.is_empty() {
-        sqlx::query(sql!("events/expect")).bind(json(&plan.expected)?).execute(&mut *conn).await?;
+        sqlx::query(sql!("events/expect")).bind(batch::expected(&plan.expected)?).execute(&mut *conn).await?;
     }
-    sqlx::query(sql!("redrives/redrive_many")).bind(json(&plan.deliveries)?).execute(&mut *conn).await?;
+    sqlx::query(sql!("redrives/redrive_many")).bind(batch::due(&plan.deliveries)?).execute(&mut *conn).await?;
     for (lane, key, seq) in &plan.keys {
         free_followers(conn, lane, key, *seq).await?;
     }

@@ -12,11 +12,13 @@ mod keys;
 pub(super) mod large;
 mod leases;
 mod lists;
-pub(super) mod lost;
+mod lost;
 mod operations;
 pub(super) mod records;
 pub(super) mod redrives;
 mod rename;
 mod schema;
 mod subscriptions;
+#[cfg(feature = "testing")]
+mod testing;
 mod upkeep;

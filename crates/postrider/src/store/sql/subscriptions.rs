@@ -25,17 +25,17 @@ impl Subscriptions for SqlStore {
         let known = known.bind(&subscription.topic).bind(&subscription.consumer).fetch_optional(self.reader()).await?;
         match known {
             Some(_) => Ok(()),
-            None => retrying!(self.register_new(subscription)),
+            None => retrying(|| self.register_new(subscription)).await,
         }
     }
 
     async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged> {
         change.subscription.check()?;
-        retrying!(self.change(change))
+        retrying(|| self.change(change)).await
     }
 
     async fn end_subscription(&self, removal: &SubscriptionRemoval) -> Result<Option<SubscriptionRemoved>> {
-        retrying!(self.end(removal))
+        retrying(|| self.end(removal)).await
     }
 
     async fn subscriptions(&self, topic: Option<&str>) -> Result<Vec<StoredSubscription>> {
@@ -61,7 +61,7 @@ impl Subscriptions for SqlStore {
         let pause = text!("INSERT INTO postrider_pause (lane, paused_at) VALUES ($1, ", now!(), ")");
         let resume = text!("DELETE FROM postrider_pause WHERE lane = $1");
         let sql = if paused { pause } else { resume };
-        retrying!(async { is_new(sqlx::query(sql).bind(lane).execute(self.writer()).await) })?;
+        retrying(|| async { is_new(sqlx::query(sql).bind(lane).execute(self.writer()).await) }).await?;
         Ok(())
     }
 
@@ -75,7 +75,7 @@ impl Subscriptions for SqlStore {
         let attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
         let change = text!("UPDATE postrider_lane SET max_attempts = $1, updated_at = ", now!(), " WHERE lane = $2");
         let insert = text!("INSERT INTO postrider_lane (lane, max_attempts, updated_at) VALUES ($1, $2, ", now!(), ")");
-        retrying!(async {
+        retrying(|| async {
             let changed = sqlx::query(change).bind(attempts).bind(lane).execute(self.writer()).await?;
             if changed.rows_affected() == 0 {
                 // Another instance may have inserted it since.
@@ -83,6 +83,7 @@ impl Subscriptions for SqlStore {
             }
             Ok(())
         })
+        .await
     }
 
     async fn max_attempts(&self) -> Result<BTreeMap<String, u32>> {
@@ -92,6 +93,6 @@ impl Subscriptions for SqlStore {
 
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {
         check_rename(from, to)?;
-        retrying!(self.rename(from, to))
+        retrying(|| self.rename(from, to)).await
     }
 }

@@ -3,15 +3,18 @@
 use async_trait::async_trait;
 use serde::Serialize;
 
+use super::lost;
 use super::records::{records, whole_records};
+use super::redrives::mark;
 use super::{Conn, SqlStore, write_pairs};
+use crate::entry::LEASE_RAN_OUT;
 use crate::error::Result;
 use crate::limits;
 use crate::store::batch::{millis, option_ms, unix_ms};
 use crate::store::decide::fold::{LOOK_BACK, STRETCH};
 use crate::store::decide::{Fold, FoldedStatus};
-use crate::store::sql::{json, retrying};
-use crate::store::{Finished, Folded, Prunable, Prune, Pruned, Upkeep};
+use crate::store::sql::{is_new, json, retrying};
+use crate::store::{Finished, Folded, PriorAttempts, Prunable, Prune, Pruned, Token, Upkeep};
 use time::OffsetDateTime;
 
 #[async_trait]
@@ -28,22 +31,23 @@ impl Upkeep for SqlStore {
         if idle {
             return Ok(Folded::default());
         }
-        retrying!(self.fold_once(i64::from(limit.clamp(1, limits::PASS_ROWS))))
+        retrying(|| self.fold_once(i64::from(limit.clamp(1, limits::PASS_ROWS)))).await
     }
 
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
         let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
         let older_than = millis(prune.older_than);
         let sql = match prune.what {
-            Prunable::Events => return retrying!(self.prune_events_once(older_than, prune.after, limit)),
+            Prunable::Events => return retrying(|| self.prune_events_once(older_than, prune.after, limit)).await,
             Prunable::Inbox => sql!("upkeep/prune_inbox"),
             Prunable::Keys => sql!("upkeep/prune_keys"),
             Prunable::Operations => sql!("upkeep/prune_operations"),
             Prunable::Figures => sql!("upkeep/prune_figures"),
         };
-        let removed: u64 = retrying!(async {
+        let removed: u64 = retrying(|| async {
             Ok(sqlx::query(sql).bind(older_than).bind(limit).execute(self.writer()).await?.rows_affected())
-        })?;
+        })
+        .await?;
         Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
     }
 
@@ -59,7 +63,37 @@ impl Upkeep for SqlStore {
     }
 
     async fn prune_events(&self, sequences: &[i64]) -> Result<u64> {
-        retrying!(self.prune_these_once(sequences))
+        retrying(|| self.prune_these_once(sequences)).await
+    }
+
+    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
+        let missing = lost::missing(self, token, prior).await?;
+        let insert = text!(
+            "INSERT INTO postrider_consumption (event_seq, consumer, attempt, success, will_retry, consumed_at, error, code) \
+             VALUES ($1, $2, $3, false, true, ",
+            now!(),
+            ", $4, $5)"
+        );
+        for (seq, consumer, attempt) in &missing {
+            let (error, code) = LEASE_RAN_OUT;
+            retrying(|| async {
+                let query = sqlx::query(insert).bind(seq).bind(consumer).bind(attempt).bind(error).bind(code);
+                is_new(query.execute(self.writer()).await)
+            })
+            .await?;
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let mut seqs: Vec<i64> = missing.iter().map(|(seq, _, _)| *seq).collect();
+        seqs.dedup();
+        retrying(|| async {
+            let mut tx = self.write().await?;
+            mark(&mut tx, &seqs).await?;
+            tx.commit().await?;
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -7,14 +7,14 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::dialect::append_successes;
 use super::roles::redrives::mark;
-use super::roles::{large, lost};
+use super::roles::large;
 use super::{SqliteStore, rows};
 use crate::error::Result;
 use crate::shard::Shards;
 use crate::store::batch::{self, millis};
 use crate::store::check_read;
 use crate::store::sql::json;
-use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, PriorAttempts, Token};
+use crate::store::{Buried, Claim, DeadHead, Deliveries, DeliveryId, Failed, History, Lease, Token};
 
 /// A keyed claim reads this many times its limit, and at least the number below: deliveries behind others do not
 /// count.
@@ -104,10 +104,6 @@ impl Deliveries for SqliteStore {
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
         let query = sqlx::query(sql!("deliveries/release"));
         ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(&self.writer).await)
-    }
-
-    async fn append_lost(&self, token: Token, prior: &[PriorAttempts]) -> Result<()> {
-        lost::append_lost(self, token, prior).await
     }
 }
 

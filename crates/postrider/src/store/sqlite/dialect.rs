@@ -1,18 +1,16 @@
 //! Operations that need SQLite's own statements: routing, reports, pruning, keys, figures and migrations.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use super::roles::records::{key_state, records};
+use super::roles::records::records;
 use super::roles::redrives::mark;
 use super::{Conn, SqliteStore, StoreTx, rows};
-use crate::alert::SnapshotHolder;
 use crate::error::Result;
 use crate::limits;
 use crate::store::batch::{self, unix_ms};
 use crate::store::decide::lookups;
 use crate::store::sql::json;
-use crate::store::{Appended, Key, KeyState, Pruned, Report, Routed, Token};
+use crate::store::{Appended, Pruned, Report, Routed};
 
 impl SqliteStore {
     /// One instance migrates under the write lock. The others wait, and find nothing to do.
@@ -75,11 +73,6 @@ impl SqliteStore {
         Ok(sqlx::query_scalar(sql!("figures/oldest_pending")).fetch_one(&self.reader).await?)
     }
 
-    /// A long read delays the checkpoint of the write-ahead log, but no claim.
-    pub(super) async fn find_snapshot_holders(&self, _older_than: Duration) -> Result<Vec<SnapshotHolder>> {
-        Ok(Vec::new())
-    }
-
     pub(super) async fn prune_events_once(&self, older_than: i64, after: i64, limit: i64) -> Result<Pruned> {
         let mut tx = self.write().await?;
         let query = sqlx::query_as(sql!("upkeep/prune_stretch")).bind(after).bind(limit).bind(older_than);
@@ -128,68 +121,8 @@ pub(super) async fn append_successes(conn: &mut Conn, successes: &[(i64, String)
     mark(conn, &seqs).await
 }
 
-/// Removes up to `limit` marks and returns their events.
-pub(super) async fn take_marks(conn: &mut Conn, limit: i64) -> Result<Vec<i64>> {
-    Ok(sqlx::query_scalar(sql!("upkeep/fold_take")).bind(limit).fetch_all(conn).await?)
-}
-
 /// Runs a statement whose parameter is a list of hashes and event seqs.
 pub(super) async fn write_pairs(conn: &mut Conn, sql: &'static str, pairs: &[(i64, i64)]) -> Result<()> {
     sqlx::query(sql).bind(json(pairs)?).execute(conn).await?;
     Ok(())
-}
-
-pub(super) async fn begin_key(conn: &mut Conn, key: &Key<'_>, fingerprint: &[u8], lease_ms: i64) -> Result<KeyState> {
-    let token = Token::fresh();
-    loop {
-        for (sql, state) in
-            [(sql!("keys/begin_key"), KeyState::Begun(token)), (sql!("keys/take_over_key"), KeyState::TakenOver(token))]
-        {
-            let query = sqlx::query(sql).bind(key.scope).bind(key.key).bind(fingerprint).bind(token.0).bind(lease_ms);
-            if query.fetch_optional(&mut *conn).await?.is_some() {
-                return Ok(state);
-            }
-        }
-        let find = sqlx::query(sql!("keys/find_key")).bind(key.scope).bind(key.key);
-        // `None` means that the key was pruned in between, which is possible outside a transaction, and is free
-        // again.
-        if let Some(row) = find.fetch_optional(&mut *conn).await? {
-            return key_state(&row, fingerprint);
-        }
-    }
-}
-
-#[cfg(feature = "testing")]
-impl crate::testing::Age for SqliteStore {
-    async fn age(&self, by: Duration) -> Result<()> {
-        let mut tx = self.write().await?;
-        for sql in [
-            sql!("testing/age_events"),
-            sql!("testing/age_deliveries"),
-            sql!("testing/age_consumptions"),
-            sql!("testing/age_inbox"),
-            sql!("testing/age_keys"),
-            sql!("testing/age_leases"),
-            sql!("testing/age_instances"),
-            sql!("testing/age_alerts"),
-            sql!("testing/age_jobs"),
-            sql!("testing/age_statuses"),
-            sql!("testing/age_operations"),
-            sql!("testing/age_figures"),
-            sql!("testing/age_tokens"),
-            sql!("testing/age_sessions"),
-        ] {
-            sqlx::query(sql).bind(batch::millis(by)).execute(&mut *tx).await?;
-        }
-        sqlx::query("UPDATE postrider_figure SET minute = -minute").execute(&mut *tx).await?;
-        Ok(tx.commit().await?)
-    }
-}
-
-#[cfg(feature = "testing")]
-impl crate::testing::Peek for SqliteStore {
-    async fn enqueued(&self, topic: &str) -> Result<Vec<crate::Envelope>> {
-        let stored = sqlx::query(sql!("testing/enqueued")).bind(topic).fetch_all(&self.reader).await?;
-        stored.iter().map(|row| rows::envelope(row, 0)).collect()
-    }
 }

@@ -1,2 +1,0 @@
--- For tests: moves stored times back by ? ms, once for each column.
-UPDATE postrider_job SET since = since - INTERVAL ? * 1000 MICROSECOND, next_slot = next_slot - INTERVAL ? * 1000 MICROSECOND, last_slot = last_slot - INTERVAL ? * 1000 MICROSECOND, fired_at = fired_at - INTERVAL ? * 1000 MICROSECOND, lock_until = lock_until - INTERVAL ? * 1000 MICROSECOND, finished_at = finished_at - INTERVAL ? * 1000 MICROSECOND

@@ -1,2 +1,0 @@
--- For tests: moves stored times back by ? ms, once for each column.
-UPDATE postrider_status SET redriven_at = redriven_at - INTERVAL ? * 1000 MICROSECOND, expired_at = expired_at - INTERVAL ? * 1000 MICROSECOND, sent_at = sent_at - INTERVAL ? * 1000 MICROSECOND, last_sent_at = last_sent_at - INTERVAL ? * 1000 MICROSECOND, created_at = created_at - INTERVAL ? * 1000 MICROSECOND, expires_at = expires_at - INTERVAL ? * 1000 MICROSECOND, status_at = status_at - INTERVAL ? * 1000 MICROSECOND, updated_at = updated_at - INTERVAL ? * 1000 MICROSECOND
