@@ -67,7 +67,7 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
 }
 
-type Rules = { only?: string[]; without?: string[] };
+export type Rules = { only?: string[]; without?: string[] };
 
 /** What axe finds against WCAG 2.2 AA, one line each. */
 export async function violationsOf(page: Page, { only, without }: Rules = {}): Promise<string[]> {
