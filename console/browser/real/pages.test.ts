@@ -11,7 +11,7 @@ const dir = new URL('../../shots/', import.meta.url).pathname;
 /** PICTURES=1 makes the pictures of docs/console.md anew, of a demo that has run for some minutes. */
 const docs = new URL('../../../docs/console/', import.meta.url).pathname;
 const PICTURES = ['overview', 'events', 'event', 'event-timeline', 'trace', 'failures', 'subscriptions'];
-const MINUTES = 5;
+const MINUTES = 3;
 const HOOK_MS = process.env.PICTURES ? 600_000 : 90_000;
 
 /** Asks until the demo has come so far. */
