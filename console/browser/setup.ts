@@ -63,11 +63,12 @@ export async function open(
 
 /** Waits until a page has its data. */
 export async function settled(page: Page): Promise<void> {
-  await page.locator('main h1, .login h1, main .card').first().waitFor();
+  // On a narrow screen the title of a page may be hidden.
+  await page.locator('main h1, .login h1, main .card').first().waitFor({ state: 'attached' });
   await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
 }
 
-type Rules = { only?: string[]; without?: string[] };
+export type Rules = { only?: string[]; without?: string[] };
 
 /** What axe finds against WCAG 2.2 AA, one line each. */
 export async function violationsOf(page: Page, { only, without }: Rules = {}): Promise<string[]> {

@@ -77,7 +77,7 @@ function Shown({ data }: { data: TraceData }) {
   const title = first?.key
     ? t('trace.title', {
         topic: first.topic,
-        key: [first.aggregateType?.toLowerCase(), first.key].filter(Boolean).join(' '),
+        key: [first.aggregateType?.toLowerCase(), middle(first.key, 8, 12)].filter(Boolean).join(' '),
       })
     : (first?.topic ?? '');
   const external = (/^https?:/.test(links.trace ?? '') ? links.trace : undefined)?.replace(
