@@ -12,6 +12,7 @@ use crate::entry::{DISCARDED, DeliveryStatus, Step};
 use crate::error::{Error, Result};
 use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
+use crate::store::audit::Change;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
 use crate::store::{Delivery, Found, Redriven, Redrives, Routing};
@@ -32,12 +33,13 @@ impl Redrives for MemoryStore {
         self.write(|state, now| {
             let record = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
             let subscriptions = state.subscriptions(None);
+            let before = record.clone();
             let plan = Plan::of(&[record], &Request { consumer, rules, subscriptions: &subscriptions }, now);
             for (_, answer) in &plan.answers {
                 answer.clone().map_err(Error::Refused)?;
             }
             state.carry_out(&plan, now)?;
-            state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))
+            state.note_event(&before, now)
         })
         .await
     }
@@ -64,7 +66,7 @@ impl Redrives for MemoryStore {
             }
             state.statuses.entry(seq).or_default().kept.expired_at = Some(now);
             state.mark(seq);
-            state.record(seq, now).ok_or(refused(Refusal::UnknownEvent))
+            state.note_event(&record, now)
         })
         .await
     }
@@ -82,13 +84,20 @@ impl Redrives for MemoryStore {
             if let Some(key) = &record.envelope.key {
                 state.free_followers(&delivery.lane, key, record.sequence, now);
             }
-            state.record(record.sequence, now).ok_or(refused(Refusal::UnknownEvent))
+            state.note_event(&record, now)
         })
         .await
     }
 }
 
 impl State {
+    /// Writes the audit record of a change of an event, and returns the event.
+    fn note_event(&mut self, before: &Found, now: OffsetDateTime) -> Result<Found> {
+        let after = self.record(before.sequence, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
+        self.note(&Change::event(before, &after), now);
+        Ok(after)
+    }
+
     fn remove(&mut self, delivery: &Delivery) {
         self.deliveries.remove(&delivery.id);
         self.delivery_ids.remove(&(delivery.id.sequence, delivery.lane.clone(), delivery.target.clone()));
