@@ -245,7 +245,7 @@ async fn open_shop(parts: &mut Parts, store: &SqliteStore, settings: Settings) -
 /// A new token for the traffic. It is revoked at the end.
 async fn traffic_token(store: &dyn Store) -> Result<String, End> {
     revoke_traffic_token(store).await?;
-    Ok(secret::create(store, TOKEN, Role::Admin).await?.0)
+    Ok(secret::create(store, &secret::Wanted::new(TOKEN, Role::Admin)).await?.0)
 }
 
 async fn revoke_traffic_token(store: &dyn Store) -> Result<(), End> {

@@ -6,6 +6,7 @@ use clap::Args;
 use postrider::Error;
 use postrider::alert::SnapshotHolder;
 use postrider::presence::{Unserved, UnservedLane, unserved};
+use postrider::store::access::verify_audit;
 use postrider::store::{Store, connect};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -132,6 +133,7 @@ async fn check_store(url: &str, findings: &mut Findings) {
     check_clock(&*store, findings).await;
     check_permissions(&*store, findings).await;
     check_processes(&*store, findings).await;
+    check_audit(&*store, findings).await;
     match store.snapshot_holders(SNAPSHOT_AGE).await {
         Ok(holders) => compare_snapshots(&holders, findings),
         Err(error) => findings.failed("snapshots", error.to_string(), "let this user read the server's statistics"),
@@ -155,6 +157,18 @@ async fn check_processes(store: &dyn Store, findings: &mut Findings) {
     }
     for (name, without) in loops.into_iter().filter(|_| live > 0) {
         findings.failed("loops", format!("no process runs {name}: {without}"), "run postrider serve, or a Service");
+    }
+}
+
+/// S20: whether a record of the audit is missing or was changed.
+async fn check_audit(store: &dyn Store, findings: &mut Findings) {
+    match verify_audit(store).await {
+        Ok(Ok(checked)) => findings.ok("audit", format!("the chain of {checked} records is whole")),
+        Ok(Err(fault)) => {
+            let remedy = "compare with a backup: only pruning removes records, and nothing changes them";
+            findings.failed("audit", fault.to_string(), remedy);
+        }
+        Err(error) => findings.failed("audit", error.to_string(), "grant this user SELECT on the audit's tables"),
     }
 }
 

@@ -166,6 +166,7 @@ impl Plan {
             settings: config.settings().into_iter().map(setting).collect(),
             metrics: Some(metrics),
             retention: self.retention.clone(),
+            audit: config.get(&server::RETENTION_AUDIT),
             store_kind: store_kind(&config.get(&server::STORE)).into(),
             environment: config.get(&server::SERVER_ENVIRONMENT),
             links: self.links.clone(),

@@ -1,13 +1,16 @@
 //! `postrider tokens`: list, create and revoke tokens, through the server, or directly in its store if the last admin token is
 //! lost.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
-use postrider::Store;
-use postrider::store::access::{NewAudit, Role, StoredToken};
+use postrider::store::access::{NewAudit, Role, StoredToken, audited};
 use postrider::store::connect;
+use postrider::{Scope, Store};
 use postrider_server::secret;
 use reqwest::Method;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::client::{Remote, escaped, rows};
@@ -17,6 +20,7 @@ use crate::{Context, End, output};
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider tokens create ci --role publisher
+  postrider tokens create points --role consumer --consumer points --expires 90d
   postrider tokens list
   postrider tokens revoke TOKEN_ID
   postrider tokens create rescue --role admin --store sqlite://postrider-data/postrider.db   without a server")]
@@ -39,6 +43,18 @@ enum Action {
         /// viewer, publisher, consumer, operator or admin
         #[arg(long)]
         role: String,
+        /// Only for this consumer; may be repeated
+        #[arg(long = "consumer", value_name = "NAME")]
+        consumers: Vec<String>,
+        /// Only for this topic, or with `order.*` for those that begin with `order.`; may be repeated
+        #[arg(long = "topic", value_name = "TOPIC")]
+        topics: Vec<String>,
+        /// Only for this tenant; may be repeated
+        #[arg(long = "tenant", value_name = "ID")]
+        tenants: Vec<String>,
+        /// How long it works, such as 90d, 12h or 30m
+        #[arg(long, value_name = "TIME", value_parser = lifetime)]
+        expires: Option<Duration>,
     },
     /// All tokens, including revoked ones
     List,
@@ -49,7 +65,21 @@ enum Action {
     },
 }
 
-const COLUMNS: [&str; 6] = ["tokenId", "name", "role", "createdAt", "lastUsedAt", "revokedAt"];
+const COLUMNS: [&str; 8] = ["tokenId", "name", "role", "reaches", "createdAt", "lastUsedAt", "expiresAt", "revokedAt"];
+
+/// A number of days, hours or minutes.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let wrong = || "must be a number of days, hours or minutes, such as 90d, 12h or 30m".to_owned();
+    let (at, unit) = text.char_indices().next_back().ok_or_else(wrong)?;
+    let minutes = match unit {
+        'd' => 24 * 60,
+        'h' => 60,
+        'm' => 1,
+        _ => return Err(wrong()),
+    };
+    let number: u32 = text[..at].parse().ok().filter(|number| (1..=100_000).contains(number)).ok_or_else(wrong)?;
+    Ok(Duration::from_secs(60 * minutes * u64::from(number)))
+}
 
 impl Tokens {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
@@ -65,12 +95,20 @@ impl Tokens {
 
     async fn through_server(self, context: &Context) -> Result<(), End> {
         match self.action {
-            Action::Create { name, role } => {
-                let made = self.remote.post("/tokens", &json!({ "name": name, "role": role })).await?;
+            Action::Create { name, role, consumers, topics, tenants, expires } => {
+                let expires_at = expires.map(|lasts| OffsetDateTime::now_utc() + lasts);
+                let expires_at = expires_at.and_then(|at| at.format(&Rfc3339).ok());
+                let wanted = json!({
+                    "name": name, "role": role, "consumers": consumers, "topics": topics, "tenants": tenants,
+                    "expiresAt": expires_at,
+                });
+                let made = self.remote.post("/tokens", &wanted).await?;
                 output::one(context.output, &made);
             }
             Action::List => {
-                output::list(context.output, &rows(&self.remote.get("/tokens").await?, "tokens"), &COLUMNS);
+                let mut tokens = rows(&self.remote.get("/tokens").await?, "tokens");
+                tokens.iter_mut().for_each(|token| token["reaches"] = reaches(&token["scope"]).into());
+                output::list(context.output, &tokens, &COLUMNS);
             }
             Action::Revoke { token_id } => {
                 self.remote.ask(Method::DELETE, &format!("/tokens/{}", escaped(&token_id)), None).await?;
@@ -80,20 +118,14 @@ impl Tokens {
     }
 
     async fn in_store(self, store: &dyn Store, context: &Context) -> Result<(), End> {
-        let record = async |action: &str, target: &str| {
-            let record = NewAudit {
-                actor: "postrider tokens",
-                action,
-                target: Some(target),
-                outcome: "done",
-                ..NewAudit::default()
-            };
-            store.append_audit(&record).await
-        };
+        // A change commits with its record.
+        let record = NewAudit { actor: "postrider tokens", outcome: "done", ..NewAudit::default() };
         match self.action {
-            Action::Create { name, role } => {
-                let (secret, token) = secret::create(store, &name, role.parse::<Role>()?).await?;
-                record("create token", &token.token_id).await?;
+            Action::Create { name, role, consumers, topics, tenants, expires } => {
+                let scope = Scope { consumers, topics, tenants };
+                let wanted = secret::Wanted { name, role: role.parse::<Role>()?, scope, lasts: expires };
+                let record = NewAudit { action: "create token", target: Some(&wanted.name), ..record };
+                let (secret, token) = audited(&record, secret::create(store, &wanted)).await.done?;
                 let mut made = shown(&token);
                 made["secret"] = secret.into();
                 output::one(context.output, &made);
@@ -103,10 +135,10 @@ impl Tokens {
                 output::list(context.output, &tokens, &COLUMNS);
             }
             Action::Revoke { token_id } => {
-                if !store.revoke_token(&token_id).await? {
+                let record = NewAudit { action: "revoke token", target: Some(&token_id), ..record };
+                if !audited(&record, store.revoke_token(&token_id)).await.done? {
                     return Err(End::NotFound("there is no such token, or it is revoked already".into()));
                 }
-                record("revoke token", &token_id).await?;
             }
         }
         Ok(())
@@ -118,5 +150,17 @@ fn shown(token: &StoredToken) -> Value {
     json!({
         "tokenId": token.token_id, "name": token.name, "role": token.role.as_str(),
         "createdAt": time(Some(token.created_at)), "lastUsedAt": time(token.last_used_at), "revokedAt": time(token.revoked_at),
+        "expiresAt": time(token.expires_at), "scope": token.scope, "reaches": reaches(&json!(token.scope)),
     })
+}
+
+/// A scope in one cell: `consumer points, topic order.*`.
+fn reaches(scope: &Value) -> String {
+    let kinds = [("consumer", "consumers"), ("topic", "topics"), ("tenant", "tenants")];
+    let names = kinds.into_iter().flat_map(|(kind, list)| {
+        let names = scope[list].as_array().into_iter().flatten().filter_map(Value::as_str);
+        names.map(move |name| format!("{kind} {name}"))
+    });
+    let names: Vec<_> = names.collect();
+    if names.is_empty() { "everything".into() } else { names.join(", ") }
 }

@@ -26,6 +26,7 @@ keys! {
     REDRIVE_MAX_COUNT: u32 = number("redrive.max-count", "10", 0, 10_000), "How often one event may be redriven";
     REDRIVE_HORIZON: Duration = days("redrive.horizon-days", "7", 0, 3_650), "The oldest event that may be redriven";
     RETENTION_INBOX: Duration = days("retention.inbox-days", "14", 1, 36_500), "How long the inbox remembers what was consumed; must outlast every retry and redrive";
+    RETENTION_AUDIT: Duration = days("retention.audit-days", "365", 1, 36_500), "How long audit records are kept";
     RETENTION_FINISHED: Duration = days("retention.finished-days", "30", 1, 36_500), "How long finished events are kept; the shop reads it too";
     RETENTION_ARCHIVE_DIR: Option<String> = optional("retention.archive-dir"), "The folder that finished events are written to before they are deleted";
     BUS_UNHEARD: String = one_of("bus.unheard", &["skip", "keep", "refuse"]), "What a publish over HTTP does with an event of a topic without a consumer: skip stores nothing, keep stores it until there is a consumer, refuse answers with an error";

@@ -1,11 +1,11 @@
 //! Access control: `create_token`, `find_token`, `tokens`, `revoke_token`; `create_session`, `find_session`,
-//! `end_session`; `append_audit`, `audit`.
+//! `end_session`; `append_audit`, `audit`, `seal_audit`, `prune_audit`.
 
 use std::time::Duration;
 
-use postrider::Error;
-use postrider::store::Access;
-use postrider::store::access::{NewAudit, NewSession, NewToken, Role, StoredToken};
+use postrider::prelude::*;
+use postrider::store::access::{NewAudit, NewSession, NewToken, Role, StoredToken, audited, explain, verify_audit};
+use postrider::{Error, Scope};
 
 use crate::Harness;
 use crate::steps::*;
@@ -13,7 +13,7 @@ use crate::steps::*;
 const IDLE: Duration = Duration::from_secs(1800);
 
 fn token<'a>(token_id: &'a str, hash: &'a str) -> NewToken<'a> {
-    NewToken { token_id, name: "ci", role: Role::Publisher, hash }
+    NewToken { token_id, name: "ci", role: Role::Publisher, hash, scope: Scope::default(), lasts: None }
 }
 
 async fn create(h: &impl Harness, token_id: &str, hash: &str) -> bool {
@@ -52,7 +52,7 @@ pub async fn a_token_is_found_by_its_hash_alone<H: Harness>(h: H) {
 pub async fn every_role_comes_back<H: Harness>(h: H) {
     for role in Role::ALL {
         let hash = role.as_str();
-        let new = NewToken { token_id: hash, name: "ci", role, hash };
+        let new = NewToken { role, ..token(hash, hash) };
         assert!(h.store().create_token(&new).await.unwrap());
         assert_eq!(find_token(&h, hash).await.expect("it is there").role, role);
     }
@@ -185,9 +185,11 @@ pub async fn every_field_of_a_record_comes_back_cut_to_its_limit<H: Harness>(h: 
     let full = NewAudit {
         actor: "ada",
         token_id: Some("t1"),
+        role: Some(Role::Admin),
         action: "PUT /api/v1/subscriptions/{topic}/{consumerId}",
         target: Some("order.paid/points"),
         outcome: "200",
+        reason: Some("it moved"),
         request_id: Some("r-1"),
         detail: Some("因为"),
     };
@@ -197,6 +199,7 @@ pub async fn every_field_of_a_record_comes_back_cut_to_its_limit<H: Harness>(h: 
     assert_eq!((record.action.as_str(), record.target.as_deref()), (full.action, full.target));
     assert_eq!((record.outcome.as_str(), record.request_id.as_deref()), ("200", Some("r-1")));
     assert_eq!(record.detail.as_deref(), Some("因为"));
+    assert_eq!((record.role.as_deref(), record.reason.as_deref()), (Some("admin"), Some("it moved")));
     let long = "错\0".repeat(2_000);
     let odd = NewAudit { actor: &long, target: Some(&long), detail: Some(&long), ..full };
     h.store().append_audit(&odd).await.unwrap();
@@ -204,4 +207,82 @@ pub async fn every_field_of_a_record_comes_back_cut_to_its_limit<H: Harness>(h: 
     assert_eq!(record.actor.chars().count(), 128);
     assert_eq!(record.target.unwrap().chars().count(), 512);
     assert_eq!(record.detail.unwrap().chars().count(), 1_000);
+}
+
+/// G.14: the scope and the end of a token come back, and it works until then.
+pub async fn a_token_has_a_scope_and_an_end<H: Harness>(h: H) {
+    let scope = Scope { consumers: vec!["points".into()], topics: vec!["order.*".into()], tenants: vec!["7".into()] };
+    let new = NewToken { role: Role::Consumer, scope: scope.clone(), lasts: Some(HOUR), ..token("t1", "abc") };
+    assert!(h.store().create_token(&new).await.unwrap());
+    begin(&h, "s1", "t1").await;
+    let found = find_token(&h, "abc").await.expect("it lasts");
+    assert_eq!(found.scope, scope);
+    assert_eq!(found.expires_at.expect("it ends") - found.created_at, HOUR);
+    assert_eq!(find_session(&h, "s1").await.expect("it lasts").scope, scope);
+    age(&h, HOUR - MINUTE).await;
+    begin(&h, "s2", "t1").await;
+    assert!(find_token(&h, "abc").await.is_some());
+    age(&h, 2 * MINUTE).await;
+    assert_eq!(find_token(&h, "abc").await, None);
+    assert_eq!(find_session(&h, "s2").await, None, "its sessions end with it");
+    assert!(!h.store().tokens().await.unwrap()[0].is_live(h.store().now().await.unwrap()));
+    let wrong = NewToken { scope, ..token("t2", "def") };
+    assert!(
+        matches!(h.store().create_token(&wrong).await, Err(Error::Invalid { field: "consumers", .. })),
+        "a publisher"
+    );
+}
+
+/// S20: records get their places in the order of their numbers, once each, also with two sealers. What is pruned leaves an anchor.
+pub async fn the_audit_is_a_chain<H: Harness>(h: H) {
+    for n in 1..=5 {
+        append(&h, &format!("act {n}")).await;
+    }
+    let (one, other) = tokio::join!(h.store().seal_audit(2), h.store().seal_audit(2));
+    assert_eq!(one.unwrap() + other.unwrap(), 4);
+    append(&h, "act 6").await;
+    assert_eq!(h.store().seal_audit(10).await.unwrap(), 2);
+    assert_eq!(h.store().seal_audit(10).await.unwrap(), 0);
+    let chain = h.store().audit_chain(0, 10).await.unwrap();
+    let places: Vec<_> = chain.iter().map(|one| (one.link.place, one.record.action.clone())).collect();
+    assert_eq!(places, (1..=6).map(|n| (n, format!("act {n}"))).collect::<Vec<_>>());
+    assert_eq!(verify_audit(h.store()).await.unwrap(), Ok(6));
+    assert_eq!(h.store().prune_audit(HOUR, 10).await.unwrap(), 0, "nothing is so old");
+    let mut pruned = 0;
+    while pruned < 2 {
+        // Its clock has to pass the time of the records.
+        pruned += h.store().prune_audit(Duration::ZERO, 2).await.unwrap();
+    }
+    let ends = h.store().audit_ends().await.unwrap();
+    assert_eq!((ends.anchor.place, ends.head.place), (2, 6));
+    assert_eq!(ends.anchor, chain[1].link);
+    assert_eq!(verify_audit(h.store()).await.unwrap(), Ok(4));
+    append(&h, "act 7").await;
+    h.store().seal_audit(10).await.unwrap();
+    assert_eq!(verify_audit(h.store()).await.unwrap(), Ok(5));
+}
+
+/// S20: the record of a change is there if, and only if, the change is; without a change none is written.
+pub async fn a_change_commits_with_its_record<H: Harness>(h: H) {
+    let record = NewAudit { actor: "ada", action: "pause", outcome: "204", ..NewAudit::default() };
+    let work = async {
+        explain(Some("it is slow"), None);
+        h.store().set_paused("points", true).await
+    };
+    let audited_work = audited(&record, work).await;
+    audited_work.done.unwrap();
+    assert!(audited_work.written);
+    let found = h.store().audit(None, 1).await.unwrap().remove(0);
+    assert_eq!((found.actor.as_str(), found.reason.as_deref()), ("ada", Some("it is slow")));
+    assert_eq!(
+        (found.before.as_deref(), found.after.as_deref()),
+        (Some("{\"paused\":false}"), Some("{\"paused\":true}"))
+    );
+    let again = audited(&record, h.store().set_paused("points", true)).await;
+    assert!(!again.written, "it was paused already");
+    let refused = audited(&record, h.store().rename_consumer("nobody", "somebody")).await;
+    assert!(refused.done.is_err() && !refused.written);
+    assert_eq!(h.store().audit(None, 10).await.unwrap().len(), 1);
+    h.store().set_paused("points", false).await.unwrap();
+    assert_eq!(h.store().audit(None, 10).await.unwrap().len(), 1, "a caller that is not audited leaves none");
 }

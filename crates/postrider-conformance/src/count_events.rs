@@ -5,7 +5,7 @@ use postrider::facets;
 use postrider::prelude::*;
 use postrider::status::EventStatus;
 use postrider::store::{Counted, Filter, History};
-use postrider::{Draft, Outbox, Via};
+use postrider::{Draft, Outbox, Scope, Via};
 use serde_json::json;
 
 use crate::Harness;
@@ -93,13 +93,13 @@ pub async fn topics_show_who_subscribes_and_what_waits<H: Harness>(h: H) {
     enqueue(&h, [draft("a"), draft("b")]).await;
     enqueue(&h, ["x", "y", "z"].map(|id| Draft::json("order.lonely", &json!({})).unwrap().event_id(id))).await;
     fold_all(&h).await;
-    let topics = facets::topics(h.store()).await.unwrap();
+    let topics = facets::topics(h.store(), &Scope::default()).await.unwrap();
     let rows: Vec<_> =
         topics.iter().map(|one| (one.topic.as_str(), one.events.value, one.subscribers, one.unheard.value)).collect();
     assert_eq!(rows, [("order.lonely", 3, 0, 3), (TOPIC, 2, 2, 0), ("order.silent", 0, 1, 0)]);
     assert!(topics[1].last_seen_at.is_some() && topics[2].last_seen_at.is_none());
     subscribe(&h, "*", "everything", Via::Local).await;
-    let topics = facets::topics(h.store()).await.unwrap();
+    let topics = facets::topics(h.store(), &Scope::default()).await.unwrap();
     let subscribers: Vec<_> = topics.iter().map(|one| one.subscribers).collect();
     assert_eq!(subscribers, [1, 3, 2], "{topics:?}");
 }

@@ -37,7 +37,10 @@ pub async fn a_delivery_ends_with_its_reason<H: Harness>(h: H) {
     nothing_is_written(&h, lease.token, &[held], "held").await;
     age(&h, 2 * HOUR).await;
     assert!(claim(&h, 10).await.deliveries.is_empty());
-    assert!(failures(h.store()).await.unwrap().groups.is_empty(), "nobody has to look at them again");
+    assert!(
+        failures(h.store(), &postrider::Scope::default()).await.unwrap().groups.is_empty(),
+        "nobody has to look at them again"
+    );
 }
 
 /// The other consumers of the event are not affected.

@@ -107,7 +107,7 @@ pub async fn what_waits_is_discarded_with_a_reason<H: Harness>(h: H) {
             nothing_is_written(&h, lease.token, &lease.ids(), &ids[0]).await;
         }
     }
-    assert!(failures(h.store()).await.unwrap().groups.is_empty(), "they are decided");
+    assert!(failures(h.store(), &postrider::Scope::default()).await.unwrap().groups.is_empty(), "they are decided");
     assert!(h.store().counts().await.unwrap().is_empty());
 }
 

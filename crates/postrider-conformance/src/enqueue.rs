@@ -87,6 +87,7 @@ fn full(id: &str, now: OffsetDateTime) -> Draft {
             operation: Some("pay".into()),
             user_id: Some("u-1".into()),
             client_request_id: Some("r-1".into()),
+            token_id: Some("t-1".into()),
         })
         .metadata(json!({"requestId": "r-1", "big": 9_007_199_254_740_993_i64}).as_object().unwrap())
         .occurred_at(now - HOUR)

@@ -69,7 +69,7 @@ pub async fn failures_are_grouped_by_consumer_and_kind<H: Harness>(h: H) {
         h.store().append_consumption(&failure).await.unwrap();
     }
     fold_all(&h).await;
-    let found = failures(h.store()).await.unwrap();
+    let found = failures(h.store(), &postrider::Scope::default()).await.unwrap();
     let groups: Vec<_> =
         found.groups.iter().map(|g| (g.consumer.as_str(), g.fingerprint.as_str(), g.events, g.dead)).collect();
     assert_eq!(groups, [(LANE, "no wallet #", 4, 0), (LANE, "timeout", 2, 0), ("remote", "", 2, 2)]);
@@ -82,7 +82,11 @@ pub async fn failures_are_grouped_by_consumer_and_kind<H: Harness>(h: H) {
         h.store().append_consumption(&report(&format!("e{n:05}"), "remote", true, false)).await.unwrap();
     }
     fold_all(&h).await;
-    assert_eq!(failures(h.store()).await.unwrap().groups.len(), 2, "what went well since is no failure");
+    assert_eq!(
+        failures(h.store(), &postrider::Scope::default()).await.unwrap().groups.len(),
+        2,
+        "what went well since is no failure"
+    );
 }
 
 /// CONTRACT: each lease is listed with its owner while it runs.

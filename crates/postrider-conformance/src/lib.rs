@@ -387,6 +387,9 @@ macro_rules! suite {
                 a_revoked_token_ends_its_sessions
                 the_audit_is_read_newest_first_page_by_page
                 every_field_of_a_record_comes_back_cut_to_its_limit
+                a_token_has_a_scope_and_an_end
+                the_audit_is_a_chain
+                a_change_commits_with_its_record
             }
             find {
                 an_unknown_event_is_not_found

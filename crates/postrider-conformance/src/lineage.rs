@@ -1,7 +1,7 @@
 //! Lineage: a trace as a timeline and a tree, and the parents and children of an event.
 
-use postrider::Draft;
 use postrider::lineage::{self, Node};
+use postrider::{Draft, Scope};
 
 use crate::Harness;
 use crate::fold::fold_all;
@@ -41,12 +41,12 @@ pub async fn a_trace_is_a_tree_and_a_timeline<H: Harness>(h: H) {
         if folded {
             fold_all(&h).await;
         }
-        let trace = lineage::trace(h.store(), "t").await.unwrap();
+        let trace = lineage::trace(h.store(), "t", &Scope::default()).await.unwrap();
         assert_eq!(ids(&trace.events), ["order", "points", "mail", "level", "orphan"]);
         assert_eq!(shape(&trace), "order(points(level) mail) orphan");
         assert!(!trace.cut);
     }
-    assert!(lineage::trace(h.store(), "nothing").await.unwrap().events.is_empty());
+    assert!(lineage::trace(h.store(), "nothing", &Scope::default()).await.unwrap().events.is_empty());
 }
 
 /// D.10: looked up by event id.
@@ -59,10 +59,13 @@ pub async fn parents_and_children_of_an_event<H: Harness>(h: H) {
         if folded {
             fold_all(&h).await;
         }
-        assert_eq!(ids(&lineage::children(h.store(), "b").await.unwrap()), ["c", "d"]);
-        assert_eq!(ids(&lineage::parents(h.store(), &find(&h, "c").await).await.unwrap()), ["b", "a"]);
-        assert!(lineage::parents(h.store(), &find(&h, "a").await).await.unwrap().is_empty());
-        assert!(lineage::children(h.store(), "d").await.unwrap().is_empty());
+        assert_eq!(ids(&lineage::children(h.store(), "b", &Scope::default()).await.unwrap()), ["c", "d"]);
+        assert_eq!(
+            ids(&lineage::parents(h.store(), &find(&h, "c").await, &Scope::default()).await.unwrap()),
+            ["b", "a"]
+        );
+        assert!(lineage::parents(h.store(), &find(&h, "a").await, &Scope::default()).await.unwrap().is_empty());
+        assert!(lineage::children(h.store(), "d", &Scope::default()).await.unwrap().is_empty());
     }
 }
 
@@ -70,16 +73,16 @@ pub async fn parents_and_children_of_an_event<H: Harness>(h: H) {
 pub async fn a_cycle_is_shown_once<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue(&h, [child("a", "b"), child("b", "a"), child("self", "self")]).await;
-    let trace = lineage::trace(h.store(), "t").await.unwrap();
+    let trace = lineage::trace(h.store(), "t", &Scope::default()).await.unwrap();
     assert_eq!(shape(&trace), "self a(b)");
-    assert_eq!(ids(&lineage::parents(h.store(), &find(&h, "a").await).await.unwrap()), ["b"]);
+    assert_eq!(ids(&lineage::parents(h.store(), &find(&h, "a").await, &Scope::default()).await.unwrap()), ["b"]);
 }
 
 /// D.10: the result is limited, and marked as cut.
 pub async fn a_trace_that_is_too_large_is_cut<H: Harness>(h: H) {
     subscribe_lane(&h).await;
     enqueue(&h, (0..1_100).map(|n| draft(format!("e{n:05}")).trace("t", None))).await;
-    let trace = lineage::trace(h.store(), "t").await.unwrap();
+    let trace = lineage::trace(h.store(), "t", &Scope::default()).await.unwrap();
     assert_eq!((trace.events.len(), trace.cut), (1_000, true));
     assert_eq!(trace.events[0].envelope.event_id.as_str(), "e00100", "the newest are shown");
 }
@@ -99,7 +102,7 @@ pub async fn the_newest_traces_come_first<H: Harness>(h: H) {
     enqueue_one(&h, child("orphan", "pruned")).await;
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let page = lineage::newest(h.store(), 2, after).await.unwrap();
+        let page = lineage::newest(h.store(), 2, after, &Scope::default()).await.unwrap();
         seen.extend(page.traces.iter().map(|(id, trace)| (id.clone(), trace.events.len())));
         match page.next {
             Some(next) => after = Some(next),

@@ -96,7 +96,7 @@ pub async fn a_child_without_a_trace_continues_its_parents<H: Harness>(h: H) {
         draft("egg").parent("hen"),
         draft("hen").parent("egg"),
     ];
-    bus(&h).inherit_traces(&mut drafts).await.unwrap();
+    bus(&h).inherit_traces(&mut drafts, &postrider::Scope::default()).await.unwrap();
     bus(&h).publish(&prepared(&h, drafts)).await.unwrap();
     let trace = async |id: &str| find(&h, id).await.envelope.trace_id.unwrap();
     for (id, expected) in [("child", "t-1"), ("grandchild", "t-1"), ("elsewhere", "t-2"), ("named", "t-3")] {

@@ -9,7 +9,7 @@ use crate::fold::fold_all;
 use crate::steps::*;
 
 async fn hits(h: &impl Harness, text: &str) -> Vec<(Kind, String, String)> {
-    let hits = search(h.store(), text, 20).await.unwrap();
+    let hits = search(h.store(), text, 20, &postrider::Scope::default()).await.unwrap();
     hits.into_iter().map(|hit| (hit.kind, hit.id, hit.label)).collect()
 }
 
@@ -45,7 +45,7 @@ pub async fn whole_ids_are_found<H: Harness>(h: H) {
     assert_eq!(hits(&h, "20").await, aggregates);
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     assert_eq!(hits(&h, trace).await, [hit(Kind::Trace, trace, trace)], "once, although it has two events");
-    let found = search(h.store(), "e1", 20).await.unwrap();
+    let found = search(h.store(), "e1", 20, &postrider::Scope::default()).await.unwrap();
     assert_eq!(found[0].event.as_ref().unwrap().envelope.payload, "", "payloads are left out");
 }
 

@@ -15,19 +15,44 @@ pub struct Entry {
     pub roles: Option<&'static [Role]>,
     /// Whether each call is written to the audit. Events and attempts are records themselves.
     pub audited: bool,
+    /// The status of the answer to a change, which its audit record has: the record is written before the answer.
+    pub success: &'static str,
+    /// What the route does about a token's scope.
+    pub reach: Reach,
+}
+
+/// What a route does about a token's scope. Every route has to decide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    /// It needs no token.
+    Open,
+    /// It is about the caller only.
+    Own,
+    /// Its handler shows and changes only what is inside.
+    Scoped,
+    /// It is about the whole installation: for a token with a scope it does not exist.
+    Whole,
 }
 
 const fn open(method: Method, path: &'static str) -> Entry {
-    Entry { method, path, roles: None, audited: false }
+    Entry { method, path, roles: None, audited: false, success: "200", reach: Reach::Open }
 }
 
-const fn to(method: Method, path: &'static str, roles: &'static [Role]) -> Entry {
-    Entry { method, path, roles: Some(roles), audited: false }
+const fn to(method: Method, path: &'static str, reach: Reach, roles: &'static [Role]) -> Entry {
+    Entry { method, path, roles: Some(roles), audited: false, success: "200", reach }
 }
 
-const fn audited(method: Method, path: &'static str, roles: &'static [Role]) -> Entry {
-    Entry { method, path, roles: Some(roles), audited: true }
+const fn audited(
+    method: Method,
+    path: &'static str,
+    success: &'static str,
+    reach: Reach,
+    roles: &'static [Role],
+) -> Entry {
+    Entry { method, path, roles: Some(roles), audited: true, success, reach }
 }
+
+use Reach::{Own, Scoped, Whole};
 
 const ANYONE: &[Role] = &Role::ALL;
 const WATCHERS: &[Role] = &[Role::Viewer, Role::Operator, Role::Admin];
@@ -42,55 +67,56 @@ pub const TABLE: &[Entry] = &[
     open(Method::GET, "/livez"),
     open(Method::GET, "/readyz"),
     open(Method::GET, "/openapi.json"),
-    to(Method::GET, "/metrics", WATCHERS),
-    to(Method::GET, "/api/v1/audit", OPERATORS),
-    to(Method::GET, "/api/v1/config", OPERATORS),
-    to(Method::GET, "/api/v1/consumers", ANYONE),
-    to(Method::GET, "/api/v1/consumers/{consumerId}", WATCHERS),
-    to(Method::POST, "/api/v1/consumers/{consumerId}/claim", CONSUMERS),
-    to(Method::POST, "/api/v1/consumers/{consumerId}/settle", CONSUMERS),
-    to(Method::POST, "/api/v1/consumers/{consumerId}/extend", CONSUMERS),
-    to(Method::POST, "/api/v1/consumers/{consumerId}/release", CONSUMERS),
-    audited(Method::POST, "/api/v1/consumers/{consumerId}/pause", OPERATORS),
-    audited(Method::POST, "/api/v1/consumers/{consumerId}/resume", OPERATORS),
-    audited(Method::POST, "/api/v1/consumers/{consumerId}/rename", OPERATORS),
-    to(Method::GET, "/api/v1/counts", WATCHERS),
-    to(Method::GET, "/api/v1/events", ANYONE),
-    to(Method::POST, "/api/v1/events", PUBLISHERS),
-    to(Method::POST, "/api/v1/events/batch", PUBLISHERS),
-    to(Method::GET, "/api/v1/events/{eventId}", ANYONE),
-    to(Method::GET, "/api/v1/events/{eventId}/payload", OPERATORS),
-    to(Method::POST, "/api/v1/events/{eventId}/consumptions", CONSUMERS),
-    audited(Method::POST, "/api/v1/events/{eventId}/redrive", OPERATORS),
-    audited(Method::POST, "/api/v1/events/{eventId}/expire", OPERATORS),
-    audited(Method::POST, "/api/v1/events/{eventId}/discard", OPERATORS),
-    to(Method::GET, "/api/v1/failures", WATCHERS),
-    to(Method::GET, "/api/v1/health", OPERATORS),
-    to(Method::GET, "/api/v1/instances", WATCHERS),
-    to(Method::GET, "/api/v1/jobs", WATCHERS),
+    to(Method::GET, "/metrics", Whole, WATCHERS),
+    to(Method::GET, "/api/v1/audit", Whole, OPERATORS),
+    to(Method::GET, "/api/v1/audit/check", Whole, OPERATORS),
+    to(Method::GET, "/api/v1/config", Whole, OPERATORS),
+    to(Method::GET, "/api/v1/consumers", Scoped, ANYONE),
+    to(Method::GET, "/api/v1/consumers/{consumerId}", Scoped, WATCHERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/claim", Scoped, CONSUMERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/settle", Scoped, CONSUMERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/extend", Scoped, CONSUMERS),
+    to(Method::POST, "/api/v1/consumers/{consumerId}/release", Scoped, CONSUMERS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/pause", "204", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/resume", "204", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/rename", "200", Scoped, OPERATORS),
+    to(Method::GET, "/api/v1/counts", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/events", Scoped, ANYONE),
+    to(Method::POST, "/api/v1/events", Scoped, PUBLISHERS),
+    to(Method::POST, "/api/v1/events/batch", Scoped, PUBLISHERS),
+    to(Method::GET, "/api/v1/events/{eventId}", Scoped, ANYONE),
+    to(Method::GET, "/api/v1/events/{eventId}/payload", Scoped, OPERATORS),
+    to(Method::POST, "/api/v1/events/{eventId}/consumptions", Scoped, CONSUMERS),
+    audited(Method::POST, "/api/v1/events/{eventId}/redrive", "202", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/events/{eventId}/expire", "202", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/events/{eventId}/discard", "202", Scoped, OPERATORS),
+    to(Method::GET, "/api/v1/failures", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/health", Whole, OPERATORS),
+    to(Method::GET, "/api/v1/instances", Whole, WATCHERS),
+    to(Method::GET, "/api/v1/jobs", Whole, WATCHERS),
     // Login writes its own audit record: the caller is unknown before it.
     open(Method::POST, "/api/v1/login"),
-    audited(Method::POST, "/api/v1/logout", ANYONE),
-    to(Method::GET, "/api/v1/operations", WATCHERS),
-    audited(Method::POST, "/api/v1/operations", OPERATORS),
-    to(Method::GET, "/api/v1/operations/{operationId}", WATCHERS),
-    audited(Method::POST, "/api/v1/operations/{operationId}/pause", OPERATORS),
-    audited(Method::POST, "/api/v1/operations/{operationId}/resume", OPERATORS),
-    audited(Method::POST, "/api/v1/operations/{operationId}/cancel", OPERATORS),
-    to(Method::GET, "/api/v1/search", WATCHERS),
-    to(Method::GET, "/api/v1/session", ANYONE),
-    to(Method::GET, "/api/v1/stats", WATCHERS),
-    to(Method::GET, "/api/v1/stream", WATCHERS),
-    to(Method::GET, "/api/v1/subscriptions", ANYONE),
-    to(Method::GET, "/api/v1/subscriptions/{topic}/{consumerId}", ANYONE),
-    audited(Method::PUT, "/api/v1/subscriptions/{topic}/{consumerId}", ADMINS),
-    audited(Method::DELETE, "/api/v1/subscriptions/{topic}/{consumerId}", ADMINS),
-    to(Method::GET, "/api/v1/tokens", ADMINS),
-    audited(Method::POST, "/api/v1/tokens", ADMINS),
-    audited(Method::DELETE, "/api/v1/tokens/{tokenId}", ADMINS),
-    to(Method::GET, "/api/v1/topics", WATCHERS),
-    to(Method::GET, "/api/v1/traces", WATCHERS),
-    to(Method::GET, "/api/v1/traces/{traceId}", ANYONE),
+    audited(Method::POST, "/api/v1/logout", "204", Own, ANYONE),
+    to(Method::GET, "/api/v1/operations", Scoped, WATCHERS),
+    audited(Method::POST, "/api/v1/operations", "202", Scoped, OPERATORS),
+    to(Method::GET, "/api/v1/operations/{operationId}", Scoped, WATCHERS),
+    audited(Method::POST, "/api/v1/operations/{operationId}/pause", "200", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/operations/{operationId}/resume", "200", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/operations/{operationId}/cancel", "200", Scoped, OPERATORS),
+    to(Method::GET, "/api/v1/search", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/session", Own, ANYONE),
+    to(Method::GET, "/api/v1/stats", Whole, WATCHERS),
+    to(Method::GET, "/api/v1/stream", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/subscriptions", Scoped, ANYONE),
+    to(Method::GET, "/api/v1/subscriptions/{topic}/{consumerId}", Scoped, ANYONE),
+    audited(Method::PUT, "/api/v1/subscriptions/{topic}/{consumerId}", "200", Scoped, ADMINS),
+    audited(Method::DELETE, "/api/v1/subscriptions/{topic}/{consumerId}", "204", Scoped, ADMINS),
+    to(Method::GET, "/api/v1/tokens", Whole, ADMINS),
+    audited(Method::POST, "/api/v1/tokens", "201", Whole, ADMINS),
+    audited(Method::DELETE, "/api/v1/tokens/{tokenId}", "204", Whole, ADMINS),
+    to(Method::GET, "/api/v1/topics", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/traces", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/traces/{traceId}", Scoped, ANYONE),
 ];
 
 /// The entry of a route; HEAD is GET without the body.

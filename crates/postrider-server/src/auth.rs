@@ -10,8 +10,11 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use postrider::store::access::{self as tokens, NewAudit, Role, StoredToken};
+use postrider::{Scope, observe};
 
-use crate::access::{self, Entry};
+use time::OffsetDateTime;
+
+use crate::access::{self, Entry, Reach};
 use crate::answer::RequestId;
 use crate::problem::Problem;
 use crate::{App, limits};
@@ -25,6 +28,9 @@ pub(crate) struct Caller {
     pub(crate) token_id: String,
     pub(crate) name: String,
     pub(crate) role: Role,
+    /// What it reaches.
+    pub(crate) scope: Scope,
+    pub(crate) expires_at: Option<OffsetDateTime>,
     /// The hash of the session's secret, if the caller has a session.
     pub(crate) session: Option<String>,
 }
@@ -36,7 +42,14 @@ impl Caller {
     }
 
     fn of(token: StoredToken, session: Option<String>) -> Self {
-        Self { token_id: token.token_id, name: token.name, role: token.role, session }
+        Self {
+            token_id: token.token_id,
+            name: token.name,
+            role: token.role,
+            scope: token.scope,
+            expires_at: token.expires_at,
+            session,
+        }
     }
 }
 
@@ -48,9 +61,9 @@ impl FromRequestParts<App> for Caller {
     }
 }
 
-/// What a handler adds to the audit record of its call.
+/// An answer shows a payload to a person: the call is written to the audit.
 #[derive(Clone)]
-pub(crate) struct Detail(pub(crate) String);
+pub(crate) struct PayloadShown;
 
 /// Checks rate, origin, credentials and role before the handler runs.
 pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request: Request, next: Next) -> Response {
@@ -67,7 +80,9 @@ pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request
             Err(wait) => too_many(wait).into_response(),
         };
     };
-    let caller = match caller(&app, request.headers(), &address).await {
+    let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
+    let attempt = Attempt { action: &format!("{} {}", entry.method, entry.path), address: &address, request_id };
+    let caller = match caller(&app, request.headers(), attempt).await {
         Ok(caller) => caller,
         Err(problem) => return problem.into_response(),
     };
@@ -75,9 +90,12 @@ pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request
         return too_many(wait).into_response();
     }
     let granted = roles.contains(&caller.role);
+    if granted && entry.reach == Reach::Whole && !caller.scope.is_everything() {
+        return outside().into_response();
+    }
     request.extensions_mut().insert(caller.clone());
     match (granted, entry.audited) {
-        (true, false) => next.run(request).await,
+        (true, false) => read(&app, entry, caller, request, next).await,
         (false, false) => refused(entry, &caller).into_response(),
         (_, true) => audited(app, entry, caller, granted, request, next).await,
     }
@@ -91,7 +109,18 @@ pub(crate) async fn same_origin_only(request: Request, next: Next) -> Response {
     }
 }
 
-/// Runs the handler in its own task: if the caller disconnects, the audit record is still written.
+/// Runs a handler that changes nothing.
+async fn read(app: &App, entry: &'static Entry, caller: Caller, request: Request, next: Next) -> Response {
+    let call = Call::of(entry, caller, &request);
+    let response = next.run(request).await;
+    if response.extensions().get::<PayloadShown>().is_some() {
+        append_audit(app, &call.record(response.status().as_str())).await;
+    }
+    response
+}
+
+/// Runs the handler in its own task: if the caller disconnects, the audit record is still written. A change commits with its
+/// record; a call without a change gets its record afterwards.
 async fn audited(
     app: App,
     entry: &'static Entry,
@@ -100,28 +129,59 @@ async fn audited(
     request: Request,
     next: Next,
 ) -> Response {
-    let target = request.uri().path().trim_start_matches("/api/v1").to_owned();
-    let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
+    let call = Call::of(entry, caller, &request);
     let done = tokio::spawn(async move {
-        let response = if granted { next.run(request).await } else { refused(entry, &caller).into_response() };
-        let detail = response.extensions().get::<Detail>().map(|detail| detail.0.clone());
-        let status = response.status();
-        let record = NewAudit {
-            actor: &caller.name,
-            token_id: Some(&caller.token_id),
-            action: &format!("{} {}", entry.method, entry.path),
-            target: Some(&target),
-            outcome: status.as_str(),
-            request_id: request_id.as_deref(),
-            detail: detail.as_deref(),
-        };
-        append_audit(&app, &record).await;
-        response
+        if !granted {
+            let refused = refused(entry, &call.caller).into_response();
+            append_audit(&app, &call.record(refused.status().as_str())).await;
+            return refused;
+        }
+        let audited = tokens::audited(&call.record(entry.success), next.run(request)).await;
+        if !audited.written {
+            let (reason, detail) = (audited.reason.as_deref(), audited.detail.as_deref());
+            let status = audited.done.status();
+            let record = NewAudit { reason, detail, ..call.record(status.as_str()) };
+            append_audit(&app, &record).await;
+        }
+        audited.done
     });
     done.await.unwrap_or_else(|error| {
         tracing::error!(%error, "a handler panicked");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the server's log says why").into_response()
     })
+}
+
+/// A call, as the audit has it.
+struct Call {
+    caller: Caller,
+    action: String,
+    target: String,
+    request_id: Option<String>,
+}
+
+impl Call {
+    fn of(entry: &Entry, caller: Caller, request: &Request) -> Self {
+        Self {
+            caller,
+            action: format!("{} {}", entry.method, entry.path),
+            target: request.uri().path().trim_start_matches("/api/v1").to_owned(),
+            request_id: request.extensions().get::<RequestId>().map(|id| id.0.clone()),
+        }
+    }
+
+    /// Its record; the outcome is the status of the answer.
+    fn record<'a>(&'a self, outcome: &'a str) -> NewAudit<'a> {
+        NewAudit {
+            actor: &self.caller.name,
+            token_id: Some(&self.caller.token_id),
+            role: Some(self.caller.role),
+            action: &self.action,
+            target: Some(&self.target),
+            outcome,
+            request_id: self.request_id.as_deref(),
+            ..NewAudit::default()
+        }
+    }
 }
 
 /// Appends a record to the audit. If the store fails, the record goes to the log: the call itself has happened.
@@ -133,7 +193,7 @@ pub(crate) async fn append_audit(app: &App, record: &NewAudit<'_>) {
 }
 
 /// Finds the caller by the token in the header or the session in the cookie.
-async fn caller(app: &App, headers: &HeaderMap, address: &str) -> Result<Caller, Problem> {
+async fn caller(app: &App, headers: &HeaderMap, attempt: Attempt<'_>) -> Result<Caller, Problem> {
     let found = match (bearer(headers), cookie(headers)) {
         (Some(token), _) => {
             let token = app.store.find_token(&tokens::hash(token)).await?;
@@ -146,15 +206,43 @@ async fn caller(app: &App, headers: &HeaderMap, address: &str) -> Result<Caller,
         }
         (None, None) => return Err(unknown()),
     };
-    found.ok_or_else(|| wrong(app, address))
+    match found {
+        Some(caller) => Ok(caller),
+        None => Err(wrong(app, attempt).await),
+    }
 }
 
-/// The answer to unknown credentials. Too many from one address are answered with 429.
-pub(crate) fn wrong(app: &App, address: &str) -> Problem {
-    match app.rates.wrong(address) {
-        Ok(()) => unknown(),
-        Err(wait) => too_many(wait),
+/// A call with credentials that may be wrong.
+pub(crate) struct Attempt<'a> {
+    pub(crate) action: &'a str,
+    pub(crate) address: &'a str,
+    pub(crate) request_id: Option<String>,
+}
+
+/// The answer to unknown credentials, which are counted, logged and written to the audit. Too many from one address are answered
+/// with 429 and only counted, so that guesses fill neither the log nor the audit.
+pub(crate) async fn wrong(app: &App, attempt: Attempt<'_>) -> Problem {
+    let Attempt { action, address, request_id } = attempt;
+    observe::login_failed();
+    if let Err(wait) = app.rates.wrong(address) {
+        return too_many(wait);
     }
+    tracing::warn!(address, action, request_id, "credentials that are not known, revoked or expired were refused");
+    let record = NewAudit {
+        actor: "unknown",
+        action,
+        target: Some(address),
+        outcome: "401",
+        request_id: request_id.as_deref(),
+        ..NewAudit::default()
+    };
+    append_audit(app, &record).await;
+    unknown()
+}
+
+/// The answer to a call of a token with a scope to what is about the whole installation.
+fn outside() -> Problem {
+    Problem::not_found("this is about the whole installation, and the token has a scope: use one without")
 }
 
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
@@ -194,7 +282,7 @@ pub(crate) fn address(request: &Request) -> String {
     peer.map_or_else(|| "unknown".into(), |peer| peer.0.ip().to_string())
 }
 
-fn unknown() -> Problem {
+pub(crate) fn unknown() -> Problem {
     let detail = "send a token that is not revoked as `Authorization: Bearer …`; `postrider tokens create` makes one";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))

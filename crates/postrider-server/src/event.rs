@@ -5,7 +5,7 @@ use base64::prelude::*;
 use percent_encoding::percent_decode;
 use postrider::envelope::cloudevents;
 use postrider::envelope::{Encoding, Envelope, JSON, MetadataIds};
-use postrider::{Aggregate, Draft, Initiator};
+use postrider::{Aggregate, Draft, Initiator, Scope};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
@@ -91,6 +91,15 @@ pub(crate) struct Around<'a> {
 }
 
 impl EventIn {
+    /// The event as a token with this scope may publish it. Under a scope of one tenant, an event that names none is of that tenant.
+    pub(crate) fn within(mut self, scope: &Scope) -> Result<Self, Problem> {
+        self.tenant_id = self.tenant_id.or_else(|| scope.only_tenant().map(|tenant| Id(tenant.into())));
+        if scope.may_publish(&self.topic, self.tenant_id.as_ref().map(|tenant| tenant.0.as_str())) {
+            return Ok(self);
+        }
+        Err(Problem::not_found("the topic or the tenant of the event is outside the token's scope"))
+    }
+
     /// The event as the library takes it.
     pub(crate) fn into_draft(self, around: &Around<'_>) -> Result<Draft, Problem> {
         let payload_type = self.payload_type.unwrap_or_else(|| JSON.into());
@@ -251,6 +260,7 @@ fn initiator(given: InitiatorIn, named: MetadataIds, around: &Initiator) -> Init
         operation: given.operation.or_else(|| around.operation.clone()),
         user_id: given.user_id.map(|id| id.0).or(named.user_id),
         client_request_id: request_id.or_else(|| around.client_request_id.clone()),
+        token_id: around.token_id.clone(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use postrider::status::EventStatus;
 use postrider::store::Filter;
-use postrider::{EventId, limits};
+use postrider::{EventId, Scope, limits};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::{IntoParams, ToSchema};
@@ -62,8 +62,8 @@ pub(crate) struct FilterIn {
 }
 
 impl FilterIn {
-    /// The filter as the library takes it. Text that a store could not hold is refused.
-    pub(crate) async fn into_filter(self, app: &App) -> Result<Filter, Problem> {
+    /// The filter as the library takes it, inside a scope. Text that a store could not hold is refused.
+    pub(crate) async fn into_filter(self, app: &App, scope: &Scope) -> Result<Filter, Problem> {
         let id = |id: Option<Id>| id.map(|id| id.0);
         let older_than = id(self.older_than_seconds).map(|text| seconds(&text)).transpose()?;
         let statuses = self.status.map(|text| statuses(&text)).transpose()?.unwrap_or_default();
@@ -87,6 +87,7 @@ impl FilterIn {
             tenant_id: text("tenantId", id(self.tenant_id), limits::LABEL_CHARS)?,
             from: self.from.map(|at| at.0),
             to: self.to.map(|at| at.0),
+            scope: scope.clone(),
         };
         filter.check()?;
         if let Some(older_than) = older_than {

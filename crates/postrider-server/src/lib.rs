@@ -13,6 +13,7 @@ mod console;
 mod event;
 mod filter;
 mod handed;
+mod holders;
 mod input;
 mod limits;
 mod listen;
@@ -23,6 +24,7 @@ mod page;
 mod problem;
 mod rate;
 mod routes;
+mod seal;
 pub mod secret;
 mod settings;
 mod view;
@@ -40,7 +42,7 @@ use postrider::transport::rabbitmq::Reconciler;
 use postrider::{Bus, Retention, RetryPolicy, Store, Unheard, presence};
 use tokio_util::sync::CancellationToken;
 
-pub use access::{Entry, TABLE};
+pub use access::{Entry, Reach, TABLE};
 pub use connections::ConnectionLimits;
 pub use console::{BasePath, Console};
 pub use listen::{ListenError, Tls, check as check_listen};
@@ -84,6 +86,8 @@ pub struct Options {
     pub metrics: Option<PrometheusHandle>,
     /// The rules for finished rows, for people.
     pub retention: Retention,
+    /// How long audit records are kept.
+    pub audit: Duration,
     /// The kind of the store, for people.
     pub store_kind: String,
     /// What this installation is, such as `prod`.
@@ -117,6 +121,7 @@ impl Default for Options {
             settings: Vec::new(),
             metrics: None,
             retention: Retention::default(),
+            audit: Duration::from_secs(365 * 24 * 3600),
             store_kind: String::new(),
             environment: "local".into(),
             links: BTreeMap::new(),
@@ -134,6 +139,7 @@ pub(crate) struct Shared {
     rates: rate::Rates,
     waiting: waiting::Waiting,
     handed_out: handed::HandedOut,
+    holders: holders::Holders,
     paces: pace::Paces,
     document: String,
     page: String,
@@ -163,6 +169,7 @@ impl Server {
                 rates: rate::Rates::new(options.requests_per_second),
                 waiting: waiting::Waiting::default(),
                 handed_out: handed::HandedOut::default(),
+                holders: holders::Holders::default(),
                 paces: pace::Paces::default(),
                 page: match &options.console {
                     Some(console) => console.page(&options.base_path),
@@ -196,7 +203,12 @@ impl Server {
     ) -> std::io::Result<()> {
         let app = self.app;
         let router = routes::router(&app, self.more);
-        let watching = [tokio::spawn(waiting::watch(Arc::clone(&app))), tokio::spawn(live::watch(Arc::clone(&app)))];
+        let watching = [
+            tokio::spawn(waiting::watch(Arc::clone(&app))),
+            tokio::spawn(live::watch(Arc::clone(&app))),
+            tokio::spawn(holders::watch(Arc::clone(&app))),
+            tokio::spawn(seal::watch(Arc::clone(&app))),
+        ];
         let present =
             presence::keep(Arc::clone(&app.store), || std::future::ready(()), app.stop.clone().cancelled_owned());
         let present = tokio::spawn(present);
@@ -228,7 +240,7 @@ pub async fn first_token(store: &dyn Store) -> postrider::Result<Option<String>>
         return Ok(None);
     };
     let made = if store.tokens().await?.is_empty() {
-        Some(secret::create(store, "admin", postrider::store::access::Role::Admin).await?.0)
+        Some(secret::create(store, &secret::Wanted::new("admin", postrider::store::access::Role::Admin)).await?.0)
     } else {
         None
     };

@@ -4,13 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use postrider::Result;
 use postrider::status::EventStatus;
 use postrider::store::{Filter, List, Record};
+use postrider::{Result, Scope};
 use serde::Serialize;
 
 use crate::App;
-use crate::routes::live::{Stats, consumers, operations, stats};
+use crate::routes::live::{ConsumerView, OperationView, Stats, consumers, operations, stats};
 use crate::view::EventSummary;
 
 /// The poll interval while a stream is open.
@@ -32,7 +32,37 @@ pub(crate) const BEHIND: usize = 1_000;
 #[derive(Clone)]
 pub(crate) struct Message {
     pub(crate) kind: &'static str,
-    pub(crate) json: Arc<str>,
+    json: Arc<str>,
+    about: About,
+}
+
+/// What a message is about, for tokens with a scope.
+#[derive(Clone)]
+enum About {
+    Event(Arc<Record>),
+    Consumer(Arc<ConsumerView>),
+    Operation(Arc<OperationView>),
+    /// Figures of all consumers.
+    Whole,
+}
+
+impl Message {
+    /// Its JSON as a token with this scope sees it; `None` if it is about something outside.
+    pub(crate) fn within(&self, scope: &Scope) -> Option<Arc<str>> {
+        if scope.is_everything() {
+            return Some(Arc::clone(&self.json));
+        }
+        match &self.about {
+            About::Event(found) if scope.has_event(found) => {
+                let mut found = Record::clone(found);
+                scope.cut(&mut found);
+                Some(json(&EventSummary::from(&found)))
+            }
+            About::Consumer(one) => ConsumerView::clone(one).within(scope).map(|one| json(&one)),
+            About::Operation(one) if one.is_within(scope) => Some(Arc::clone(&self.json)),
+            About::Event(_) | About::Operation(_) | About::Whole => None,
+        }
+    }
 }
 
 /// The state at the last poll.
@@ -72,14 +102,14 @@ impl Seen {
         self.poll_events(app).await?;
         for one in consumers(app).await? {
             let (id, json) = (one.consumer_id.clone(), json(&one));
-            send_changed(app, "consumer", &mut self.consumers, id, json);
+            send_changed(app, "consumer", &mut self.consumers, id, json, About::Consumer(Arc::new(one)));
         }
         for one in operations(app, OPERATIONS).await? {
             let (id, json) = (one.operation_id.clone(), json(&one));
-            send_changed(app, "operation", &mut self.operations, id, json);
+            send_changed(app, "operation", &mut self.operations, id, json, About::Operation(Arc::new(one)));
         }
         let stats: Stats = stats(app, MINUTES).await?;
-        send(app, "stats", json(&stats));
+        send(app, "stats", json(&stats), About::Whole);
         Ok(())
     }
 
@@ -108,8 +138,8 @@ impl Seen {
             let (id, stand) = stand(record);
             match known.get(&id) {
                 _ if now.contains_key(&id) => continue,
-                Some(before) if *before != stand => send(app, "status", json(&EventSummary::from(record))),
-                None if record.sequence > self.newest => send(app, "event", json(&EventSummary::from(record))),
+                Some(before) if *before != stand => send_event(app, "status", record),
+                None if record.sequence > self.newest => send_event(app, "event", record),
                 _ => {}
             }
             now.insert(id, stand);
@@ -131,14 +161,25 @@ fn json(thing: &impl Serialize) -> Arc<str> {
 }
 
 /// Sends what has changed.
-fn send_changed(app: &App, kind: &'static str, seen: &mut HashMap<String, Arc<str>>, id: String, json: Arc<str>) {
+fn send_changed(
+    app: &App,
+    kind: &'static str,
+    seen: &mut HashMap<String, Arc<str>>,
+    id: String,
+    json: Arc<str>,
+    about: About,
+) {
     if seen.get(&id) != Some(&json) {
-        send(app, kind, Arc::clone(&json));
+        send(app, kind, Arc::clone(&json), about);
         seen.insert(id, json);
     }
 }
 
-fn send(app: &App, kind: &'static str, json: Arc<str>) {
+fn send_event(app: &App, kind: &'static str, record: &Record) {
+    send(app, kind, json(&EventSummary::from(record)), About::Event(Arc::new(record.clone())));
+}
+
+fn send(app: &App, kind: &'static str, json: Arc<str>, about: About) {
     // Fails if the last stream has just been closed.
-    let _ = app.live.send(Message { kind, json });
+    let _ = app.live.send(Message { kind, json, about });
 }

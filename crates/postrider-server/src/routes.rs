@@ -36,8 +36,8 @@ use crate::{App, answer, auth, console, limits};
 
 /// What has a route of its own and is also streamed.
 pub(crate) mod live {
-    pub(crate) use super::consumers::all as consumers;
-    pub(crate) use super::operations::newest as operations;
+    pub(crate) use super::consumers::{ConsumerView, all as consumers};
+    pub(crate) use super::operations::{OperationView, newest as operations};
     pub(crate) use super::stats::{Stats, stats};
 }
 

@@ -1,9 +1,10 @@
 //! Creates secrets. The store keeps only their hash.
 
+use std::time::Duration;
+
 use base64::prelude::*;
-use postrider::Error;
-use postrider::Store;
 use postrider::store::access::{NewToken, Role, StoredToken, hash};
+use postrider::{Error, Scope, Store};
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 /// Random bytes of a secret: 256 bits cannot be guessed, so a plain hash protects it.
@@ -19,11 +20,33 @@ pub(crate) fn fresh() -> postrider::Result<String> {
     Ok(BASE64_URL_SAFE_NO_PAD.encode(bytes))
 }
 
+/// A token to be created.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The owner's name.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// What it reaches.
+    pub scope: Scope,
+    /// How long it lasts; `None`: until it is revoked.
+    pub lasts: Option<Duration>,
+}
+
+impl Wanted {
+    /// One that reaches everything, until it is revoked.
+    pub fn new(name: &str, role: Role) -> Self {
+        Self { name: name.into(), role, scope: Scope::default(), lasts: None }
+    }
+}
+
 /// Creates a token. Returns its secret, which is not stored, and the stored token.
-pub async fn create(store: &dyn Store, name: &str, role: Role) -> postrider::Result<(String, StoredToken)> {
+pub async fn create(store: &dyn Store, wanted: &Wanted) -> postrider::Result<(String, StoredToken)> {
     let secret = format!("{PREFIX}{}", fresh()?);
     let (hash, token_id) = (hash(&secret), uuid::Uuid::now_v7().to_string());
-    store.create_token(&NewToken { token_id: &token_id, name, role, hash: &hash }).await?;
+    let Wanted { name, role, scope, lasts } = wanted;
+    let new = NewToken { token_id: &token_id, name, role: *role, hash: &hash, scope: scope.clone(), lasts: *lasts };
+    store.create_token(&new).await?;
     let made = store.tokens().await?.into_iter().find(|token| token.token_id == token_id);
     let made = made.ok_or_else(|| Error::Store("the token that was just written is not there".into()))?;
     Ok((secret, made))

@@ -57,7 +57,7 @@ impl ToSchema for AnyJson {}
 impl AnyJson {
     /// Text that is JSON as such, other text as a string. So is JSON that only lax parsers accept: the whole answer would be
     /// unreadable for the others.
-    fn of(text: &str, is_json: bool) -> Self {
+    pub(crate) fn of(text: &str, is_json: bool) -> Self {
         let is_json = is_json && postrider::envelope::unreadable(text).is_none();
         let as_json = is_json.then(|| RawValue::from_string(text.into()).ok()).flatten();
         let as_text = || RawValue::from_string(serde_json::Value::from(text).to_string()).unwrap_or_default();
@@ -224,6 +224,9 @@ pub(crate) struct InitiatorView {
     user_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client_request_id: Option<String>,
+    /// The token that the event was published with, over HTTP; the other fields are what the publisher says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token_id: Option<String>,
 }
 
 /// One attempt of one consumer; attempt 0 says that it is expected.
@@ -297,12 +300,12 @@ pub(crate) fn summaries(records: &[Record]) -> Vec<EventSummary> {
 impl About {
     fn of(envelope: &Envelope) -> Self {
         let (aggregate_type, aggregate_id) = envelope.aggregate.clone().map(|a| (a.kind, a.id)).unzip();
-        let Initiator { service, operation, user_id, client_request_id } = envelope.initiator.clone();
+        let Initiator { service, operation, user_id, client_request_id, token_id } = envelope.initiator.clone();
         Self {
             trace_id: envelope.trace_id.clone(),
             span_id: envelope.span_id.clone(),
             parent_event_id: envelope.parent_event_id.as_ref().map(ToString::to_string),
-            initiator: InitiatorView { service, operation, user_id, client_request_id },
+            initiator: InitiatorView { service, operation, user_id, client_request_id, token_id },
             occurred_at: envelope.occurred_at.into(),
             expire_at: envelope.expire_at.map(Into::into),
             key: envelope.key.clone(),

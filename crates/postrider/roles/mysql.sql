@@ -50,7 +50,8 @@ GRANT SELECT ON postrider_outbox TO postrider_relay;
 GRANT SELECT ON postrider_consume_log TO postrider_relay;
 
 -- `postrider serve --role api`: it publishes, hands deliveries to pulling consumers, reads everything, and does what operators
--- ask for. It cannot remove events or their history, change a payload, or change the audit.
+-- ask for. It cannot remove events or their history, change a payload, or change what an audit
+-- record says.
 GRANT SELECT, INSERT, UPDATE (waits_for) ON postrider_event TO postrider_console;
 GRANT SELECT, INSERT, UPDATE (event_seq, consumer, attempt) ON postrider_consumption TO postrider_console;
 GRANT SELECT, UPDATE (consumer) ON postrider_inbox TO postrider_console;
@@ -67,6 +68,9 @@ GRANT SELECT, INSERT, UPDATE ON postrider_operation TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_token TO postrider_console;
 GRANT SELECT, INSERT ON postrider_mark TO postrider_console;
 GRANT SELECT, INSERT ON postrider_audit TO postrider_console;
+-- The sealer gives records their places. Pruning removes old ones, which the chain shows if it is done by hand.
+GRANT DELETE, UPDATE (place, hash) ON postrider_audit TO postrider_console;
+GRANT SELECT, UPDATE ON postrider_audit_chain TO postrider_console;
 -- To lock it while a consumer is renamed.
 GRANT SELECT, UPDATE (folded_to) ON postrider_rollup TO postrider_console;
 GRANT SELECT ON postrider_job TO postrider_console;

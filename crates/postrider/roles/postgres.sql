@@ -45,7 +45,8 @@ GRANT SELECT ON postrider_pause, postrider_audience, postrider_audience_version,
     postrider_consume_log TO postrider_relay;
 
 -- `postrider serve --role api`: it publishes, hands deliveries to pulling consumers, reads everything, and does what operators
--- ask for. It cannot remove events or their history, change a payload, or change the audit.
+-- ask for. It cannot remove events or their history, change a payload, or change what an audit
+-- record says.
 GRANT SELECT, INSERT, UPDATE (waits_for) ON postrider_event TO postrider_console;
 GRANT SELECT, INSERT, UPDATE (consumer) ON postrider_consumption TO postrider_console;
 GRANT SELECT, UPDATE (consumer) ON postrider_inbox TO postrider_console;
@@ -53,6 +54,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_subscripti
     postrider_session, postrider_lookup, postrider_instance, postrider_lane TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_status, postrider_operation, postrider_token TO postrider_console;
 GRANT SELECT, INSERT ON postrider_mark, postrider_audit TO postrider_console;
+-- The sealer gives records their places. Pruning removes old ones, which the chain shows if it is done by hand.
+GRANT DELETE, UPDATE (place, hash) ON postrider_audit TO postrider_console;
+GRANT SELECT, UPDATE ON postrider_audit_chain TO postrider_console;
 -- To lock it while a consumer is renamed.
 GRANT SELECT, UPDATE (folded_to) ON postrider_rollup TO postrider_console;
 GRANT SELECT ON postrider_job, postrider_figure, postrider_alert, postrider_idempotency, postrider_audience, postrider_audience_version,

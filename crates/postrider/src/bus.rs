@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::event::EventId;
 use crate::observe;
 use crate::outbox::{self, Draft, IntoDraft};
+use crate::scope::Scope;
 use crate::store::{Enqueued, IntoStore, NewEvent, Store, Unheard};
 
 /// Writes events in transactions of its own, on any store.
@@ -45,9 +46,9 @@ impl Bus {
         self
     }
 
-    /// D.10: gives drafts that name a parent and no trace the trace of that parent, which may be in the same batch. To be called
-    /// before [`Bus::prepare`].
-    pub async fn inherit_traces(&self, drafts: &mut [Draft]) -> Result<()> {
+    /// D.10: gives drafts that name a parent and no trace the trace of that parent, which may be in the same batch. A
+    /// stored parent outside the scope is no parent. To be called before [`Bus::prepare`].
+    pub async fn inherit_traces(&self, drafts: &mut [Draft], scope: &Scope) -> Result<()> {
         let at: HashMap<String, usize> =
             drafts.iter().enumerate().filter_map(|(n, one)| Some((one.id()?.to_owned(), n))).collect();
         for first in 0..drafts.len() {
@@ -61,7 +62,7 @@ impl Bus {
                     (None, Some(parent)) => match at.get(parent) {
                         Some(next) if chain.contains(next) => break Some(TraceContext::fresh().trace_id),
                         Some(next) => chain.push(*next),
-                        None => break self.trace_of(parent).await?,
+                        None => break self.trace_of(parent, scope).await?,
                     },
                 }
             };
@@ -72,10 +73,11 @@ impl Bus {
         Ok(())
     }
 
-    async fn trace_of(&self, event_id: &str) -> Result<Option<String>> {
+    async fn trace_of(&self, event_id: &str, scope: &Scope) -> Result<Option<String>> {
         // A wrong id is refused when the event is prepared.
         let Ok(id) = EventId::new(event_id) else { return Ok(None) };
-        Ok(self.store.find(id.as_str()).await?.and_then(|found| found.envelope.trace_id))
+        let parent = self.store.find(id.as_str()).await?.filter(|found| scope.has_event(found));
+        Ok(parent.and_then(|found| found.envelope.trace_id))
     }
 
     /// Completes an event or a draft with defaults, and checks every limit. Nothing is written yet.

@@ -94,6 +94,9 @@ pub struct Initiator {
     /// The id of the client's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_request_id: Option<String>,
+    /// The token that the event was published with, over HTTP. The server writes it: the fields above are what the publisher says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_id: Option<String>,
 }
 
 impl Initiator {

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use crate::error::Result;
 use crate::limits;
+use crate::scope::Scope;
 use crate::status::{EventStatus, Record};
 use crate::store::{Counted, Filter, List, Store};
 use crate::subscription::{EVERY_TOPIC, Subscription};
@@ -36,7 +37,7 @@ pub struct Counts {
 pub async fn counts(store: &dyn Store, filter: &Filter) -> Result<Counts> {
     let page = store.list(&List::new(filter.clone(), limits::PAGE_EVENTS)).await?;
     if page.next.is_none() {
-        return Ok(Counts::of(&page.events, None));
+        return Ok(Counts::of(&page.events, None, &filter.scope));
     }
     let mut by_status = BTreeMap::new();
     for status in EventStatus::ALL {
@@ -46,12 +47,12 @@ pub async fn counts(store: &dyn Store, filter: &Filter) -> Result<Counts> {
         }
     }
     by_status.retain(|_, counted: &mut Counted| counted.value > 0);
-    Ok(Counts::of(&page.events, Some(by_status)))
+    Ok(Counts::of(&page.events, Some(by_status), &filter.scope))
 }
 
 impl Counts {
     /// From events: all that match, or some of them and the counts of all by status.
-    fn of(events: &[Record], by_status: Option<BTreeMap<EventStatus, Counted>>) -> Self {
+    fn of(events: &[Record], by_status: Option<BTreeMap<EventStatus, Counted>>, scope: &Scope) -> Self {
         let mut counts = Self::default();
         let add = |counts: &mut BTreeMap<String, Counted>, name: Option<&str>| {
             if let Some(name) = name {
@@ -66,7 +67,7 @@ impl Counts {
             add(&mut counts.by_topic, Some(&envelope.topic));
             add(&mut counts.by_service, envelope.initiator.service.as_deref());
             add(&mut counts.by_tenant, envelope.tenant_id.as_deref());
-            for consumer in event.consumers().into_keys() {
+            for consumer in event.consumers().into_keys().filter(|consumer| scope.has_consumer(consumer)) {
                 add(&mut counts.by_consumer, Some(consumer));
             }
         }
@@ -109,15 +110,16 @@ pub struct Topic {
     pub unheard: Counted,
 }
 
-/// The topics of all subscriptions and of the newest events, by name.
-pub async fn topics(store: &dyn Store) -> Result<Vec<Topic>> {
-    let subscriptions: Vec<_> = store.subscriptions(None).await?.into_iter().map(|one| one.subscription).collect();
-    let newest = store.list(&List::new(Filter::default(), limits::PAGE_EVENTS)).await?.events;
+/// The topics of all subscriptions and of the newest events, inside the scope, by name.
+pub async fn topics(store: &dyn Store, scope: &Scope) -> Result<Vec<Topic>> {
+    let stored = store.subscriptions(None).await?.into_iter().map(|one| one.subscription);
+    let subscriptions: Vec<_> = stored.filter(|one| scope.has_subscription(one)).collect();
+    let newest = store.list(&List::new(Filter::within(scope), limits::PAGE_EVENTS)).await?.events;
     let subscribed = subscriptions.iter().map(|one| one.topic.as_str()).filter(|topic| *topic != EVERY_TOPIC);
     let names: BTreeSet<&str> = subscribed.chain(newest.iter().map(|one| one.envelope.topic.as_str())).collect();
     let mut topics = Vec::new();
     for topic in names.into_iter().take(TOPICS) {
-        let filter = Filter { topic: Some(topic.into()), ..Filter::default() };
+        let filter = Filter { topic: Some(topic.into()), ..Filter::within(scope) };
         let last = store.list(&List::new(filter.clone(), 1)).await?.events.pop();
         let subscribers = subscribers(&subscriptions, topic);
         let unheard = if subscribers == 0 {

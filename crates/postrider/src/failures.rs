@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use crate::entry::DISCARDED;
 use crate::error::Result;
 use crate::limits;
+use crate::scope::Scope;
 use crate::status::{ConsumerState, EventStatus, Record};
 use crate::store::{Filter, List, Store};
 
@@ -48,18 +49,18 @@ pub struct Failures {
     pub cut: bool,
 }
 
-/// Groups the failures of unfinished events.
-pub async fn failures(store: &dyn Store) -> Result<Failures> {
+/// Groups the failures of unfinished events, inside the scope.
+pub async fn failures(store: &dyn Store, scope: &Scope) -> Result<Failures> {
     let mut groups: BTreeMap<(String, String), FailureGroup> = BTreeMap::new();
     let mut cut = false;
     for status in [EventStatus::Failed, EventStatus::Partial, EventStatus::Retrying] {
-        let filter = Filter { status: Some(status), ..Filter::default() };
+        let filter = Filter { status: Some(status), ..Filter::within(scope) };
         let mut list = List::new(filter, limits::PAGE_EVENTS);
         let mut seen = 0;
         loop {
             let page = store.list(&list).await?;
             seen += page.events.len();
-            page.events.iter().for_each(|record| count(record, &mut groups));
+            page.events.iter().for_each(|record| count(record, scope, &mut groups));
             match page.next {
                 None => break,
                 Some(_) if seen >= LOOKED_AT => {
@@ -75,9 +76,9 @@ pub async fn failures(store: &dyn Store) -> Result<Failures> {
     Ok(Failures { groups, cut })
 }
 
-fn count(record: &Record, groups: &mut BTreeMap<(String, String), FailureGroup>) {
+fn count(record: &Record, scope: &Scope, groups: &mut BTreeMap<(String, String), FailureGroup>) {
     for (consumer, state) in record.consumers() {
-        if !matches!(state, ConsumerState::Failed | ConsumerState::Retrying) {
+        if !matches!(state, ConsumerState::Failed | ConsumerState::Retrying) || !scope.has_consumer(consumer) {
             continue;
         }
         let of_consumer =

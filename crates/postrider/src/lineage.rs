@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::error::Result;
 use crate::limits;
+use crate::scope::Scope;
 use crate::status::Record;
 use crate::store::{Cursor, Filter, List, Store};
 
@@ -45,15 +46,15 @@ pub struct Traces {
 
 /// Traces by their first event, which nothing in the store caused, the newest first. Looks at a bounded number of events, so
 /// there may be fewer than `limit` although there are more.
-pub async fn newest(store: &dyn Store, limit: usize, after: Option<Cursor>) -> Result<Traces> {
-    let mut list = List { after, ..List::new(Filter::default(), ROOTS_PAGE) };
+pub async fn newest(store: &dyn Store, limit: usize, after: Option<Cursor>, scope: &Scope) -> Result<Traces> {
+    let mut list = List { after, ..List::new(Filter::within(scope), ROOTS_PAGE) };
     let (mut traces, mut known, mut next) = (Vec::new(), HashSet::new(), None);
     for _ in 0..ROOTS_PAGES {
         let page = store.list(&list).await?;
         for event in &page.events {
             let root = event.envelope.trace_id.as_ref().filter(|_| event.envelope.parent_event_id.is_none());
             if let Some(id) = root.filter(|id| known.insert((*id).clone())) {
-                traces.push((id.clone(), trace(store, id).await?));
+                traces.push((id.clone(), trace(store, id, scope).await?));
             }
             if traces.len() == limit {
                 return Ok(Traces { traces, next: Some(Cursor(event.sequence)) });
@@ -68,31 +69,33 @@ pub async fn newest(store: &dyn Store, limit: usize, after: Option<Cursor>) -> R
     Ok(Traces { traces, next })
 }
 
-/// All events with this trace id.
-pub async fn trace(store: &dyn Store, trace_id: &str) -> Result<Trace> {
-    let filter = Filter { trace_id: Some(trace_id.into()), ..Filter::default() };
+/// All events with this trace id, inside the scope.
+pub async fn trace(store: &dyn Store, trace_id: &str, scope: &Scope) -> Result<Trace> {
+    let filter = Filter { trace_id: Some(trace_id.into()), ..Filter::within(scope) };
     let (mut events, cut) = all(store, filter, limits::TRACE_EVENTS).await?;
     events.sort_by_key(|record| (record.envelope.occurred_at, record.sequence));
     let roots = tree(&events);
     Ok(Trace { events, roots, cut })
 }
 
-/// The events that an event directly caused, sorted by time.
-pub async fn children(store: &dyn Store, event_id: &str) -> Result<Vec<Record>> {
-    let filter = Filter { parent_event_id: Some(event_id.into()), ..Filter::default() };
+/// The events that an event directly caused, inside the scope, sorted by time.
+pub async fn children(store: &dyn Store, event_id: &str, scope: &Scope) -> Result<Vec<Record>> {
+    let filter = Filter { parent_event_id: Some(event_id.into()), ..Filter::within(scope) };
     let (mut events, _) = all(store, filter, limits::PAGE_EVENTS as usize).await?;
     events.sort_by_key(|record| (record.envelope.occurred_at, record.sequence));
     Ok(events)
 }
 
-/// The events that caused an event, the nearest first, as far as they still exist.
-pub async fn parents(store: &dyn Store, event: &Record) -> Result<Vec<Record>> {
+/// The events that caused an event, the nearest first, as far as they still exist and are inside
+/// the scope.
+pub async fn parents(store: &dyn Store, event: &Record, scope: &Scope) -> Result<Vec<Record>> {
     let mut parents: Vec<Record> = Vec::new();
     let mut known = HashSet::from([event.envelope.event_id.clone()]);
     let mut next = event.envelope.parent_event_id.clone();
     // Ids chosen by callers may form a cycle.
     while let Some(id) = next.filter(|id| known.insert(id.clone())).filter(|_| parents.len() < GENERATIONS) {
-        let Some(parent) = store.find(id.as_str()).await? else { break };
+        let found = store.find(id.as_str()).await?.filter(|parent| scope.has_event(parent));
+        let Some(parent) = found else { break };
         next = parent.envelope.parent_event_id.clone();
         parents.push(parent);
     }

@@ -60,6 +60,9 @@ pub const BROKER_BLOCKED: &str = "postrider_broker_blocked";
 /// Alarms that could not be sent.
 pub const ALERTS_FAILED: &str = "postrider_alerts_failed_total";
 
+/// Credentials that a server has refused.
+pub const LOGINS_FAILED: &str = "postrider_logins_failed_total";
+
 /// The upper bounds of the buckets of [`DELIVERY_SECONDS`]: from a millisecond to an hour.
 pub const DELIVERY_SECONDS_BUCKETS: [f64; 12] =
     [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0];
@@ -91,7 +94,13 @@ pub enum MetricKind {
 }
 
 /// Every metric of the library.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 20] = [
+    Metric {
+        name: LOGINS_FAILED,
+        kind: MetricKind::Counter,
+        help: "Credentials that the server refused: unknown, revoked or expired.",
+        buckets: &[],
+    },
     Metric {
         name: EVENTS_CREATED,
         kind: MetricKind::Counter,
@@ -389,6 +398,11 @@ impl LaneFigures {
 /// Results came after their lease was lost.
 pub fn lease_lost(deliveries: usize) {
     counter!(LEASE_LOST).increment(deliveries as u64);
+}
+
+/// A server has refused credentials.
+pub fn login_failed() {
+    counter!(LOGINS_FAILED).increment(1);
 }
 
 pub(crate) fn shed(deliveries: usize) {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::error::Result;
 use crate::limits;
+use crate::scope::Scope;
 use crate::status::Record;
 use crate::store::Store;
 use crate::subscription::EVERY_TOPIC;
@@ -43,13 +44,14 @@ pub struct Hit {
     pub event: Option<Record>,
 }
 
-/// Everything that a text names, at most `limit`: keys and aggregates first, then events, traces, consumers and topics.
-pub async fn search(store: &dyn Store, text: &str, limit: usize) -> Result<Vec<Hit>> {
+/// Everything inside the scope that a text names, at most `limit`: keys and aggregates first, then events, traces, consumers and topics.
+pub async fn search(store: &dyn Store, text: &str, limit: usize, scope: &Scope) -> Result<Vec<Hit>> {
     let mut hits = Vec::new();
     if text.is_empty() || text.chars().count() > limits::KEY_CHARS || text.chars().any(char::is_control) {
         return Ok(hits);
     }
-    let events = store.search(text, EVENTS).await?;
+    let mut events = store.search(text, EVENTS).await?;
+    events.retain(|record| scope.has_event(record));
     for kind in [Kind::Key, Kind::Aggregate, Kind::Event, Kind::Trace] {
         let mut known = HashSet::new();
         let of_kind = events.iter().filter_map(|record| hit(kind, text, record));
@@ -61,7 +63,7 @@ pub async fn search(store: &dyn Store, text: &str, limit: usize) -> Result<Vec<H
             let hit = |name: &str| Hit { kind, id: name.into(), label: name.into(), event: None };
             names.into_iter().filter(|name| name.contains(text)).map(hit).collect::<Vec<_>>()
         };
-        let all = || subscriptions.iter().map(|one| &one.subscription);
+        let all = || subscriptions.iter().map(|one| &one.subscription).filter(|one| scope.has_subscription(one));
         hits.extend(named(Kind::Consumer, all().map(|one| one.consumer.as_str()).collect()));
         let topics = all().map(|one| one.topic.as_str()).filter(|topic| *topic != EVERY_TOPIC);
         hits.extend(named(Kind::Topic, topics.collect()));

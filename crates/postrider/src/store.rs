@@ -17,6 +17,7 @@ pub mod postgres;
 pub mod sqlite;
 
 mod alert;
+pub(crate) mod audit;
 mod batch;
 pub mod decide;
 mod delivery;

@@ -328,7 +328,6 @@ async fn roles_have_what_they_need_and_no_more(kind: Kind) {
                 "UPDATE postrider_consumption SET success = true",
                 "DELETE FROM postrider_inbox",
                 "DELETE FROM postrider_token",
-                "DELETE FROM postrider_audit",
                 "UPDATE postrider_audit SET actor = 'x'",
                 "DELETE FROM postrider_operation",
                 "UPDATE postrider_idempotency SET status = 'FAILED'",

@@ -11,8 +11,9 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use postrider::redrive::Refusal;
 use postrider::store::LaneCounts;
+use postrider::store::access::explain;
 use postrider::subscription::{EVERY_TOPIC, StoredSubscription};
-use postrider::{Error, Subscription, Via};
+use postrider::{Error, Scope, Subscription, Via};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,7 +21,7 @@ use utoipa_axum::routes;
 
 use super::events::mend;
 use crate::App;
-use crate::auth::Detail;
+use crate::auth::Caller;
 use crate::input::{Body, Path, is_name};
 use crate::problem::Problem;
 
@@ -36,7 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 }
 
 /// A consumer, and what waits for it.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Consumer)]
 pub(crate) struct ConsumerView {
@@ -68,8 +69,9 @@ struct Consumers {
 
 /// The consumers, by name, with what waits for each
 #[utoipa::path(get, path = "/api/v1/consumers", tag = "consumers", responses((status = 200, description = "The consumers.", body = Consumers)))]
-async fn list(State(app): State<App>) -> Result<Json<Consumers>, Problem> {
-    Ok(Json(Consumers { consumers: all(&app).await? }))
+async fn list(State(app): State<App>, caller: Caller) -> Result<Json<Consumers>, Problem> {
+    let consumers = all(&app).await?.into_iter().filter_map(|one| one.within(&caller.scope));
+    Ok(Json(Consumers { consumers: consumers.collect() }))
 }
 
 /// A consumer, and the rules for its deliveries.
@@ -99,10 +101,10 @@ struct RetryView {
 #[utoipa::path(get, path = "/api/v1/consumers/{consumerId}", tag = "consumers",
     params(("consumerId" = String, Path, description = "The consumer.")),
     responses((status = 200, description = "The consumer.", body = ConsumerDetail)))]
-async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<ConsumerDetail>, Problem> {
+async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<ConsumerDetail>, Problem> {
     let known = Known::find(&app, &id).await?;
     let consumer = all(&app).await?.into_iter().find(|one| one.consumer_id == id);
-    let consumer = consumer.ok_or_else(|| unknown(&id))?;
+    let consumer = consumer.and_then(|one| one.within(&caller.scope)).ok_or_else(|| unknown(&id))?;
     let description = known.subscriptions.iter().find_map(|one| one.description.clone());
     // A consumer in code has the options of its program.
     let retry = matches!(known.via, Via::Pull | Via::Webhook).then(|| RetryView {
@@ -169,6 +171,17 @@ impl ConsumerView {
         }
     }
 
+    /// As a token with this scope sees it. Its figures are of all topics and tenants: they are shown if all of these are inside.
+    pub(crate) fn within(mut self, scope: &Scope) -> Option<Self> {
+        let is_whole = scope.owns_consumer(&self.consumer_id, self.topics.iter().map(String::as_str));
+        self.topics.retain(|topic| topic == EVERY_TOPIC || scope.has_topic(topic));
+        if !is_whole {
+            (self.lag, self.oldest_age_seconds, self.processing) = (None, None, None);
+            (self.retrying, self.dead, self.held) = (None, None, None);
+        }
+        (scope.has_consumer(&self.consumer_id) && (is_whole || !self.topics.is_empty())).then_some(self)
+    }
+
     fn count(&mut self, LaneCounts { new, processing, failed, dead, held }: LaneCounts) {
         self.lag = Some(new + processing + failed);
         (self.processing, self.retrying, self.dead, self.held) =
@@ -203,6 +216,13 @@ impl Known {
         Ok(Self { via, per_second, subscriptions })
     }
 
+    /// The consumer, if everything that it gets is inside the caller's scope: what changes it changes all of that.
+    async fn owned(app: &App, caller: &Caller, consumer: &str) -> Result<Self, Problem> {
+        let known = Self::find(app, consumer).await?;
+        let topics = known.subscriptions.iter().map(|one| one.topic.as_str());
+        if caller.scope.owns_consumer(consumer, topics) { Ok(known) } else { Err(unknown(consumer)) }
+    }
+
     /// How often a delivery of this topic is tried, if a subscription says so: the topic's own, or the one to every topic.
     fn max_attempts(&self, topic: &str) -> Option<u32> {
         let of = |topic: &str| self.subscriptions.iter().find(|one| one.topic == topic);
@@ -217,8 +237,8 @@ impl Known {
         (status = 204, description = "Paused."),
         (status = 409, description = "`cannotPause`: its events do not wait here.", body = Problem, content_type = "application/problem+json"),
     ))]
-async fn pause(State(app): State<App>, Path(consumer): Path<String>) -> Result<StatusCode, Problem> {
-    set_paused(&app, &consumer, true).await
+async fn pause(State(app): State<App>, caller: Caller, Path(consumer): Path<String>) -> Result<StatusCode, Problem> {
+    set_paused(&app, &caller, &consumer, true).await
 }
 
 /// Deliver to a consumer again
@@ -228,12 +248,12 @@ async fn pause(State(app): State<App>, Path(consumer): Path<String>) -> Result<S
         (status = 204, description = "Resumed."),
         (status = 409, description = "`cannotPause`: its events do not wait here.", body = Problem, content_type = "application/problem+json"),
     ))]
-async fn resume(State(app): State<App>, Path(consumer): Path<String>) -> Result<StatusCode, Problem> {
-    set_paused(&app, &consumer, false).await
+async fn resume(State(app): State<App>, caller: Caller, Path(consumer): Path<String>) -> Result<StatusCode, Problem> {
+    set_paused(&app, &caller, &consumer, false).await
 }
 
-async fn set_paused(app: &App, consumer: &str, paused: bool) -> Result<StatusCode, Problem> {
-    let via = Known::find(app, consumer).await?.via;
+async fn set_paused(app: &App, caller: &Caller, consumer: &str, paused: bool) -> Result<StatusCode, Problem> {
+    let via = Known::owned(app, caller, consumer).await?.via;
     if !via.has_own_lane() {
         let means =
             if via == Via::RabbitMq { "from a queue of the broker: stop reading it" } else { "by its own means" };
@@ -282,17 +302,24 @@ struct RenamedView {
     ))]
 async fn rename(
     State(app): State<App>,
+    caller: Caller,
     Path(consumer): Path<String>,
     Body(wanted): Body<RenameIn>,
 ) -> Result<Response, Problem> {
     let why = mend::reason(wanted.reason.as_deref())?;
+    if !caller.scope.is_everything() {
+        Known::owned(&app, &caller, &consumer).await?;
+        if !caller.scope.has_consumer(&wanted.to) {
+            return Err(Problem::not_found(format!("the name {} is outside the token's scope", wanted.to)));
+        }
+    }
+    explain(why, Some(&format!("to={}", wanted.to)));
     let renamed = app.store.rename_consumer(&consumer, &wanted.to).await.map_err(|error| match error {
         Error::Refused(refusal @ Refusal::NoSuchConsumer(_)) => Problem::not_found(refusal.to_string()),
         Error::Refused(refusal) => Problem::conflict(refusal.code(), refusal.to_string()),
         error => error.into(),
     })?;
     app.waiting.look();
-    let details: Vec<_> = [Some(format!("to={}", wanted.to)), why].into_iter().flatten().collect();
     let moved = RenamedView {
         consumer_id: wanted.to,
         subscriptions: renamed.subscriptions,
@@ -300,7 +327,5 @@ async fn rename(
         received: renamed.received,
         attempts: renamed.attempts,
     };
-    let mut response = Json(moved).into_response();
-    response.extensions_mut().insert(Detail(details.join(" ")));
-    Ok(response)
+    Ok(Json(moved).into_response())
 }

@@ -12,6 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::auth::Caller;
 use crate::filter::FilterIn;
 use crate::input::Matching;
 use crate::problem::Problem;
@@ -72,7 +73,7 @@ impl From<Counts> for CountsView {
 /// Such a number is an estimate, which `exact` says.
 #[utoipa::path(get, path = "/api/v1/counts", tag = "events", params(FilterIn),
     responses((status = 200, description = "The counts.", body = CountsView)))]
-async fn show(State(app): State<App>, Matching(filter): Matching) -> Result<Json<CountsView>, Problem> {
-    let filter = filter.into_filter(&app).await.map_err(Problem::in_query)?;
+async fn show(State(app): State<App>, caller: Caller, Matching(filter): Matching) -> Result<Json<CountsView>, Problem> {
+    let filter = filter.into_filter(&app, &caller.scope).await.map_err(Problem::in_query)?;
     Ok(Json(facets::counts(&*app.store, &filter).await?.into()))
 }

@@ -116,6 +116,7 @@ fn around<'a>(caller: &Caller, operation: &str, headers: &'a HeaderMap, id: Requ
             operation: Some(operation.into()),
             user_id: None,
             client_request_id: Some(id.0),
+            token_id: Some(caller.token_id.clone()),
         },
         traceparent: headers.get("traceparent").and_then(|value| value.to_str().ok()),
     }
@@ -151,8 +152,8 @@ async fn publish(
     Sent(event): Sent,
 ) -> Result<Response, Problem> {
     let around = around(&caller, "POST /api/v1/events", &headers, id);
-    let mut drafts = [event.into_draft(&around)?];
-    app.bus.inherit_traces(&mut drafts).await?;
+    let mut drafts = [event.within(&caller.scope)?.into_draft(&around)?];
+    app.bus.inherit_traces(&mut drafts, &caller.scope).await?;
     let [draft] = drafts;
     let new = prepare(&app, draft)?;
     let mut results = written(&app, &[new]).await?;
@@ -185,9 +186,10 @@ async fn publish_batch(
     let around = around(&caller, "POST /api/v1/events/batch", &headers, id);
     let within = |n: usize| move |problem: Problem| problem.within(&format!("events[{n}]"));
     let events = batch.events.into_iter().enumerate();
-    let drafts = events.map(|(n, event)| event.into_draft(&around).map_err(within(n)));
+    let drafts = events
+        .map(|(n, event)| event.within(&caller.scope).and_then(|event| event.into_draft(&around)).map_err(within(n)));
     let mut drafts = drafts.collect::<Result<Vec<_>, _>>()?;
-    app.bus.inherit_traces(&mut drafts).await?;
+    app.bus.inherit_traces(&mut drafts, &caller.scope).await?;
     let prepared = drafts.into_iter().enumerate().map(|(n, draft)| prepare(&app, draft).map_err(within(n)));
     let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
     Ok(Json(PublishedBatch { results: written(&app, &prepared).await? }))
@@ -242,6 +244,7 @@ struct Reported {
     ))]
 async fn report(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     Body(report): Body<ReportIn>,
 ) -> Result<Response, Problem> {
@@ -252,6 +255,12 @@ async fn report(
         input::label("callbackId", &callback_id.0)?;
     }
     let event_id = EventId::new(&*id).map_err(|_| Problem::not_found("there is no such event"))?;
+    if !caller.scope.is_everything() {
+        find(&app, &caller.scope, &id).await?;
+        if !caller.scope.has_consumer(&report.consumer_id) {
+            return Err(Problem::not_found("the consumer is outside the token's scope"));
+        }
+    }
     let report = Report {
         event_id: event_id.to_string(),
         consumer: report.consumer_id,
@@ -267,7 +276,7 @@ async fn report(
     match appended {
         Appended::Attempt(attempt_no) => Ok((StatusCode::CREATED, Json(Reported { attempt_no })).into_response()),
         Appended::Repeated(attempt_no) => Ok((StatusCode::OK, Json(Reported { attempt_no })).into_response()),
-        Appended::NotExpected => Err(not_expected(&find(&app, &id).await?, &report.consumer)),
+        Appended::NotExpected => Err(not_expected(&find(&app, &caller.scope, &id).await?, &report.consumer)),
     }
 }
 

@@ -9,6 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::view::At;
 
@@ -64,7 +65,7 @@ struct FailureGroups {
 /// What stands open after a failure, by consumer and kind of error
 #[utoipa::path(get, path = "/api/v1/failures", tag = "operations",
     responses((status = 200, description = "The groups.", body = FailureGroups)))]
-async fn list(State(app): State<App>) -> Result<Json<FailureGroups>, Problem> {
-    let found = failures(&*app.store).await?;
+async fn list(State(app): State<App>, caller: Caller) -> Result<Json<FailureGroups>, Problem> {
+    let found = failures(&*app.store, &caller.scope).await?;
     Ok(Json(FailureGroups { groups: found.groups.into_iter().map(Into::into).collect(), cut: found.cut }))
 }

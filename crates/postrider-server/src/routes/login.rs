@@ -12,10 +12,13 @@ use utoipa_axum::routes;
 
 use super::tokens::RoleView;
 use crate::answer::RequestId;
-use crate::auth::{self, Caller};
+use crate::auth::{self, Attempt, Caller};
 use crate::input::Body;
 use crate::problem::Problem;
 use crate::{App, limits, secret};
+
+/// What the audit calls a login.
+const LOGIN: &str = "POST /api/v1/login";
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     let login = OpenApiRouter::new().routes(routes!(login)).layer(DefaultBodyLimit::max(limits::OPEN_BODY_BYTES));
@@ -44,7 +47,10 @@ async fn login(State(app): State<App>, request: Request) -> Result<Response, Pro
     let address = auth::address(&request);
     let request_id = request.extensions().get::<RequestId>().map(|id| id.0.clone());
     let Body(Login { token }) = Body::from_request(request, &app).await?;
-    let token = app.store.find_token(&hash(&token)).await?.ok_or_else(|| auth::wrong(&app, &address))?;
+    let Some(token) = app.store.find_token(&hash(&token)).await? else {
+        let attempt = Attempt { action: LOGIN, address: &address, request_id };
+        return Err(auth::wrong(&app, attempt).await);
+    };
     // Each login gets a new session, so that one planted in the browser before is worthless (session fixation).
     let session = secret::fresh()?;
     let new = NewSession { hash: &hash(&session), token_id: &token.token_id, lasts: limits::SESSION_LASTS };
@@ -52,11 +58,12 @@ async fn login(State(app): State<App>, request: Request) -> Result<Response, Pro
     let record = NewAudit {
         actor: &token.name,
         token_id: Some(&token.token_id),
-        action: "POST /api/v1/login",
+        role: Some(token.role),
+        action: LOGIN,
         target: Some("/login"),
         outcome: "200",
         request_id: request_id.as_deref(),
-        detail: None,
+        ..NewAudit::default()
     };
     auth::append_audit(&app, &record).await;
     let cookie = cookie(&app, &session, limits::SESSION_LASTS.as_secs());

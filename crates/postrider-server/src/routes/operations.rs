@@ -5,14 +5,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use postrider::limits::INITIATOR_BYTES;
-use postrider::operations;
+use postrider::store::access::explain;
 use postrider::store::{NewOperation, Operation, OperationState, Steer};
+use postrider::{Scope, operations};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::{Caller, Detail};
+use super::events::mend::needs_consumer;
+use crate::auth::Caller;
 use crate::filter::{FilterIn, FilterView};
 use crate::input::{self, Body, Path, Query};
 use crate::problem::Problem;
@@ -94,28 +96,34 @@ async fn create(State(app): State<App>, caller: Caller, Body(wanted): Body<Opera
         None if wanted.dry_run => {}
         None => return Err(Problem::invalid("reason", "is needed, for the audit")),
     }
-    let filter = wanted.filter.into_filter(&app).await?;
+    let scope = &caller.scope;
+    let consumer_id = wanted.consumer_id.or_else(|| scope.only_consumer().map(Into::into));
+    match &consumer_id {
+        Some(consumer) if !scope.has_consumer(consumer) => {
+            return Err(needs_consumer("is outside the token's scope"));
+        }
+        None if !scope.consumers.is_empty() => {
+            return Err(needs_consumer("is needed: the token is for some consumers only"));
+        }
+        _ => {}
+    }
+    let filter = wanted.filter.into_filter(&app, scope).await?;
     let matching = operations::matching(&*app.store, &filter).await?;
     if wanted.dry_run {
         let counted = DryRun { matching: matching.events, exact: matching.exact };
-        return Ok(with_detail(Json(counted).into_response(), format!("dryRun matching={}", matching.events)));
+        explain(wanted.reason.as_deref(), Some(&format!("dryRun matching={}", matching.events)));
+        return Ok(Json(counted).into_response());
     }
     let mut new = NewOperation::redrive(uuid::Uuid::now_v7().to_string(), filter);
-    new.consumer = wanted.consumer_id;
+    new.consumer = consumer_id;
     new.rate_per_second = wanted.rate_per_second;
     new.rules = app.options.redrive;
     new.reason = wanted.reason;
     new.requested_by = Some(caller.name);
     new.total = Some(matching.events);
+    explain(new.reason.as_deref(), Some(&format!("operation={} matching={}", new.id, matching.events)));
     let created = app.store.create_operation(&new).await?;
-    let detail = format!("operation={} matching={}", created.request.id, matching.events);
-    let response = (StatusCode::ACCEPTED, Json(Created { operation_id: created.request.id })).into_response();
-    Ok(with_detail(response, detail))
-}
-
-fn with_detail(mut response: Response, detail: String) -> Response {
-    response.extensions_mut().insert(Detail(detail));
-    response
+    Ok((StatusCode::ACCEPTED, Json(Created { operation_id: created.request.id })).into_response())
 }
 
 /// An operation, and how far it has come.
@@ -145,6 +153,15 @@ pub(crate) struct OperationView {
     created_at: At,
     updated_at: At,
     finished_at: Option<At>,
+    #[serde(skip)]
+    scope: Scope,
+}
+
+impl OperationView {
+    /// Whether everything that it touches is inside a scope.
+    pub(crate) fn is_within(&self, scope: &Scope) -> bool {
+        scope.contains(&self.scope)
+    }
 }
 
 /// Where an operation stands.
@@ -175,6 +192,7 @@ impl From<Operation> for OperationView {
         Self {
             operation_id: request.id,
             kind: Kind::Redrive,
+            scope: request.filter.scope.clone(),
             state: operation.state.into(),
             filter: request.filter.into(),
             consumer_id: request.consumer,
@@ -210,12 +228,17 @@ struct Most {
 /// The newest operations
 #[utoipa::path(get, path = "/api/v1/operations", tag = "operations", params(Most),
     responses((status = 200, description = "The operations, the newest first.", body = OperationList)))]
-async fn list(State(app): State<App>, Query(most): Query<Most>) -> Result<Json<OperationList>, Problem> {
+async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Query(most): Query<Most>,
+) -> Result<Json<OperationList>, Problem> {
     let limit = most.limit.unwrap_or(limits::PAGE_DEFAULT);
     if !(1..=limits::PAGE_ROWS).contains(&limit) {
         return Err(Problem::bad_query("limit", format!("must be 1 to {}, is {limit}", limits::PAGE_ROWS)));
     }
-    Ok(Json(OperationList { operations: newest(&app, limit).await? }))
+    let operations = newest(&app, limit).await?.into_iter().filter(|one| one.is_within(&caller.scope));
+    Ok(Json(OperationList { operations: operations.collect() }))
 }
 
 /// The newest operations.
@@ -227,10 +250,15 @@ pub(crate) async fn newest(app: &App, limit: u32) -> postrider::Result<Vec<Opera
 #[utoipa::path(get, path = "/api/v1/operations/{operationId}", tag = "operations",
     params(("operationId" = String, Path, description = "Its id.")),
     responses((status = 200, description = "The operation.", body = OperationView)))]
-async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<OperationView>, Problem> {
-    input::label("operationId", &id).map_err(|_| unknown())?;
-    let operation = app.store.operation(&id).await?.ok_or_else(unknown)?;
-    Ok(Json(operation.into()))
+async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<OperationView>, Problem> {
+    Ok(Json(find(&app, &caller, &id).await?))
+}
+
+/// The operation with this id, if everything that it touches is inside the caller's scope.
+async fn find(app: &App, caller: &Caller, id: &str) -> Result<OperationView, Problem> {
+    input::label("operationId", id).map_err(|_| unknown())?;
+    let operation = app.store.operation(id).await?.map(OperationView::from);
+    operation.filter(|one| one.is_within(&caller.scope)).ok_or_else(unknown)
 }
 
 /// Stop an operation for now
@@ -240,8 +268,8 @@ async fn show(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Ope
         (status = 200, description = "Paused.", body = OperationView),
         (status = 409, description = "`operationState`: it has ended.", body = Problem, content_type = "application/problem+json"),
     ))]
-async fn pause(State(app): State<App>, Path(id): Path<String>) -> Result<Json<OperationView>, Problem> {
-    steer(&app, &id, Steer::Pause, OperationState::Paused).await
+async fn pause(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Json<OperationView>, Problem> {
+    steer(&app, &caller, &id, Steer::Pause, OperationState::Paused).await
 }
 
 /// Go on with an operation
@@ -251,8 +279,12 @@ async fn pause(State(app): State<App>, Path(id): Path<String>) -> Result<Json<Op
         (status = 200, description = "Running.", body = OperationView),
         (status = 409, description = "`operationState`: it has ended.", body = Problem, content_type = "application/problem+json"),
     ))]
-async fn resume(State(app): State<App>, Path(id): Path<String>) -> Result<Json<OperationView>, Problem> {
-    steer(&app, &id, Steer::Resume, OperationState::Running).await
+async fn resume(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<OperationView>, Problem> {
+    steer(&app, &caller, &id, Steer::Resume, OperationState::Running).await
 }
 
 /// End an operation where it is; what it has redriven stays redriven
@@ -262,12 +294,22 @@ async fn resume(State(app): State<App>, Path(id): Path<String>) -> Result<Json<O
         (status = 200, description = "Cancelled.", body = OperationView),
         (status = 409, description = "`operationState`: it has come to its end.", body = Problem, content_type = "application/problem+json"),
     ))]
-async fn cancel(State(app): State<App>, Path(id): Path<String>) -> Result<Json<OperationView>, Problem> {
-    steer(&app, &id, Steer::Cancel, OperationState::Cancelled).await
+async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<OperationView>, Problem> {
+    steer(&app, &caller, &id, Steer::Cancel, OperationState::Cancelled).await
 }
 
-async fn steer(app: &App, id: &str, steer: Steer, wanted: OperationState) -> Result<Json<OperationView>, Problem> {
-    input::label("operationId", id).map_err(|_| unknown())?;
+async fn steer(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    steer: Steer,
+    wanted: OperationState,
+) -> Result<Json<OperationView>, Problem> {
+    find(app, caller, id).await?;
     let operation = app.store.steer_operation(id, steer).await?.ok_or_else(unknown)?;
     if operation.state == wanted {
         return Ok(Json(operation.into()));

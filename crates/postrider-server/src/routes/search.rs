@@ -9,6 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::auth::Caller;
 use crate::input::Query;
 use crate::problem::Problem;
 use crate::view::{At, Status};
@@ -92,7 +93,12 @@ struct Wanted {
 /// Whole ids, and beginnings of events' and traces' ids from six characters up.
 #[utoipa::path(get, path = "/api/v1/search", tag = "events", params(Wanted),
     responses((status = 200, description = "What it names, at most 20.", body = SearchHits)))]
-async fn find(State(app): State<App>, Query(wanted): Query<Wanted>) -> Result<Json<SearchHits>, Problem> {
-    let hits = search::search(&*app.store, wanted.q.trim(), HITS).await?;
+async fn find(
+    State(app): State<App>,
+    caller: Caller,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<SearchHits>, Problem> {
+    let mut hits = search::search(&*app.store, wanted.q.trim(), HITS, &caller.scope).await?;
+    hits.iter_mut().filter_map(|hit| hit.event.as_mut()).for_each(|record| caller.scope.cut(record));
     Ok(Json(SearchHits { hits: hits.into_iter().map(Into::into).collect() }))
 }

@@ -10,9 +10,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::tokens::RoleView;
+use super::tokens::{RoleView, ScopeView};
 use crate::App;
 use crate::auth::Caller;
+use crate::view::At;
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(show))
@@ -26,6 +27,10 @@ struct SessionView {
     /// The name of the caller's token.
     name: String,
     role: RoleView,
+    /// What the token reaches; nothing else exists for it.
+    scope: ScopeView,
+    /// When the token stops working by itself.
+    expires_at: Option<At>,
     environment: Environment,
     version: String,
     /// The kind of the store.
@@ -77,6 +82,8 @@ async fn show(State(app): State<App>, caller: Caller) -> Json<SessionView> {
     Json(SessionView {
         name: caller.name,
         role: caller.role.into(),
+        scope: caller.scope.into(),
+        expires_at: caller.expires_at.map(Into::into),
         environment: Environment { name: options.environment.clone() },
         version: env!("CARGO_PKG_VERSION").into(),
         store: options.store_kind.clone(),

@@ -12,6 +12,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::auth::Caller;
+use crate::holders::STREAMS_PER_TOKEN;
 use crate::problem::Problem;
 
 /// Open streams per server, as each holds a connection.
@@ -32,17 +34,30 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 /// after ten minutes; a reader that connects again asks for what it has missed.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "operations",
     responses((status = 200, description = "Server-sent events, until one side ends it.", body = String, content_type = "text/event-stream")))]
-async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Problem> {
+async fn follow(
+    State(app): State<App>,
+    caller: Caller,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>> + use<>>, Problem> {
     if app.live.receiver_count() >= STREAMS {
         let detail = format!("{STREAMS} streams are open: close one, or ask for /stats now and then");
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "tooManyStreams", detail));
     }
+    let Some(place) = app.holders.stream(&caller.token_id) else {
+        let detail = format!("this token has {STREAMS_PER_TOKEN} streams open: close one, or use another token");
+        return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "tooManyStreams", detail));
+    };
     let receiver = app.live.subscribe();
     app.look.notify_one();
-    let messages = stream::unfold(receiver, async |mut receiver| {
+    let revoked = place.ended();
+    // The stream owns the place, which is free again when the stream ends.
+    let messages = stream::unfold((receiver, place, caller.scope), async |(mut receiver, place, scope)| {
         loop {
             match receiver.recv().await {
-                Ok(message) => return Some((Ok(Event::default().event(message.kind).data(&*message.json)), receiver)),
+                Ok(message) => {
+                    if let Some(json) = message.within(&scope) {
+                        return Some((Ok(Event::default().event(message.kind).data(&*json)), (receiver, place, scope)));
+                    }
+                }
                 // A slow reader misses messages; the next figures are complete again.
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return None,
@@ -51,7 +66,11 @@ async fn follow(State(app): State<App>) -> Result<Sse<impl Stream<Item = Result<
     });
     let stop = app.stop.clone();
     let end = async move {
-        let _ = tokio::time::timeout(LASTS, stop.cancelled()).await;
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = revoked => {}
+            () = tokio::time::sleep(LASTS) => {}
+        }
     };
     let messages = Box::pin(messages).take_until(Box::pin(end));
     Ok(Sse::new(messages).keep_alive(KeepAlive::new().interval(ALIVE)))

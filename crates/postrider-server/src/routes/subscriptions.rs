@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use postrider::presence::SubscriptionProblem;
 use postrider::redrive::Refusal;
-use postrider::store::access::Role;
+use postrider::store::access::{Role, explain};
 use postrider::store::{LIVE, SubscriptionChange, SubscriptionRemoval, Waiting};
 use postrider::subscription::{EVERY_TOPIC, StoredSubscription};
 use postrider::transport::webhook::{check_endpoint, without_password};
@@ -18,7 +18,7 @@ use utoipa_axum::routes;
 
 use super::events::mend;
 use crate::App;
-use crate::auth::{Caller, Detail};
+use crate::auth::Caller;
 use crate::input::{Body, Path, Query, is_name};
 use crate::problem::Problem;
 use crate::view::At;
@@ -206,7 +206,8 @@ async fn list(
     if wanted.topic.as_deref().is_some_and(|topic| topic != EVERY_TOPIC && !is_name(topic)) {
         return Err(Problem::bad_query("topic", "must be 1 to 128 of A-Z a-z 0-9 . _ -, or *"));
     }
-    let stored = app.store.subscriptions(wanted.topic.as_deref()).await?;
+    let mut stored = app.store.subscriptions(wanted.topic.as_deref()).await?;
+    stored.retain(|one| caller.scope.has_subscription(&one.subscription));
     let problems = Problems::read(&app).await?;
     let view = |stored| SubscriptionView::of(&app, &caller, &problems, stored);
     Ok(Json(Subscriptions { subscriptions: stored.into_iter().map(view).collect() }))
@@ -224,6 +225,7 @@ async fn show(
     let is_possible = (topic == EVERY_TOPIC || is_name(&topic)) && is_name(&consumer);
     let stored = if is_possible { app.store.subscriptions(Some(&topic)).await? } else { Vec::new() };
     let stored = stored.into_iter().find(|one| one.subscription.consumer == consumer);
+    let stored = stored.filter(|one| caller.scope.has_subscription(&one.subscription));
     let stored = stored.ok_or_else(|| not_subscribed(&topic, &consumer))?;
     let problems = Problems::read(&app).await?;
     Ok(SubscriptionView::of(&app, &caller, &problems, stored).answer())
@@ -289,33 +291,28 @@ async fn set(
     caller: Caller,
     Path((topic, consumer)): Path<(String, String)>,
     headers: HeaderMap,
-    Body(input): Body<SubscriptionIn>,
+    Body(mut input): Body<SubscriptionIn>,
 ) -> Result<Response, Problem> {
-    let why = mend::reason(input.reason.as_deref())?;
+    let reason = input.reason.take();
+    let why = mend::reason(reason.as_deref())?;
     let all_topics = input.all_topics;
     let subscription = input.about(&app, topic, consumer);
     subscription.check()?;
+    check_owned(&app, &caller, &subscription.topic, &subscription.consumer, all_topics).await?;
     check_means(&app, &subscription).await?;
     // Before it is written: events written after it find the queue. If the broker is away, the queue is declared before
     // anything is published.
     let undeclared = declare(&app, &subscription, all_topics).await?;
     let change = SubscriptionChange { subscription, all_topics, if_version: if_match(&headers) };
+    let said = &change.subscription;
+    let all = if all_topics { " allTopics=true" } else { "" };
+    explain(why, Some(&format!("enabled={} via={}{all}", said.enabled, said.via.as_str())));
     let changed = app.store.change_subscription(&change).await.map_err(refused)?;
     app.waiting.look();
-    let subscription = &changed.stored.subscription;
-    let details = [
-        Some(format!("enabled={} via={}", subscription.enabled, subscription.via.as_str())),
-        all_topics.then(|| "allTopics=true".into()),
-        (changed.moved > 0).then(|| format!("moved={}", changed.moved)),
-        why,
-    ];
-    let detail = details.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let problems = Problems::read(&app).await?;
     let mut view = SubscriptionView::of(&app, &caller, &problems, changed.stored);
     (view.waiting, view.moved, view.problem) = (Some(changed.waiting), Some(changed.moved), undeclared);
-    let mut response = view.answer();
-    response.extensions_mut().insert(Detail(detail));
-    Ok(response)
+    Ok(view.answer())
 }
 
 impl SubscriptionIn {
@@ -339,6 +336,15 @@ impl SubscriptionIn {
             ..Subscription::new(topic, consumer, via)
         }
     }
+}
+
+/// A token changes only subscriptions that lie inside its scope as a whole.
+async fn check_owned(app: &App, caller: &Caller, topic: &str, consumer: &str, all_topics: bool) -> Result<(), Problem> {
+    let others =
+        if all_topics && !caller.scope.is_everything() { app.store.subscriptions(None).await? } else { Vec::new() };
+    let others = others.iter().map(|stored| &stored.subscription).filter(|one| one.consumer == consumer);
+    let topics = others.map(|one| one.topic.as_str()).chain([topic]);
+    if caller.scope.owns_consumer(consumer, topics) { Ok(()) } else { Err(not_subscribed(topic, consumer)) }
 }
 
 /// Refuses what this server cannot serve.
@@ -388,6 +394,15 @@ enum WaitingIn {
     Discard,
 }
 
+impl WaitingIn {
+    fn detail(self) -> &'static str {
+        match self {
+            Self::Deliver => "waiting=deliver",
+            Self::Discard => "waiting=discard",
+        }
+    }
+}
+
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -411,10 +426,11 @@ struct Removal {
     ))]
 async fn remove(
     State(app): State<App>,
+    caller: Caller,
     Path((topic, consumer)): Path<(String, String)>,
     Query(wanted): Query<Removal>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<StatusCode, Problem> {
     if !((topic == EVERY_TOPIC || is_name(&topic)) && is_name(&consumer)) {
         return Err(not_subscribed(&topic, &consumer));
     }
@@ -422,19 +438,12 @@ async fn remove(
         WaitingIn::Deliver => Waiting::Deliver,
         WaitingIn::Discard => Waiting::Discard,
     });
+    check_owned(&app, &caller, &topic, &consumer, false).await?;
     let unknown = not_subscribed(&topic, &consumer);
+    explain(None, wanted.waiting.map(WaitingIn::detail));
     let removal = SubscriptionRemoval { topic, consumer, waiting, if_version: if_match(&headers) };
-    let removed = app.store.end_subscription(&removal).await.map_err(refused)?.ok_or(unknown)?;
+    app.store.end_subscription(&removal).await.map_err(refused)?.ok_or(unknown)?;
     // What was behind a discarded delivery may be due now.
     app.waiting.look();
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    let detail = match waiting {
-        Some(Waiting::Discard) => Some(format!("discarded={}", removed.discarded)),
-        Some(Waiting::Deliver) => Some(format!("waiting={}", removed.waiting)),
-        None => None,
-    };
-    if let Some(detail) = detail {
-        response.extensions_mut().insert(Detail(detail));
-    }
-    Ok(response)
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -9,6 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::auth::Caller;
 use crate::problem::Problem;
 use crate::view::At;
 
@@ -55,6 +56,7 @@ struct Topics {
 /// The topics of all subscriptions and of the newest events, by name
 #[utoipa::path(get, path = "/api/v1/topics", tag = "subscriptions",
     responses((status = 200, description = "The topics.", body = Topics)))]
-async fn list(State(app): State<App>) -> Result<Json<Topics>, Problem> {
-    Ok(Json(Topics { topics: facets::topics(&*app.store).await?.into_iter().map(Into::into).collect() }))
+async fn list(State(app): State<App>, caller: Caller) -> Result<Json<Topics>, Problem> {
+    let topics = facets::topics(&*app.store, &caller.scope).await?;
+    Ok(Json(Topics { topics: topics.into_iter().map(Into::into).collect() }))
 }

@@ -13,6 +13,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::App;
+use crate::auth::Caller;
 use crate::input::{self, Path, Query};
 use crate::problem::Problem;
 use crate::view::{ConsumptionView, DeliveryView, EventSummary, LaneAttempts, consumptions, deliveries, summaries};
@@ -101,15 +102,19 @@ struct PageIn {
 /// Traces by their first event, the newest first
 #[utoipa::path(get, path = "/api/v1/traces", tag = "events", params(PageIn),
     responses((status = 200, description = "A page of traces.", body = TracePage)))]
-async fn list(State(app): State<App>, Query(page): Query<PageIn>) -> Result<Json<TracePage>, Problem> {
+async fn list(State(app): State<App>, caller: Caller, Query(page): Query<PageIn>) -> Result<Json<TracePage>, Problem> {
     let limit = page.limit.unwrap_or(PAGE_DEFAULT);
     if !(1..=PAGE_TRACES).contains(&limit) {
         return Err(Problem::bad_query("limit", format!("must be 1 to {PAGE_TRACES}, is {limit}")));
     }
     let after = page.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     let after = after.map_err(|_| Problem::bad_query("cursor", "is not the nextCursor of a page"))?;
-    let newest = lineage::newest(&*app.store, limit, after).await?;
-    let traces = newest.traces.into_iter().filter_map(|(id, trace)| root(id, &trace.events)).collect();
+    let newest = lineage::newest(&*app.store, limit, after, &caller.scope).await?;
+    let cut = |mut trace: lineage::Trace| {
+        trace.events.iter_mut().for_each(|record| caller.scope.cut(record));
+        trace
+    };
+    let traces = newest.traces.into_iter().filter_map(|(id, trace)| root(id, &cut(trace).events)).collect();
     Ok(Json(TracePage { traces, next_cursor: newest.next.map(|next| next.to_string()) }))
 }
 
@@ -146,13 +151,15 @@ struct Shown {
     responses((status = 200, description = "The events, as a timeline and as a tree.", body = TraceView)))]
 async fn show(
     State(app): State<App>,
+    caller: Caller,
     Path(trace_id): Path<String>,
     Query(shown): Query<Shown>,
 ) -> Result<Json<TraceView>, Problem> {
     let unknown = || Problem::not_found("no event belongs to such a trace");
     // What cannot be an id is answered without a query.
     input::label("traceId", &trace_id).map_err(|_| unknown())?;
-    let trace = lineage::trace(&*app.store, &trace_id).await?;
+    let mut trace = lineage::trace(&*app.store, &trace_id, &caller.scope).await?;
+    trace.events.iter_mut().for_each(|record| caller.scope.cut(record));
     if trace.events.is_empty() {
         return Err(unknown());
     }

@@ -1,6 +1,7 @@
 //! Which role may call which route: every route with every role, and without a token.
 
 use postrider::prelude::*;
+use postrider::store::access::Role;
 use postrider_server::{Entry, TABLE, secret};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ async fn every_route_is_open_to_its_roles_only() {
 }
 
 async fn walk(desk: &Desk, entries: &[Entry]) {
-    let (revoked, token) = secret::create(&desk.store, "revoked", postrider::store::access::Role::Admin).await.unwrap();
+    let (revoked, token) = secret::create(&desk.store, &secret::Wanted::new("revoked", Role::Admin)).await.unwrap();
     desk.store.revoke_token(&token.token_id).await.unwrap();
     for entry in entries {
         let what = format!("{} {}", entry.method, entry.path);

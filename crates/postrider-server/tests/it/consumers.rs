@@ -266,7 +266,8 @@ async fn a_renamed_consumer_goes_on_under_its_new_name() {
     assert_eq!(renamed, expected);
     let audit = read(desk.get("operator", "/audit?limit=1").await, 200).await;
     assert_eq!(audit["records"][0]["target"], "/consumers/points/rename");
-    assert_eq!(audit["records"][0]["detail"], "to=bonus reason=one name for all");
+    assert_eq!(audit["records"][0]["detail"], "to=bonus");
+    assert_eq!(audit["records"][0]["reason"], "one name for all");
 
     let result = json!({ "deliveryId": held[0]["deliveryId"], "leaseToken": held[0]["leaseToken"], "success": true });
     let settled = desk.ask("consumer", "/consumers/bonus/settle", json!({ "results": [result] }), 200).await;

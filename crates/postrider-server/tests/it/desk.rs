@@ -36,7 +36,7 @@ impl Desk {
         let (database, store) = Database::fresh().await;
         let mut tokens = HashMap::new();
         for role in Role::ALL {
-            let (secret, _) = secret::create(&store, role.as_str(), role).await.unwrap();
+            let (secret, _) = secret::create(&store, &secret::Wanted::new(role.as_str(), role)).await.unwrap();
             tokens.insert(role.as_str(), secret);
         }
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -20,9 +20,12 @@ async fn an_event_is_completed_by_its_request() {
     let published = read(sent.send().await.unwrap(), 202).await;
     assert_eq!(published["outcome"], "accepted");
     let shown = desk.show(published["eventId"].as_str().unwrap()).await;
+    let tokens = read(desk.get("admin", "/tokens").await, 200).await;
+    let is_publisher = |one: &&Value| one["name"] == "publisher";
+    let token = tokens["tokens"].as_array().unwrap().iter().find(is_publisher).unwrap()["tokenId"].clone();
     assert_eq!(
         shown["initiator"],
-        json!({ "service": "publisher", "operation": "POST /api/v1/events", "clientRequestId": "r-1" })
+        json!({ "service": "publisher", "operation": "POST /api/v1/events", "clientRequestId": "r-1", "tokenId": token })
     );
     assert_eq!(shown["traceId"], trace);
     assert_eq!(shown["payloadType"], "application/json");

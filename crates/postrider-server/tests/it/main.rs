@@ -13,12 +13,14 @@ macro_rules! on_each_store {
                 use crate::database::$database as Database;
 
                 mod access;
+                mod audit;
                 mod connections;
                 mod console;
                 mod consumers;
                 mod desk;
                 mod document;
                 mod events;
+                mod holders;
                 mod hostile;
                 mod limits;
                 mod lists;
@@ -27,6 +29,7 @@ macro_rules! on_each_store {
                 mod operations;
                 mod problems;
                 mod reads;
+                mod scopes;
                 mod sessions;
                 mod story;
                 mod subscriptions;

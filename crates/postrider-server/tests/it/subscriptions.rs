@@ -136,8 +136,9 @@ async fn what_waits_moves_with_the_via_of_its_consumer() {
     let audit = read(desk.get("operator", "/audit").await, 200).await;
     let details: Vec<_> =
         audit["records"].as_array().unwrap().iter().filter_map(|one| one["detail"].as_str()).collect();
-    let expected = "enabled=true via=external allTopics=true moved=2 reason=it reads our table";
-    assert!(details.contains(&expected), "{details:?}");
+    assert!(details.contains(&"enabled=true via=external allTopics=true"), "{details:?}");
+    let audit = audit.to_string();
+    assert!(audit.contains("\"moved\":2") && audit.contains("\"reason\":\"it reads our table\""), "{audit}");
     desk.close().await;
 }
 
@@ -197,7 +198,7 @@ async fn a_removal_needs_a_word_about_what_waits() {
         }
     }
     let audit = read(desk.get("operator", "/audit").await, 200).await.to_string();
-    assert!(audit.contains("discarded=2") && audit.contains("waiting=2"), "{audit}");
+    assert!(audit.contains("\"discarded\":2") && audit.contains("\"waiting\":2"), "{audit}");
 
     // D.2: a restart of the program does not bring it back.
     desk.store.register(&Subscription::new("order.paid", "points", Via::Local)).await.unwrap();

@@ -106,7 +106,7 @@ prop_compose! {
             event_id: EventId::stored(event_id), topic, key, payload, payload_type: payload_type.into(), payload_encoding,
             trace_id, span_id, parent_event_id: parent.map(EventId::stored),
             aggregate: aggregate.map(|(kind, id)| Aggregate { kind, id }), tenant_id, store_id,
-            initiator: Initiator { service, operation, user_id, client_request_id },
+            initiator: Initiator { service, operation, user_id, client_request_id, token_id: None },
             metadata: metadata.map(|text| format!("{{\"k\":{text:?}}}").into()),
             occurred_at: OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(occurred),
             expire_at: expire.map(at), deliver_at: deliver.map(at), max_attempts, exchange, routing_key,

@@ -8,6 +8,12 @@ use time::OffsetDateTime;
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::scope::Scope;
+
+use super::audit::Change;
+pub use super::audit::{
+    AuditEnds, AuditFault, AuditQuery, AuditRecord, Audited, Link, NewAudit, Sealed, audited, explain, verify_audit,
+};
 
 /// Precision of "last used". A write for every request would cost too much.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
@@ -19,8 +25,8 @@ pub trait Access: Send + Sync + 'static {
     /// Stores a token. Returns false, and writes nothing, if its id or its hash is taken.
     async fn create_token(&self, token: &NewToken<'_>) -> Result<bool>;
 
-    /// Returns the token with this hash and records its use, to the minute. Returns `None` if it does not exist or is
-    /// revoked.
+    /// Returns the token with this hash and records its use, to the minute. Returns `None` if it does not exist, is
+    /// revoked or has expired.
     async fn find_token(&self, hash: &str) -> Result<Option<StoredToken>>;
 
     /// All tokens, including revoked ones, in order of creation.
@@ -40,11 +46,30 @@ pub trait Access: Send + Sync + 'static {
     /// Ends a session. Returns false if it does not exist.
     async fn end_session(&self, hash: &str) -> Result<bool>;
 
-    /// Appends a record. Records are never changed.
+    /// Appends a record. Its content is never changed.
     async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()>;
 
+    /// The records that a query matches, newest first.
+    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>>;
+
     /// Up to `limit` records, newest first: those before the record with the number `before`, or the newest.
-    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>>;
+    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>> {
+        self.find_audit(&AuditQuery { before, limit, ..AuditQuery::default() }).await
+    }
+
+    /// Gives up to `limit` records that have no place in the chain yet the next places, in the order of their numbers. A lock on the
+    /// end of the chain lets one sealer work at a time. Returns how many there were.
+    async fn seal_audit(&self, limit: u32) -> Result<u64>;
+
+    /// The anchor and the end of the chain.
+    async fn audit_ends(&self) -> Result<AuditEnds>;
+
+    /// Up to `limit` sealed records after a place, in the order of their places.
+    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>>;
+
+    /// Removes up to `limit` of the first records of the chain that are older, and moves the anchor to the last of them. Returns how
+    /// many there were.
+    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64>;
 }
 
 /// Hashes a secret for storage. The hash is fast, so the secret must be impossible to guess.
@@ -110,6 +135,10 @@ pub struct NewToken<'a> {
     pub role: Role,
     /// The hash of the secret, as text.
     pub hash: &'a str,
+    /// What it reaches.
+    pub scope: Scope,
+    /// How long it lasts; `None`: until it is revoked.
+    pub lasts: Option<Duration>,
 }
 
 impl NewToken<'_> {
@@ -117,7 +146,22 @@ impl NewToken<'_> {
     pub(crate) fn check(&self) -> Result<()> {
         limits::text("tokenId", self.token_id, limits::EVENT_ID_CHARS)?;
         limits::text("name", self.name, limits::LABEL_CHARS)?;
+        self.scope.check()?;
+        if self.role == Role::Publisher && !self.scope.consumers.is_empty() {
+            let message =
+                "limit no publisher, because an event belongs to all of its consumers: limit topics or tenants";
+            return Err(Error::invalid("consumers", message.into()));
+        }
         limits::text("hash", self.hash, limits::LABEL_CHARS)
+    }
+
+    /// What the audit has of it: everything but the secret.
+    pub(super) fn change(&self) -> Change {
+        let token = serde_json::json!({
+            "tokenId": self.token_id, "name": self.name, "role": self.role.as_str(), "scope": self.scope,
+            "lastsSeconds": self.lasts.map(|lasts| lasts.as_secs()),
+        });
+        Change::new(None, token)
     }
 }
 
@@ -136,6 +180,17 @@ pub struct StoredToken {
     pub last_used_at: Option<OffsetDateTime>,
     /// When it was revoked.
     pub revoked_at: Option<OffsetDateTime>,
+    /// When it stops working by itself.
+    pub expires_at: Option<OffsetDateTime>,
+    /// What it reaches.
+    pub scope: Scope,
+}
+
+impl StoredToken {
+    /// Whether it works at this time.
+    pub fn is_live(&self, now: OffsetDateTime) -> bool {
+        self.revoked_at.is_none() && self.expires_at.is_none_or(|until| now < until)
+    }
 }
 
 /// A session to be stored.
@@ -155,75 +210,4 @@ impl NewSession<'_> {
         limits::text("hash", self.hash, limits::LABEL_CHARS)?;
         limits::text("tokenId", self.token_id, limits::EVENT_ID_CHARS)
     }
-}
-
-/// An action, or an attempt at one, to be recorded.
-#[derive(Debug, Clone, Default)]
-pub struct NewAudit<'a> {
-    /// The actor: the name of a token or of a program.
-    pub actor: &'a str,
-    /// The token that was used.
-    pub token_id: Option<&'a str>,
-    /// The action.
-    pub action: &'a str,
-    /// The target of the action.
-    pub target: Option<&'a str>,
-    /// The outcome.
-    pub outcome: &'a str,
-    /// The request that it belongs to.
-    pub request_id: Option<&'a str>,
-    /// The reason, or other details.
-    pub detail: Option<&'a str>,
-}
-
-/// A record as text that every store accepts: shortened and without NUL, because a record is never refused for its
-/// content.
-#[derive(Debug, Clone)]
-pub(super) struct AuditText {
-    pub(super) actor: String,
-    pub(super) token_id: Option<String>,
-    pub(super) action: String,
-    pub(super) target: Option<String>,
-    pub(super) outcome: String,
-    pub(super) request_id: Option<String>,
-    pub(super) detail: Option<String>,
-}
-
-impl From<&NewAudit<'_>> for AuditText {
-    fn from(record: &NewAudit<'_>) -> Self {
-        let cut = |text: &str, chars| limits::error_text(text).chars().take(chars).collect::<String>();
-        let label = |text: &str| cut(text, limits::LABEL_CHARS);
-        Self {
-            actor: label(record.actor),
-            token_id: record.token_id.map(label),
-            action: label(record.action),
-            target: record.target.map(|text| cut(text, limits::AUDIT_TARGET_CHARS)),
-            outcome: label(record.outcome),
-            request_id: record.request_id.map(label),
-            detail: record.detail.map(|text| cut(text, limits::ERROR_CHARS)),
-        }
-    }
-}
-
-/// A record of the audit log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditRecord {
-    /// Its number. Later records have larger numbers.
-    pub number: i64,
-    /// When it happened.
-    pub at: OffsetDateTime,
-    /// The actor.
-    pub actor: String,
-    /// The token that was used.
-    pub token_id: Option<String>,
-    /// The action.
-    pub action: String,
-    /// The target of the action.
-    pub target: Option<String>,
-    /// The outcome.
-    pub outcome: String,
-    /// The request that it belongs to.
-    pub request_id: Option<String>,
-    /// The reason, or other details.
-    pub detail: Option<String>,
 }

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use crate::entry::DeliveryStatus;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::scope::Scope;
 use crate::status::{EventStatus, Record};
 use crate::store::Routing;
 
@@ -49,9 +50,17 @@ pub struct Filter {
     /// Stored before this time.
     #[serde(with = "time::serde::rfc3339::option")]
     pub to: Option<OffsetDateTime>,
+    /// Inside this scope.
+    #[serde(skip_serializing_if = "Scope::is_everything")]
+    pub scope: Scope,
 }
 
 impl Filter {
+    /// Every event inside a scope.
+    pub fn within(scope: &Scope) -> Self {
+        Self { scope: scope.clone(), ..Self::default() }
+    }
+
     /// Validates the filter.
     pub fn check(&self) -> Result<()> {
         if self.aggregate_id.is_some() && self.aggregate_type.is_none() {
@@ -64,7 +73,8 @@ impl Filter {
     pub fn matches(&self, record: &Record) -> bool {
         let event = &record.envelope;
         let is = |wanted: &Option<String>, actual: Option<&str>| wanted.is_none() || wanted.as_deref() == actual;
-        is(&self.topic, Some(&event.topic))
+        self.scope.has_event(record)
+            && is(&self.topic, Some(&event.topic))
             && is(&self.service, event.initiator.service.as_deref())
             && is(&self.trace_id, event.trace_id.as_deref())
             && is(&self.parent_event_id, event.parent_event_id.as_ref().map(|id| id.as_str()))

@@ -147,7 +147,7 @@ const SNAPSHOT_HOLDERS: Option<&str> = None;
 
 const KIND: &str = "mysql";
 
-const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log"];
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.
@@ -286,17 +286,22 @@ fn numbers(numbers: &[i64]) -> Result<String> {
     json(numbers)
 }
 
-/// Replaces `$1`, `$2`, … `$9` by `?` and a space.
+/// Replaces `$1`, `$2`, … by `?` and spaces.
 const fn placeholders<const LENGTH: usize>(numbered: &[u8]) -> [u8; LENGTH] {
     let mut plain = [0; LENGTH];
-    let (mut at, mut next) = (0, b'1');
+    let (mut at, mut next) = (0, 1);
     while at < LENGTH {
         plain[at] = numbered[at];
         if numbered[at] == b'$' && at + 1 < LENGTH && numbered[at + 1].is_ascii_digit() {
-            assert!(numbered[at + 1] == next, "parameters are named $1, $2, … in the order in which they are bound");
+            let mut number = 0;
             plain[at] = b'?';
-            plain[at + 1] = b' ';
-            (at, next) = (at + 1, next + 1);
+            while at + 1 < LENGTH && numbered[at + 1].is_ascii_digit() {
+                at += 1;
+                plain[at] = b' ';
+                number = 10 * number + (numbered[at] - b'0') as usize;
+            }
+            assert!(number == next, "parameters are named $1, $2, … in the order in which they are bound");
+            next += 1;
         }
         at += 1;
     }

@@ -259,7 +259,7 @@ async fn a_purchase_is_one_trace_with_its_children<S: Tested>(shop: Fixture<S>) 
     shop.pay(&order).await;
     shop.settle().await;
     let stored = shop.order(&order).await;
-    let trace = lineage::trace(&shop.shop.store, &stored.trace_id).await.unwrap();
+    let trace = lineage::trace(&shop.shop.store, &stored.trace_id, &postrider::Scope::default()).await.unwrap();
     let topic = |node: &lineage::Node| trace.events[node.event].envelope.topic.clone();
     let purchased = trace.roots.iter().find(|node| topic(node) == "order.purchased").expect("a root of the trace");
     let mut children: Vec<_> = purchased.children.iter().map(topic).collect();

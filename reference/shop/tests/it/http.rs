@@ -1,5 +1,6 @@
 //! The shop as a process, over HTTP.
 
+use postrider::Scope;
 use postrider::store::access::{NewToken, Role, hash};
 use postrider_shop::jobs::{CONSISTENCY, ORDER_TIMEOUT, REAPER};
 use reqwest::Method;
@@ -133,7 +134,8 @@ async fn jobs_are_run_by_operators_alone<S: Tested>(Fixture { url, shop, .. }: F
     let (store, shop) = (shop.store, Process::start(&url, &[]).await);
     for role in Role::ALL {
         let (name, hash) = (role.as_str(), hash(role.as_str()));
-        store.create_token(&NewToken { token_id: name, name, role, hash: &hash }).await.unwrap();
+        let new = NewToken { token_id: name, name, role, hash: &hash, scope: Scope::default(), lasts: None };
+        store.create_token(&new).await.unwrap();
     }
     let run = async |token, job| shop.ask_as(token, Method::POST, &format!("/shop/jobs/{job}/run"), None).await;
     for (token, status, code) in [

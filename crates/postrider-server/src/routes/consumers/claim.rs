@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::Known;
-use crate::auth::Caller;
+use crate::auth::{self, Caller};
 use crate::input::{Body, Path};
 use crate::problem::Problem;
 use crate::view::{EventView, delivery_id};
@@ -89,7 +89,8 @@ async fn claim(
     if wait > longest {
         return Err(Problem::invalid("waitSeconds", format!("must be 0 to {longest}, is {wait}")));
     }
-    let known = Known::find(&app, &consumer).await?;
+    let known = Known::owned(&app, &caller, &consumer).await?;
+    let held = app.holders.poll(&caller.token_id);
     if known.via != Via::Pull {
         let via = known.via.as_str();
         let detail = format!("{consumer} gets its events by {via}: only a consumer via `pull` claims");
@@ -121,6 +122,7 @@ async fn claim(
             () = again => {}
             () = tokio::time::sleep_until(until) => return Ok(Json(Claimed { deliveries })),
             () = app.stop.cancelled() => return Ok(Json(Claimed { deliveries })),
+            () = held.ended() => return Err(auth::unknown()),
         }
     }
 }

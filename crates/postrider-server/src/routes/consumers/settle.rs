@@ -15,6 +15,7 @@ use utoipa_axum::routes;
 
 use super::Known;
 use super::claim::{LeaseToken, lease, parse_delivery};
+use crate::auth::Caller;
 use crate::input::{Body, Path};
 use crate::problem::Problem;
 use crate::{App, limits};
@@ -103,10 +104,11 @@ struct Ledger {
     responses((status = 200, description = "Whether each counted.", body = SettledAll)))]
 async fn settle(
     State(app): State<App>,
+    caller: Caller,
     Path(consumer): Path<String>,
     Body(input): Body<ResultsIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    Known::find(&app, &consumer).await?;
+    Known::owned(&app, &caller, &consumer).await?;
     check_length("results", input.results.len())?;
     refuse_contradictions(&input.results)?;
     let mut ledgers: HashMap<Token, Ledger> = HashMap::new();
@@ -235,11 +237,12 @@ struct ExtendIn {
     responses((status = 200, description = "`settled`: longer; `leaseLost`: not the caller's any more.", body = SettledAll)))]
 async fn extend(
     State(app): State<App>,
+    caller: Caller,
     Path(consumer): Path<String>,
     Body(input): Body<ExtendIn>,
 ) -> Result<Json<SettledAll>, Problem> {
     let lease = lease(&app, input.lease_seconds)?;
-    Known::find(&app, &consumer).await?;
+    Known::owned(&app, &caller, &consumer).await?;
     check_length("deliveries", input.deliveries.len())?;
     let (asked, by_token) = grouped(input.deliveries);
     let mut counted = BTreeSet::new();
@@ -266,10 +269,11 @@ struct ReleaseIn {
     responses((status = 200, description = "`settled`: given back; `leaseLost`: not the caller's any more.", body = SettledAll)))]
 async fn release(
     State(app): State<App>,
+    caller: Caller,
     Path(consumer): Path<String>,
     Body(input): Body<ReleaseIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    Known::find(&app, &consumer).await?;
+    Known::owned(&app, &caller, &consumer).await?;
     check_length("deliveries", input.deliveries.len())?;
     let (asked, by_token) = grouped(input.deliveries);
     let mut counted = BTreeSet::new();

@@ -8,6 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::Caller;
 use crate::filter::FilterIn;
 use crate::input::Wanted;
 use crate::problem::Problem;
@@ -45,11 +46,12 @@ struct EventPage {
 /// or empty and still have a `nextCursor`.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", params(FilterIn, PageIn),
     responses((status = 200, description = "A page of events.", body = EventPage)))]
-async fn list(State(app): State<App>, wanted: Wanted) -> Result<Json<EventPage>, Problem> {
+async fn list(State(app): State<App>, caller: Caller, wanted: Wanted) -> Result<Json<EventPage>, Problem> {
     let after = wanted.cursor.as_deref().map(str::parse::<Cursor>).transpose();
     let after = after.map_err(|_| Problem::bad_query("cursor", "is not the nextCursor of a page"))?;
-    let filter = wanted.filter.into_filter(&app).await.map_err(Problem::in_query)?;
+    let filter = wanted.filter.into_filter(&app, &caller.scope).await.map_err(Problem::in_query)?;
     let mut page = app.store.list(&List { filter, limit: wanted.limit, after }).await?;
+    page.events.iter_mut().for_each(|record| caller.scope.cut(record));
     broker::explain(&app, &mut page.events).await?;
     Ok(Json(EventPage { events: summaries(&page.events), next_cursor: page.next.map(|next| next.to_string()) }))
 }

@@ -7,15 +7,16 @@ use axum::response::{IntoResponse, Response};
 use postrider::limits::{ERROR_CHARS, INITIATOR_BYTES};
 use postrider::redrive::Refusal;
 use postrider::store::Record;
+use postrider::store::access::explain;
 use postrider::{Error, EventId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::show::unknown;
+use super::show::{find, unknown};
 use crate::App;
-use crate::auth::Detail;
+use crate::auth::Caller;
 use crate::input::{self, Body, Path};
 use crate::problem::Problem;
 use crate::view::EventSummary;
@@ -44,6 +45,7 @@ struct RedriveIn {
     ))]
 async fn redrive(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     Body(wanted): Body<RedriveIn>,
 ) -> Result<Response, Problem> {
@@ -51,8 +53,10 @@ async fn redrive(
     consumer.map_or(Ok(()), is_consumer)?;
     let why = reason(wanted.reason.as_deref())?;
     let id = EventId::new(&*id).map_err(|_| unknown())?;
+    let consumer = part(&app, &caller, &id, consumer).await?;
+    explain(why, consumer.map(|consumer| format!("consumer={consumer}")).as_deref());
     let redriven = app.store.redrive_event(id.as_str(), consumer, &app.options.redrive).await;
-    let response = answer(redriven, &[consumer.map(|consumer| format!("consumer={consumer}")), why])?;
+    let response = answer(&caller, redriven)?;
     app.waiting.look();
     Ok(response)
 }
@@ -74,12 +78,22 @@ struct ExpireIn {
     ))]
 async fn expire(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     Body(wanted): Body<ExpireIn>,
 ) -> Result<Response, Problem> {
     let why = reason(wanted.reason.as_deref())?;
     let id = EventId::new(&*id).map_err(|_| unknown())?;
-    answer(app.store.expire(id.as_str()).await, &[why])
+    if !caller.scope.is_everything() {
+        find(&app, &caller.scope, id.as_str()).await?;
+    }
+    if !caller.scope.consumers.is_empty() {
+        return Err(needs_consumer(
+            "an event expires for all of its consumers: discard one consumer's delivery instead",
+        ));
+    }
+    explain(why, None);
+    answer(&caller, app.store.expire(id.as_str()).await)
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -106,6 +120,7 @@ struct DiscardIn {
     ))]
 async fn discard(
     State(app): State<App>,
+    caller: Caller,
     Path(id): Path<String>,
     Body(wanted): Body<DiscardIn>,
 ) -> Result<Response, Problem> {
@@ -113,8 +128,10 @@ async fn discard(
     is_consumer(&consumer)?;
     input::short("reason", &reason, ERROR_CHARS)?;
     let id = EventId::new(&*id).map_err(|_| unknown())?;
+    part(&app, &caller, &id, Some(&consumer)).await?;
+    explain(Some(&reason), Some(&format!("consumer={consumer}")));
     let discarded = app.store.discard(id.as_str(), &consumer, &reason).await;
-    let response = answer(discarded, &[Some(format!("consumer={consumer}")), Some(format!("reason={reason}"))])?;
+    let response = answer(&caller, discarded)?;
     // The deliveries behind it may be due now.
     app.waiting.look();
     Ok(response)
@@ -128,24 +145,43 @@ fn is_consumer(name: &str) -> Result<(), Problem> {
 }
 
 /// A reason within the limits of the audit.
-pub(in crate::routes) fn reason(reason: Option<&str>) -> Result<Option<String>, Problem> {
+pub(in crate::routes) fn reason(reason: Option<&str>) -> Result<Option<&str>, Problem> {
     if let Some(reason) = reason {
         input::short("reason", reason, INITIATOR_BYTES / 4)?;
     }
-    Ok(reason.map(|reason| format!("reason={reason}")))
+    Ok(reason)
 }
 
-fn answer(done: postrider::Result<Record>, details: &[Option<String>]) -> Result<Response, Problem> {
-    let found = done.map_err(|error| match error {
+/// Whose part of an event a caller may change. A token for some consumers names one of them.
+async fn part<'a>(
+    app: &App,
+    caller: &'a Caller,
+    id: &EventId,
+    consumer: Option<&'a str>,
+) -> Result<Option<&'a str>, Problem> {
+    if caller.scope.is_everything() {
+        return Ok(consumer);
+    }
+    find(app, &caller.scope, id.as_str()).await?;
+    match consumer.or(caller.scope.only_consumer()) {
+        Some(consumer) if caller.scope.has_consumer(consumer) => Ok(Some(consumer)),
+        None if caller.scope.consumers.is_empty() => Ok(None),
+        Some(_) => Err(unknown()),
+        None => Err(needs_consumer("is needed: the token is for some consumers only")),
+    }
+}
+
+pub(in crate::routes) fn needs_consumer(why: &str) -> Problem {
+    Problem::invalid("consumerId", why)
+}
+
+fn answer(caller: &Caller, done: postrider::Result<Record>) -> Result<Response, Problem> {
+    let mut found = done.map_err(|error| match error {
         Error::Refused(refusal) => refused(refusal),
         error => error.into(),
     })?;
-    let mut response = (StatusCode::ACCEPTED, Json(EventSummary::from(&found))).into_response();
-    let details: Vec<_> = details.iter().flatten().map(String::as_str).collect();
-    if !details.is_empty() {
-        response.extensions_mut().insert(Detail(details.join(" ")));
-    }
-    Ok(response)
+    caller.scope.cut(&mut found);
+    Ok((StatusCode::ACCEPTED, Json(EventSummary::from(&found))).into_response())
 }
 
 fn refused(refusal: Refusal) -> Problem {

@@ -8,13 +8,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use postrider::envelope::Encoding;
 use postrider::store::Record;
-use postrider::{EventId, lineage};
+use postrider::{EventId, Scope, lineage};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::Caller;
+use crate::auth::{Caller, PayloadShown};
 use crate::input::{Path, Query};
 use crate::problem::Problem;
 use crate::view::{EventDetail, LaneAttempts, PayloadPart};
@@ -45,21 +45,27 @@ async fn show(
     caller: Caller,
     Path(id): Path<String>,
     Query(shown): Query<Shown>,
-) -> Result<Json<EventDetail>, Problem> {
-    let found = find(&app, &id).await?;
-    let parents = lineage::parents(&*app.store, &found).await?;
-    let children = lineage::children(&*app.store, &id).await?;
+) -> Result<Response, Problem> {
+    let scope = &caller.scope;
+    let found = find(&app, scope, &id).await?;
+    let mut parents = lineage::parents(&*app.store, &found, scope).await?;
+    let mut children = lineage::children(&*app.store, &id, scope).await?;
+    parents.iter_mut().chain(&mut children).for_each(|record| scope.cut(record));
     let shown = caller.sees_payloads().then_some(shown.payload.unwrap_or_default());
     let lanes = LaneAttempts::read(&app).await?;
-    Ok(Json(EventDetail::of(found, &parents, &children, shown, &lanes)))
+    let mut response = Json(EventDetail::of(found, &parents, &children, shown, &lanes)).into_response();
+    if shown.is_some_and(|part| part != PayloadPart::None) {
+        response.extensions_mut().insert(PayloadShown);
+    }
+    Ok(response)
 }
 
 /// The payload of an event, as a file
 #[utoipa::path(get, path = "/api/v1/events/{eventId}/payload", tag = "events",
     params(("eventId" = String, Path, description = "Its id.")),
     responses((status = 200, description = "Its bytes.", content_type = "application/octet-stream", body = Vec<u8>)))]
-async fn payload(State(app): State<App>, Path(id): Path<String>) -> Result<Response, Problem> {
-    let event = find(&app, &id).await?.envelope;
+async fn payload(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
+    let event = find(&app, &caller.scope, &id).await?.envelope;
     // The publisher chose the type of the payload: a browser saves the file, and shows it under no name of ours.
     let is_json = event.is_json() && event.payload_encoding != Encoding::Base64;
     let ending = if is_json { "json" } else { "bin" };
@@ -72,22 +78,23 @@ async fn payload(State(app): State<App>, Path(id): Path<String>) -> Result<Respo
         event.payload.into_bytes()
     };
     let disposition = format!("attachment; filename=\"{name}.{ending}\"");
-    Ok((
-        [(header::CONTENT_TYPE, "application/octet-stream".to_owned()), (header::CONTENT_DISPOSITION, disposition)],
-        bytes,
-    )
-        .into_response())
+    let kind = (header::CONTENT_TYPE, "application/octet-stream".to_owned());
+    let mut response = ([kind, (header::CONTENT_DISPOSITION, disposition)], bytes).into_response();
+    response.extensions_mut().insert(PayloadShown);
+    Ok(response)
 }
 
 pub(super) fn unknown() -> Problem {
     Problem::not_found("there is no such event: it was never stored, or is older than the retention")
 }
 
-/// The event with this id.
-pub(super) async fn find(app: &App, id: &str) -> Result<Record, Problem> {
+/// The event with this id, as a caller with this scope sees it.
+pub(in crate::routes) async fn find(app: &App, scope: &Scope, id: &str) -> Result<Record, Problem> {
     // What cannot be an id is answered without a query.
     let id = EventId::new(id).map_err(|_| unknown())?;
-    let mut found = app.store.find(id.as_str()).await?.ok_or_else(unknown)?;
+    let found = app.store.find(id.as_str()).await?.filter(|record| scope.has_event(record));
+    let mut found = found.ok_or_else(unknown)?;
+    scope.cut(&mut found);
     broker::explain(app, std::slice::from_mut(&mut found)).await?;
     Ok(found)
 }

@@ -106,13 +106,26 @@ impl Filter {
             self.trace_id.as_deref().map(Lookup::Trace),
             aggregate,
             self.key.as_deref().map(Lookup::Key),
-            self.tenant_id.as_deref().map(Lookup::Tenant),
-            self.consumer.as_deref().map(Lookup::Consumer),
-            self.topic.as_deref().map(Lookup::Topic),
+            self.wanted_tenant().map(Lookup::Tenant),
+            self.wanted_consumer().map(Lookup::Consumer),
+            self.wanted_topic().map(Lookup::Topic),
             self.service.as_deref().map(Lookup::Service),
         ];
         let lookups = lookups.into_iter().flatten().map(|lookup| Lead::Lookup(lookup.hash()));
         lookups.chain(self.status.map(Lead::Status)).collect()
+    }
+
+    /// The topic that every matching event has; a scope of one topic names it too.
+    fn wanted_topic(&self) -> Option<&str> {
+        self.topic.as_deref().or(self.scope.only_topic())
+    }
+
+    fn wanted_tenant(&self) -> Option<&str> {
+        self.tenant_id.as_deref().or(self.scope.only_tenant())
+    }
+
+    fn wanted_consumer(&self) -> Option<&str> {
+        self.consumer.as_deref().or(self.scope.only_consumer())
     }
 
     /// The same filter once for each status that it wants, because an index has one status.
@@ -132,14 +145,14 @@ impl Filter {
 
     fn row(&self) -> RowFilter<'_> {
         RowFilter {
-            topic: self.topic.as_deref(),
+            topic: self.wanted_topic(),
             trace_id: self.trace_id.as_deref(),
             parent_event_id: self.parent_event_id.as_deref(),
             aggregate_type: self.aggregate_type.as_deref(),
             aggregate_id: self.aggregate_id.as_deref(),
             event_key: self.key.as_deref(),
-            consumer: self.consumer.as_deref(),
-            tenant_id: self.tenant_id.as_deref(),
+            consumer: self.wanted_consumer(),
+            tenant_id: self.wanted_tenant(),
             unheard: self.unheard,
             from: self.from,
             to: self.to,
@@ -311,10 +324,21 @@ pub async fn count_events(store: &impl Scan, filter: &Filter) -> Result<Counted>
     filter.check()?;
     let range = Range::of(store, filter, None).await?;
     let (found, end) = numbers(store, filter, range, limits::SCAN_EVENTS as u32).await?;
-    let Some(end) = end else { return Ok(Counted { value: found.len() as u64, exact: true }) };
+    let matched = if filter.scope.is_everything() {
+        found.len() as u64
+    } else {
+        // No index knows a pattern of topics, or several names at once.
+        let mut matched = 0;
+        for chunk in found.chunks(limits::PAGE_EVENTS as usize) {
+            let inside = |record: &&Record| filter.scope.has_event(record);
+            matched += store.records(chunk).await?.iter().filter(inside).count() as u64;
+        }
+        matched
+    };
+    let Some(end) = end else { return Ok(Counted { value: matched, exact: true }) };
     let newest = store.last().await?.min(range.below - 1);
     let oldest = store.first_from(range.above + 1).await?.map_or(end, |(seq, _)| seq);
-    Ok(estimate(found.len() as u64, newest, end, oldest))
+    Ok(estimate(matched, newest, end, oldest))
 }
 
 /// So many matched from the newest number down to `end`: how many do down to the oldest?

@@ -6,9 +6,12 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
-use super::state::span;
+use super::state::{State, span};
 use crate::error::Result;
-use crate::store::access::{Access, AuditRecord, AuditText, NewAudit, NewSession, NewToken, StoredToken};
+use crate::store::access::{
+    Access, AuditEnds, AuditQuery, AuditRecord, Link, NewAudit, NewSession, NewToken, Sealed, StoredToken,
+};
+use crate::store::audit::{AuditText, Change, committed};
 
 #[derive(Clone)]
 pub(super) struct TokenRow {
@@ -27,7 +30,9 @@ pub(super) struct SessionRow {
 impl TokenRow {
     pub(super) fn age(&mut self, by: time::Duration) {
         self.token.created_at -= by;
-        for time in [&mut self.token.last_used_at, &mut self.token.revoked_at].into_iter().flatten() {
+        for time in
+            [&mut self.token.last_used_at, &mut self.token.revoked_at, &mut self.token.expires_at].into_iter().flatten()
+        {
             *time -= by;
         }
     }
@@ -52,6 +57,8 @@ impl Access for MemoryStore {
             created_at: now,
             last_used_at: None,
             revoked_at: None,
+            expires_at: new.lasts.map(|lasts| now + span(lasts)),
+            scope: new.scope.clone(),
         };
         Ok(self
             .write(|state, now| {
@@ -59,6 +66,7 @@ impl Access for MemoryStore {
                 let free = !state.tokens.iter().any(taken);
                 if free {
                     state.tokens.push(TokenRow { hash: new.hash.into(), token: token(now) });
+                    state.note(&new.change(), now);
                 }
                 free
             })
@@ -68,7 +76,7 @@ impl Access for MemoryStore {
     async fn find_token(&self, hash: &str) -> Result<Option<StoredToken>> {
         Ok(self
             .write(|state, now| {
-                let row = state.tokens.iter_mut().find(|row| row.hash == hash && row.token.revoked_at.is_none())?;
+                let row = state.tokens.iter_mut().find(|row| row.hash == hash && row.token.is_live(now))?;
                 let found = row.token.clone();
                 row.token.last_used_at = Some(now);
                 Some(found)
@@ -85,7 +93,11 @@ impl Access for MemoryStore {
             .write(|state, now| {
                 let live = |row: &&mut TokenRow| row.token.token_id == token_id && row.token.revoked_at.is_none();
                 let row = state.tokens.iter_mut().find(live);
-                row.map(|row| row.token.revoked_at = Some(now)).is_some()
+                let revoked = row.map(|row| row.token.revoked_at = Some(now)).is_some();
+                if revoked {
+                    state.note(&Change::revoked(), now);
+                }
+                revoked
             })
             .await)
     }
@@ -109,28 +121,100 @@ impl Access for MemoryStore {
                 let of_session = |row: &&TokenRow| row.token.token_id == session.token_id;
                 let token = state.tokens.iter().find(of_session).map(|row| row.token.clone())?;
                 session.seen_at = now;
-                token.revoked_at.is_none().then_some(token)
+                token.is_live(now).then_some(token)
             })
             .await)
     }
 
     async fn end_session(&self, hash: &str) -> Result<bool> {
-        Ok(self.write(|state, _| state.sessions.remove(hash).is_some()).await)
+        Ok(self
+            .write(|state, now| {
+                let ended = state.sessions.remove(hash).is_some();
+                if ended {
+                    state.note(&Change::default(), now);
+                }
+                ended
+            })
+            .await)
     }
 
     async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()> {
-        let AuditText { actor, token_id, action, target, outcome, request_id, detail } = record.into();
-        self.write(|state, at| {
-            let number = state.audit.last().map_or(1, |last| last.number + 1);
-            let record = AuditRecord { number, at, actor, token_id, action, target, outcome, request_id, detail };
-            state.audit.push(record);
-        })
-        .await;
+        self.write(|state, at| state.append_audit(record.into(), at)).await;
         Ok(())
     }
 
-    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>> {
-        let wanted = |record: &&AuditRecord| before.is_none_or(|before| record.number < before);
-        Ok(self.read(|state, _| state.audit.iter().rev().filter(wanted).take(limit as usize).cloned().collect()))
+    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>> {
+        let is = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
+        let wanted = |record: &&AuditRecord| {
+            query.before.is_none_or(|before| record.number < before)
+                && is(&query.actor, Some(&record.actor))
+                && is(&query.action, Some(&record.action))
+                && is(&query.target, record.target.as_deref())
+                && query.from.is_none_or(|from| from <= record.at)
+                && query.to.is_none_or(|to| record.at < to)
+        };
+        Ok(self.read(|state, _| {
+            let newest = state.audit.iter().rev().map(|sealed| &sealed.record);
+            newest.filter(wanted).take(query.limit as usize).cloned().collect()
+        }))
+    }
+
+    async fn seal_audit(&self, limit: u32) -> Result<u64> {
+        Ok(self
+            .write(|state, _| {
+                let mut sealed = 0;
+                for one in state.audit.iter_mut().filter(|one| one.link.place == 0).take(limit as usize) {
+                    one.link = state.audit_ends.head.next(&one.record);
+                    state.audit_ends.head = one.link.clone();
+                    sealed += 1;
+                }
+                sealed
+            })
+            .await)
+    }
+
+    async fn audit_ends(&self) -> Result<AuditEnds> {
+        Ok(self.read(|state, _| state.audit_ends.clone()))
+    }
+
+    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>> {
+        Ok(self.read(|state, _| {
+            let mut sealed: Vec<_> = state.audit.iter().filter(|one| one.link.place > after).cloned().collect();
+            sealed.sort_by_key(|one| one.link.place);
+            sealed.truncate(limit as usize);
+            sealed
+        }))
+    }
+
+    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64> {
+        Ok(self
+            .write(|state, now| {
+                let mut old: Vec<_> = state.audit.iter().filter(|one| one.link.place > 0).cloned().collect();
+                old.sort_by_key(|one| one.link.place);
+                let is_old = |one: &Sealed| one.record.at < now - span(older_than);
+                let old: Vec<_> = old.into_iter().take(limit as usize).take_while(is_old).collect();
+                if let Some(last) = old.last() {
+                    state.audit_ends.anchor = last.link.clone();
+                    let place = last.link.place;
+                    state.audit.retain(|one| one.link.place == 0 || one.link.place > place);
+                }
+                old.len() as u64
+            })
+            .await)
+    }
+}
+
+impl State {
+    fn append_audit(&mut self, text: AuditText, at: OffsetDateTime) {
+        self.last_audit += 1;
+        self.audit.push(Sealed { link: Link::default(), record: text.record(self.last_audit, at) });
+    }
+
+    /// Writes the audit record of a change, if the caller is audited.
+    pub(super) fn note(&mut self, change: &Change, now: OffsetDateTime) {
+        if let Some(record) = change.record() {
+            self.append_audit(record, now);
+            committed();
+        }
     }
 }

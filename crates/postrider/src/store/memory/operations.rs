@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use super::MemoryStore;
 use super::state::{LeaseRow, OperationRow, State, span};
 use crate::error::Result;
+use crate::store::audit::Change;
 use crate::store::decide::{Plan, Request};
 use crate::store::operation::Tally;
 use crate::store::{Advance, Cursor, NewOperation, Operation, OperationRuns, OperationState, Steer, Token};
@@ -34,6 +35,7 @@ impl OperationRuns for MemoryStore {
                     finished_at: None,
                 };
                 state.operations.push(OperationRow { operation: operation.clone(), lease: None });
+                state.note(&Change::created(new), now);
                 operation
             })
             .await)
@@ -56,14 +58,20 @@ impl OperationRuns for MemoryStore {
             .write(|state, now| {
                 let (from, to) = steer.states();
                 let row = state.operation_mut(id)?;
-                if from.contains(&row.operation.state.as_str()) {
+                let before = row.operation.state.as_str();
+                let applies = from.contains(&before);
+                if applies {
                     row.lease = None;
                     row.operation.owner = None;
                     row.operation.state = to;
                     row.operation.updated_at = now;
                     row.operation.finished_at = (to == OperationState::Cancelled).then_some(now);
                 }
-                Some(row.operation.clone())
+                let operation = row.operation.clone();
+                if applies {
+                    state.note(&Change::steered(before, to), now);
+                }
+                Some(operation)
             })
             .await)
     }

@@ -12,6 +12,7 @@ use crate::entry::{DISCARDED, DeliveryStatus, Step};
 use crate::error::{Error, Result};
 use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
+use crate::store::audit::Change;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
 use crate::store::{Delivery, Record, Redriven, Redrives, Routing, Wakeups};
@@ -35,14 +36,14 @@ impl Redrives for MemoryStore {
         self.write(|state, now| {
             let record = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
             let subscriptions = state.subscriptions(None);
+            let before = record.clone();
             let plan = Plan::of(&[record], &Request { consumer, rules, subscriptions: &subscriptions }, now);
             for (_, answer) in &plan.answers {
                 answer.clone().map_err(Error::Refused)?;
             }
             state.carry_out(&plan, now)?;
-            let found = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
-            self.wake().poke(event_id, &found.envelope.topic);
-            Ok(found)
+            self.wake().poke(event_id, &before.envelope.topic);
+            state.note_event(&before, now)
         })
         .await
     }
@@ -69,7 +70,7 @@ impl Redrives for MemoryStore {
             }
             state.statuses.entry(seq).or_default().kept.expired_at = Some(now);
             state.mark(seq);
-            state.record(seq, now).ok_or(refused(Refusal::UnknownEvent))
+            state.note_event(&record, now)
         })
         .await
     }
@@ -87,13 +88,20 @@ impl Redrives for MemoryStore {
             if let Some(key) = &record.envelope.key {
                 state.free_followers(&delivery.lane, key, record.sequence, now);
             }
-            state.record(record.sequence, now).ok_or(refused(Refusal::UnknownEvent))
+            state.note_event(&record, now)
         })
         .await
     }
 }
 
 impl State {
+    /// Writes the audit record of a change of an event, and returns the event.
+    fn note_event(&mut self, before: &Record, now: OffsetDateTime) -> Result<Record> {
+        let after = self.record(before.sequence, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
+        self.note(&Change::event(before, &after), now);
+        Ok(after)
+    }
+
     fn remove(&mut self, delivery: &Delivery) {
         self.deliveries.remove(&delivery.id);
         self.delivery_ids.remove(&(delivery.id.sequence, delivery.lane.clone(), delivery.target.clone()));

@@ -11,7 +11,7 @@ use crate::entry::{self, DeliveryStatus, Step};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
-use crate::store::access::AuditRecord;
+use crate::store::access::{AuditEnds, Sealed};
 use crate::store::figure::Counted;
 use crate::store::{Consumption, DeliveryId, Instance, Operation, Routing, StoredAlert, Token, batch};
 use crate::subscription::StoredSubscription;
@@ -54,8 +54,10 @@ pub(super) struct State {
     pub(super) tokens: Vec<TokenRow>,
     /// By hash.
     pub(super) sessions: BTreeMap<String, SessionRow>,
-    /// By number.
-    pub(super) audit: Vec<AuditRecord>,
+    /// By number. Those at place 0 are not sealed yet.
+    pub(super) audit: Vec<Sealed>,
+    pub(super) audit_ends: AuditEnds,
+    pub(super) last_audit: i64,
     /// Business tables for tests.
     pub(super) counters: BTreeMap<String, i64>,
     pub(super) log: Vec<(String, i64)>,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
+use serde_json::json;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
@@ -11,6 +12,7 @@ use super::state::State;
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
 use crate::status::Record;
+use crate::store::audit::Change;
 use crate::store::decide::{
     Moves, NameUse, Renaming, Shift, check_version, decide_change, decide_rename, registered_as, was_external,
 };
@@ -54,11 +56,16 @@ impl Subscriptions for MemoryStore {
             let moves = shift.moves(&state.records(now));
             state.carry_moves(&wanted.consumer, &moves, now);
             let id = (wanted.topic.clone(), wanted.consumer.clone());
-            Ok(SubscriptionChanged {
+            let changed = SubscriptionChanged {
                 stored: state.subscriptions[&id].clone(),
                 moved: moves.seqs.len() as u64,
                 waiting: state.waiting(&shift, &wanted.topic, now),
-            })
+            };
+            let before = rows.iter().find(|row| !row.removed && row.subscription.topic == wanted.topic);
+            let done = json!({ "moved": changed.moved, "waiting": changed.waiting });
+            let (before, after) = (before.map(|row| &row.subscription), Some(&changed.stored.subscription));
+            state.note(&Change::subscription(before, after, done), now);
+            Ok(changed)
         })
         .await
     }
@@ -92,6 +99,9 @@ impl Subscriptions for MemoryStore {
                 known.subscription.enabled = false;
                 known.updated_at = now;
             }
+            let before = rows.iter().find(|row| row.subscription.topic == removal.topic).map(|row| &row.subscription);
+            let done = json!({ "waiting": removed.waiting, "discarded": removed.discarded });
+            state.note(&Change::subscription(before, None, done), now);
             Ok(Some(removed))
         })
         .await
@@ -107,7 +117,13 @@ impl Subscriptions for MemoryStore {
     }
 
     async fn set_paused(&self, lane: &str, paused: bool) -> Result<()> {
-        self.write(|state, _| if paused { state.paused.insert(lane.into()) } else { state.paused.remove(lane) }).await;
+        self.write(|state, now| {
+            let changed = if paused { state.paused.insert(lane.into()) } else { state.paused.remove(lane) };
+            if changed {
+                state.note(&Change::paused(paused), now);
+            }
+        })
+        .await;
         Ok(())
     }
 
@@ -132,7 +148,9 @@ impl Subscriptions for MemoryStore {
             if state.have_common_rows(from, to) {
                 return Err(Error::Refused(Refusal::NameInUse(to.into())));
             }
-            Ok(state.rename(from, to, renaming, now))
+            let renamed = state.rename(from, to, renaming, now);
+            state.note(&Change::renamed(from, to, &renamed), now);
+            Ok(renamed)
         })
         .await
     }

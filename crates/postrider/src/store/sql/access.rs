@@ -4,17 +4,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::audit::{self, commit};
 use super::{SqlStore, Time, time};
 use crate::error::{Error, Result};
-use crate::store::access::{Access, AuditRecord, AuditText, NewAudit, NewSession, NewToken, StoredToken, USED_WITHIN};
+use crate::scope::Scope;
+use crate::store::access::{
+    Access, AuditEnds, AuditQuery, AuditRecord, NewAudit, NewSession, NewToken, Sealed, StoredToken, USED_WITHIN,
+};
+use crate::store::audit::{AuditText, Change};
 use crate::store::batch::millis;
-use crate::store::sql::{is_new, retrying};
+use crate::store::sql::{is_duplicate, json, retrying};
 
-/// Token id, name, role, created, last used, revoked, and whether its use must be recorded.
-type TokenRow = (String, String, String, Time, Option<Time>, Option<Time>, bool);
+/// Token id, name, role, created, last used, revoked, expires, scope, and whether its use must be recorded.
+type TokenRow = (String, String, String, Time, Option<Time>, Option<Time>, Option<Time>, Option<String>, bool);
 
 fn token(row: TokenRow) -> Result<StoredToken> {
-    let (token_id, name, role, created_at, last_used_at, revoked_at, _) = row;
+    let (token_id, name, role, created_at, last_used_at, revoked_at, expires_at, scope, _) = row;
+    // A scope that cannot be read must not become everything.
+    let scope =
+        scope.map(|scope| serde_json::from_str::<Scope>(&scope).map_err(|e| Error::Store(e.into()))).transpose()?;
     Ok(StoredToken {
         token_id,
         name,
@@ -22,6 +30,8 @@ fn token(row: TokenRow) -> Result<StoredToken> {
         created_at: time(created_at),
         last_used_at: last_used_at.map(time),
         revoked_at: revoked_at.map(time),
+        expires_at: expires_at.map(time),
+        scope: scope.unwrap_or_default(),
     })
 }
 
@@ -29,25 +39,44 @@ fn token(row: TokenRow) -> Result<StoredToken> {
 impl Access for SqlStore {
     async fn create_token(&self, token: &NewToken<'_>) -> Result<bool> {
         token.check()?;
-        let query = sqlx::query(text!(
-            "INSERT INTO postrider_token (token_id, name, role, hash, created_at) VALUES ($1, $2, $3, $4, ",
+        let scope = (!token.scope.is_everything()).then(|| json(&token.scope)).transpose()?;
+        let insert = text!(
+            "INSERT INTO postrider_token (token_id, name, role, hash, scope, expires_at, created_at) \
+             VALUES ($1, $2, $3, $4, $5, ",
+            later!("$6"),
+            ", ",
             now!(),
             ")"
-        ));
-        let query = query.bind(token.token_id).bind(token.name).bind(token.role.as_str()).bind(token.hash);
-        is_new(query.execute(self.writer()).await)
+        );
+        let change = token.change();
+        retrying(|| async {
+            let mut tx = self.write().await?;
+            let query = sqlx::query(insert).bind(token.token_id).bind(token.name).bind(token.role.as_str());
+            let query = query.bind(token.hash).bind(&scope).bind(token.lasts.map(millis));
+            match query.execute(&mut *tx).await {
+                Ok(_) => commit(tx, &change).await.map(|()| true),
+                Err(error) if is_duplicate(&error) => {
+                    tx.rollback().await?;
+                    Ok(false)
+                }
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
     }
 
     async fn find_token(&self, hash: &str) -> Result<Option<StoredToken>> {
         let query = sqlx::query_as(text!(
-            "SELECT token_id, name, role, created_at, last_used_at, revoked_at, \
+            "SELECT token_id, name, role, created_at, last_used_at, revoked_at, expires_at, scope, \
              last_used_at IS NULL OR last_used_at <= ",
             earlier!("$1"),
-            " FROM postrider_token WHERE hash = $2 AND revoked_at IS NULL"
+            " FROM postrider_token WHERE hash = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ",
+            now!(),
+            ")"
         ));
         let found: Option<TokenRow> = query.bind(millis(USED_WITHIN)).bind(hash).fetch_optional(self.reader()).await?;
         let Some(row) = found else { return Ok(None) };
-        if row.6 {
+        if row.8 {
             let sql = text!("UPDATE postrider_token SET last_used_at = ", now!(), " WHERE token_id = $1");
             retrying(|| async { Ok(sqlx::query(sql).bind(&row.0).execute(self.writer()).await?) }).await?;
         }
@@ -56,7 +85,7 @@ impl Access for SqlStore {
 
     async fn tokens(&self) -> Result<Vec<StoredToken>> {
         let found: Vec<TokenRow> = sqlx::query_as(text!(
-            "SELECT token_id, name, role, created_at, last_used_at, revoked_at, false \
+            "SELECT token_id, name, role, created_at, last_used_at, revoked_at, expires_at, scope, false \
              FROM postrider_token ORDER BY created_at, token_id"
         ))
         .fetch_all(self.reader())
@@ -67,8 +96,8 @@ impl Access for SqlStore {
     async fn revoke_token(&self, token_id: &str) -> Result<bool> {
         let sql =
             text!("UPDATE postrider_token SET revoked_at = ", now!(), " WHERE token_id = $1 AND revoked_at IS NULL");
-        retrying(|| async { Ok(sqlx::query(sql).bind(token_id).execute(self.writer()).await?.rows_affected() == 1) })
-            .await
+        let change = Change::revoked();
+        retrying(|| self.change_one(sql, token_id, &change)).await
     }
 
     async fn create_session(&self, session: &NewSession<'_>) -> Result<()> {
@@ -90,18 +119,21 @@ impl Access for SqlStore {
 
     async fn find_session(&self, hash: &str, idle: Duration) -> Result<Option<StoredToken>> {
         let query = sqlx::query_as(text!(
-            "SELECT t.token_id, t.name, t.role, t.created_at, t.last_used_at, t.revoked_at, s.seen_at <= ",
+            "SELECT t.token_id, t.name, t.role, t.created_at, t.last_used_at, t.revoked_at, t.expires_at, t.scope, s.seen_at <= ",
             earlier!("$1"),
             " FROM postrider_session s JOIN postrider_token t ON t.token_id = s.token_id \
              WHERE s.hash = $2 AND t.revoked_at IS NULL AND s.expires_at > ",
             now!(),
             " AND s.seen_at > ",
-            earlier!("$3")
+            earlier!("$3"),
+            " AND (t.expires_at IS NULL OR t.expires_at > ",
+            now!(),
+            ")"
         ));
         let query = query.bind(millis(USED_WITHIN)).bind(hash).bind(millis(idle));
         let found: Option<TokenRow> = query.fetch_optional(self.reader()).await?;
         let Some(row) = found else { return Ok(None) };
-        if row.6 {
+        if row.8 {
             let sql = text!("UPDATE postrider_session SET seen_at = ", now!(), " WHERE hash = $1");
             retrying(|| async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?) }).await?;
         }
@@ -110,41 +142,46 @@ impl Access for SqlStore {
 
     async fn end_session(&self, hash: &str) -> Result<bool> {
         let sql = text!("DELETE FROM postrider_session WHERE hash = $1");
-        retrying(|| async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?.rows_affected() == 1) }).await
+        let change = Change::default();
+        retrying(|| self.change_one(sql, hash, &change)).await
     }
 
     async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()> {
         let text = AuditText::from(record);
-        sqlx::query(text!(
-            "INSERT INTO postrider_audit (actor, token_id, action, target, outcome, request_id, detail, at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, ",
-            now!(),
-            ")"
-        ))
-        .bind(text.actor)
-        .bind(text.token_id)
-        .bind(text.action)
-        .bind(text.target)
-        .bind(text.outcome)
-        .bind(text.request_id)
-        .bind(text.detail)
-        .execute(self.writer())
-        .await?;
-        Ok(())
+        retrying(|| async {
+            let mut tx = self.write().await?;
+            audit::append(&mut tx, &text).await?;
+            Ok(tx.commit().await?)
+        })
+        .await
     }
 
-    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>> {
-        type AuditRow =
-            (i64, Time, String, Option<String>, String, Option<String>, String, Option<String>, Option<String>);
-        let query = sqlx::query_as(text!(
-            "SELECT number, at, actor, token_id, action, target, outcome, request_id, detail \
-             FROM postrider_audit WHERE number < $1 ORDER BY number DESC LIMIT $2"
-        ));
-        let found: Vec<AuditRow> =
-            query.bind(before.unwrap_or(i64::MAX)).bind(i64::from(limit)).fetch_all(self.reader()).await?;
-        let record = |(number, at, actor, token_id, action, target, outcome, request_id, detail): AuditRow| {
-            AuditRecord { number, at: time(at), actor, token_id, action, target, outcome, request_id, detail }
-        };
-        Ok(found.into_iter().map(record).collect())
+    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>> {
+        self.matching_audit(query).await
+    }
+
+    async fn seal_audit(&self, limit: u32) -> Result<u64> {
+        // Usually there is nothing to seal, and this read takes no lock.
+        let unsealed = text!("SELECT 1 FROM postrider_audit WHERE place IS NULL LIMIT 1");
+        if sqlx::query(unsealed).fetch_optional(self.reader()).await?.is_none() {
+            return Ok(0);
+        }
+        retrying(|| self.seal(i64::from(limit))).await
+    }
+
+    async fn audit_ends(&self) -> Result<AuditEnds> {
+        audit::ends(
+            &mut *self.snapshot().await?,
+            text!("SELECT place, hash, anchor_place, anchor_hash FROM postrider_audit_chain"),
+        )
+        .await
+    }
+
+    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>> {
+        audit::chain(&mut *self.snapshot().await?, after, limit).await
+    }
+
+    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64> {
+        retrying(|| self.prune_chain(millis(older_than), i64::from(limit))).await
     }
 }

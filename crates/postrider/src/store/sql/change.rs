@@ -3,12 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
+use super::audit::commit;
 use super::records::subscription;
 use super::redrives::{append_end, free_followers, lock, mark};
 use super::{Conn, SqlStore};
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
 use crate::status::Record;
+use crate::store::audit::Change;
 use crate::store::batch;
 use crate::store::decide::{Moves, Shift, check_version, decide_change, registered_as, was_external};
 use crate::store::sql::is_duplicate;
@@ -69,7 +73,10 @@ impl SqlStore {
             (&row.subscription.topic, &row.subscription.consumer) == (&wanted.topic, &wanted.consumer)
         };
         let stored = subscriptions.into_iter().find(is_it);
-        tx.commit().await?;
+        let before = rows.iter().filter(|row| !row.removed).find(|row| is_it(row)).map(|row| &row.subscription);
+        let done = json!({ "moved": moved, "waiting": waiting });
+        let after = stored.as_ref().map(|stored| &stored.subscription);
+        commit(tx, &Change::subscription(before, after, done)).await?;
         let stored = stored.ok_or_else(|| Error::Store("the subscription that was written is not there".into()))?;
         Ok(SubscriptionChanged { stored, moved, waiting })
     }
@@ -114,7 +121,8 @@ impl SqlStore {
                 SubscriptionRemoved { waiting, discarded: 0 }
             }
         };
-        tx.commit().await?;
+        let done = json!({ "waiting": removed.waiting, "discarded": removed.discarded });
+        commit(tx, &Change::subscription(Some(&known.subscription), None, done)).await?;
         Ok(Some(removed))
     }
 }

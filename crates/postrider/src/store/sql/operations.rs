@@ -5,14 +5,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::audit::commit;
 use super::redrives::redrive_many;
 use super::{Conn, SqlStore, Time, time};
 use crate::error::{Error, Result};
 use crate::redrive::RedriveRules;
+use crate::store::audit::Change;
 use crate::store::batch::millis;
 use crate::store::decide::Request;
 use crate::store::operation::Tally;
-use crate::store::sql::{is_new, json, retrying};
+use crate::store::sql::{is_duplicate, json, retrying};
 use crate::store::{
     Advance, Cursor, NewOperation, Operation, OperationRuns, OperationState, Steer, Subscriptions, Token,
 };
@@ -40,7 +42,12 @@ impl OperationRuns for SqlStore {
         );
         retrying(|| async {
             let query = sqlx::query(sql).bind(&new.id).bind(&filter).bind(&options).bind(total);
-            is_new(query.execute(self.writer()).await)
+            let mut tx = self.write().await?;
+            match query.execute(&mut *tx).await {
+                Ok(_) => commit(tx, &Change::created(new)).await,
+                Err(error) if is_duplicate(&error) => Ok(tx.rollback().await?),
+                Err(error) => Err(error.into()),
+            }
         })
         .await?;
         let stored = self.operation(&new.id).await?;
@@ -63,6 +70,7 @@ impl OperationRuns for SqlStore {
 
     async fn steer_operation(&self, id: &str, steer: Steer) -> Result<Option<Operation>> {
         let ([from, or_from], to) = steer.states();
+        let lock = text!("SELECT state FROM postrider_operation WHERE id = $1", for_update!());
         let sql = text!(
             "UPDATE postrider_operation SET state = $1, token = NULL, lock_owner = NULL, lock_until = NULL, updated_at = ",
             now!(),
@@ -72,7 +80,13 @@ impl OperationRuns for SqlStore {
         );
         retrying(|| async {
             let query = sqlx::query(sql).bind(to.as_str()).bind(to == OperationState::Cancelled);
-            Ok(query.bind(id).bind(from).bind(or_from).execute(self.writer()).await?)
+            let mut tx = self.write().await?;
+            let before: Option<String> = sqlx::query_scalar(lock).bind(id).fetch_optional(&mut *tx).await?;
+            let done = query.bind(id).bind(from).bind(or_from).execute(&mut *tx).await?;
+            match before {
+                Some(before) if done.rows_affected() == 1 => commit(tx, &Change::steered(&before, to)).await,
+                _ => Ok(tx.rollback().await?),
+            }
         })
         .await?;
         self.operation(id).await

@@ -3,12 +3,14 @@
 
 use async_trait::async_trait;
 
+use super::audit::commit;
 use super::records::records;
 use super::{Conn, SqlStore, Time, numbers, time};
 use crate::entry::DISCARDED;
 use crate::error::{Error, Result};
 use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
+use crate::store::audit::Change;
 use crate::store::batch;
 use crate::store::decide::{Plan, Request, redrive_lane};
 use crate::store::redrive::discard_reason;
@@ -58,18 +60,20 @@ impl SqlStore {
 
     async fn redrive_event_once(&self, event_id: &str, request: &Request<'_>) -> Result<Record> {
         let mut tx = self.write().await?;
-        let answer = match find_seq(&mut tx, event_id).await? {
-            Some(seq) => redrive_many(&mut tx, &[seq], request).await?.pop(),
-            None => None,
+        let (answer, before) = match find_seq(&mut tx, event_id).await? {
+            Some(seq) => {
+                let before = lock(&mut tx, &[seq]).await?.pop();
+                (redrive_many(&mut tx, &[seq], request).await?.pop(), before)
+            }
+            None => (None, None),
         };
         let seq = match answer {
             Some((seq, Ok(()))) => seq,
             Some((_, Err(refusal))) => return refuse(tx, refusal).await,
             None => return refuse(tx, Refusal::UnknownEvent).await,
         };
-        let record = records(&mut tx, &[seq]).await?.pop();
-        tx.commit().await?;
-        record.ok_or(Error::Refused(Refusal::UnknownEvent))
+        let after = records(&mut tx, &[seq]).await?.pop();
+        commit_after(tx, before, after).await
     }
 
     async fn expire_once(&self, event_id: &str) -> Result<Record> {
@@ -99,9 +103,8 @@ impl SqlStore {
             }
         }
         mark(&mut tx, &[seq]).await?;
-        let record = records(&mut tx, &[seq]).await?.pop();
-        tx.commit().await?;
-        record.ok_or(Error::Refused(Refusal::UnknownEvent))
+        let after = records(&mut tx, &[seq]).await?.pop();
+        commit_after(tx, Some(record), after).await
     }
 
     async fn discard_once(&self, event_id: &str, consumer: &str, reason: &str) -> Result<Record> {
@@ -121,10 +124,16 @@ impl SqlStore {
             free_followers(&mut tx, &delivery.lane, key, seq).await?;
         }
         mark(&mut tx, &[seq]).await?;
-        let record = records(&mut tx, &[seq]).await?.pop();
-        tx.commit().await?;
-        record.ok_or(Error::Refused(Refusal::UnknownEvent))
+        let after = records(&mut tx, &[seq]).await?.pop();
+        commit_after(tx, Some(record), after).await
     }
+}
+
+/// Commits a change of an event with its audit record, and returns the event.
+async fn commit_after(tx: super::StoreTx, before: Option<Record>, after: Option<Record>) -> Result<Record> {
+    let (Some(before), Some(after)) = (before, after) else { return refuse(tx, Refusal::UnknownEvent).await };
+    commit(tx, &Change::event(&before, &after)).await?;
+    Ok(after)
 }
 
 /// Appends the last, failed attempt of a consumer.

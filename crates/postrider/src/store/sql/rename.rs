@@ -1,10 +1,12 @@
 //! A consumer gets another name.
 
+use super::audit::commit;
 use super::change::lock_changes;
 use super::{Conn, SqlStore};
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
 use crate::store::Renamed;
+use crate::store::audit::Change;
 use crate::store::decide::{Lookup, NameUse, Renaming, decide_rename};
 use crate::store::sql::is_duplicate;
 
@@ -38,7 +40,7 @@ impl SqlStore {
         renamed.attempts += move_rows(&mut tx, attempts, from, to).await?;
         move_pause(&mut tx, from, to).await?;
         move_lookups(&mut tx, from, to).await?;
-        tx.commit().await?;
+        commit(tx, &Change::renamed(from, to, &renamed)).await?;
         Ok(renamed)
     }
 }

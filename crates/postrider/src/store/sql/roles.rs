@@ -3,6 +3,7 @@
 use super::*;
 
 mod access;
+pub(super) mod audit;
 mod change;
 mod events;
 mod figures;

@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use super::SqlStore;
+use super::audit::commit;
 use super::change::columns;
 use super::records::subscription;
 use super::rows::{get, int};
 use crate::error::Result;
-use crate::store::sql::{is_new, retrying};
+use crate::store::audit::Change;
+use crate::store::sql::{is_duplicate, is_new, retrying};
 use crate::store::subscription::check_rename;
 use crate::store::{
     Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions,
@@ -61,8 +63,16 @@ impl Subscriptions for SqlStore {
         let pause = text!("INSERT INTO postrider_pause (lane, paused_at) VALUES ($1, ", now!(), ")");
         let resume = text!("DELETE FROM postrider_pause WHERE lane = $1");
         let sql = if paused { pause } else { resume };
-        retrying(|| async { is_new(sqlx::query(sql).bind(lane).execute(self.writer()).await) }).await?;
-        Ok(())
+        retrying(|| async {
+            let mut tx = self.write().await?;
+            match sqlx::query(sql).bind(lane).execute(&mut *tx).await {
+                Ok(done) if done.rows_affected() == 1 => commit(tx, &Change::paused(paused)).await,
+                Ok(_) => Ok(tx.rollback().await?),
+                Err(error) if is_duplicate(&error) => Ok(tx.rollback().await?),
+                Err(error) => Err(error.into()),
+            }
+        })
+        .await
     }
 
     async fn paused(&self) -> Result<BTreeSet<String>> {

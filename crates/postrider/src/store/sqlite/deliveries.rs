@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 
 use super::dialect::append_successes;
-use super::roles::redrives::mark;
 use super::roles::large;
+use super::roles::redrives::mark;
 use super::{SqliteStore, rows};
 use crate::error::Result;
 use crate::shard::Shards;
