@@ -110,6 +110,7 @@ impl Filter {
             self.trace_id.as_deref().map(Lookup::Trace),
             aggregate,
             self.key.as_deref().map(Lookup::Key),
+            self.cloud_event_id.as_deref().map(Lookup::CloudEvent),
             self.tenant_id.as_deref().map(Lookup::Tenant),
             self.consumer.as_deref().map(Lookup::Consumer),
             self.topic.as_deref().map(Lookup::Topic),

@@ -71,6 +71,7 @@ pub(super) fn envelope(row: &MySqlRow, at: usize) -> Result<Envelope> {
             serde_json::from_str(initiator).unwrap_or_default()
         },
         metadata: text(14)?.map(Into::into),
+        cloud_event_id: None,
         occurred_at: trim(get(row, at + 15)?),
         expire_at: time(16)?,
         deliver_at: time(17)?,
