@@ -54,6 +54,14 @@ test-upgrade: services ## the program of an earlier commit works and is killed, 
 	$(call heading,Upgrade)
 	@$(server_urls); POSTRIDER_OLD_EXECUTABLE=$$PWD/target/old/build/debug/postrider cargo test --locked -p postrider-cli --test it -- upgrade::
 
+# Inputs of each target of `make fuzz`; `make test` runs 20,000 of the same sequence.
+INPUTS := 20000000
+
+.PHONY: fuzz
+fuzz: ## what reads texts from outside, on mutations of the hostile corpus; INPUTS=n for each target
+	$(call heading,Fuzz)
+	@POSTRIDER_FUZZ_INPUTS=$(INPUTS) cargo test --locked --release -p postrider --test it -- fuzz::
+
 .PHONY: bench
 bench: services ## the figures
 	$(call heading,Bench)

@@ -137,8 +137,8 @@ macro_rules! suite {
                 a_redriven_unheard_event_is_not_delivered_twice
             }
             claim {
-                a_claim_is_bounded_in_bytes
                 limit_is_exact
+                a_claim_is_bounded_in_bytes
                 limit_of_nothing_or_too_much_is_refused
                 eight_claimers_never_share_a_delivery
                 a_backlog_hides_nothing_in_front_of_it
@@ -665,47 +665,18 @@ mod tests {
     fn every_case_is_in_the_table() {
         let lib = include_str!("lib.rs");
         let table = &lib[lib.find("$crate::cases! {").unwrap()..lib.find("/// One test for each line").unwrap()];
-        let verbs = [
-            ("access", include_str!("access.rs")),
-            ("alerts", include_str!("alerts.rs")),
-            ("arrived", include_str!("arrived.rs")),
-            ("bury", include_str!("bury.rs")),
-            ("claim", include_str!("claim.rs")),
-            ("claim_keyed", include_str!("claim_keyed.rs")),
-            ("consumption", include_str!("consumption.rs")),
-            ("discard", include_str!("discard.rs")),
-            ("enqueue", include_str!("enqueue.rs")),
-            ("extend", include_str!("extend.rs")),
-            ("find", include_str!("find.rs")),
-            ("idempotency", include_str!("idempotency.rs")),
-            ("idempotency_run", include_str!("idempotency_run.rs")),
-            ("inbox", include_str!("inbox.rs")),
-            ("instances", include_str!("instances.rs")),
-            ("jobs", include_str!("jobs.rs")),
-            ("jobs_run", include_str!("jobs_run.rs")),
-            ("count_events", include_str!("count_events.rs")),
-            ("lease", include_str!("lease.rs")),
-            ("migrate", include_str!("migrate.rs")),
-            ("prune", include_str!("prune.rs")),
-            ("publish", include_str!("publish.rs")),
-            ("redrive", include_str!("redrive.rs")),
-            ("relay", include_str!("relay.rs")),
-            ("release", include_str!("release.rs")),
-            ("rename_consumer", include_str!("rename_consumer.rs")),
-            ("retry", include_str!("retry.rs")),
-            ("rolling", include_str!("rolling.rs")),
-            ("route", include_str!("route.rs")),
-            ("search", include_str!("search.rs")),
-            ("settle", include_str!("settle.rs")),
-            ("subscriptions", include_str!("subscriptions.rs")),
-            ("testing", include_str!("testing.rs")),
-        ];
+        let modules = lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'));
+        // The corpus has no cases, and those of transports have a table of their own.
+        let verbs: Vec<_> = modules.filter(|module| !matches!(*module, "hostile" | "transport")).collect();
+        assert!(verbs.len() > 40, "{verbs:?}");
         let cases = include_str!("transport.rs").split("pub async fn ").skip(1);
         let cases: Vec<&str> = cases.map(|case| case.split('<').next().unwrap()).collect();
         let table_of_transports = &lib[lib.find("$crate::transport_cases! {").unwrap()..];
         let listed = &table_of_transports[..table_of_transports.find('}').unwrap()];
         assert_eq!(cases, listed.lines().skip(1).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>());
-        for (verb, source) in verbs {
+        for verb in verbs {
+            let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(verb).with_extension("rs");
+            let source = std::fs::read_to_string(source).unwrap();
             let start = table.find(&format!("\n            {verb} {{")).expect(verb);
             let listed = &table[start..start + table[start..].find('}').unwrap()];
             let listed: Vec<&str> = listed.lines().skip(2).map(str::trim).filter(|line| !line.is_empty()).collect();

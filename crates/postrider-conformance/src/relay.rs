@@ -16,7 +16,7 @@ use postrider::{
     Received, Relay, RelayOptions, Retention, RetryPolicy, Subscription, Transport, Via,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use crate::steps::*;
@@ -152,15 +152,37 @@ pub async fn every_event_has_its_effect_once<H: Harness>(h: H) {
 
 /// B.2: two relays share the work without repeating an effect.
 pub async fn two_relays_share_the_work<H: Harness>(h: H) {
+    /// Ends no call before each of the relays has one.
+    struct Meets {
+        relay: usize,
+        called: watch::Sender<[bool; 2]>,
+        handled: mpsc::UnboundedSender<(String, usize)>,
+    }
+    impl OutsideConsumer for Meets {
+        const NAME: &'static str = LANE;
+        type Event = Paid;
+
+        async fn handle(&self, paid: Received<Paid>) -> Result<(), Failure> {
+            self.called.send_modify(|called| called[self.relay] = true);
+            self.called.subscribe().wait_for(|called| *called == [true; 2]).await?;
+            Ok(self.handled.send((paid.n.clone(), self.relay))?)
+        }
+    }
     subscribe_lane(&h).await;
-    enqueue_counted(&h, names(400)).await;
-    let drains = (0..2).map(|_| {
-        let h = h.clone();
-        async move { drain(&h, inbox(&h).consumer(Count::new(&h))).await }
+    enqueue(&h, drafts(400)).await;
+    let (called, (handled, mut all)) = (watch::Sender::new([false; 2]), mpsc::unbounded_channel());
+    let drains = (0..2).map(|relay| {
+        let (h, called, handled) = (h.clone(), called.clone(), handled.clone());
+        async move { drain(&h, inbox(&h).outside(Meets { relay, called, handled })).await }
     });
     together(drains).await;
-    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
-    assert_eq!(counted(&h, names(400)).await, [1; 400]);
+    drop(handled);
+    let mut shares = [BTreeSet::new(), BTreeSet::new()];
+    while let Some((name, relay)) = all.recv().await {
+        assert!(shares[relay].insert(name), "once");
+    }
+    assert!(shares.iter().all(|share| !share.is_empty()) && shares[0].is_disjoint(&shares[1]), "{shares:?}");
+    assert_eq!(shares[0].len() + shares[1].len(), 400);
 }
 
 struct Fails;

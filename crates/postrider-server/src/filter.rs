@@ -49,6 +49,8 @@ pub(crate) struct FilterIn {
     aggregate_id: Option<Id>,
     /// With this key.
     key: Option<Id>,
+    /// That came as a CloudEvent with this id, of any source.
+    cloud_event_id: Option<Id>,
     /// Expected of this consumer.
     #[schema(pattern = "^[A-Za-z0-9._-]{1,128}$")]
     #[param(pattern = "^[A-Za-z0-9._-]{1,128}$")]
@@ -83,6 +85,7 @@ impl FilterIn {
             aggregate_type: text("aggregateType", self.aggregate_type, limits::LABEL_CHARS)?,
             aggregate_id: text("aggregateId", id(self.aggregate_id), limits::LABEL_CHARS)?,
             key: text("key", id(self.key), limits::KEY_CHARS)?,
+            cloud_event_id: text("cloudEventId", id(self.cloud_event_id), limits::INITIATOR_BYTES)?,
             consumer: name("consumerId", self.consumer_id)?,
             tenant_id: text("tenantId", id(self.tenant_id), limits::LABEL_CHARS)?,
             from: self.from.map(|at| at.0),

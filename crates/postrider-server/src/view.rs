@@ -159,6 +159,9 @@ pub(crate) struct About {
     span_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parent_event_id: Option<String>,
+    /// The id of the CloudEvent that it came as.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cloud_event_id: Option<String>,
     initiator: InitiatorView,
     occurred_at: At,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -305,6 +308,7 @@ impl About {
             trace_id: envelope.trace_id.clone(),
             span_id: envelope.span_id.clone(),
             parent_event_id: envelope.parent_event_id.as_ref().map(ToString::to_string),
+            cloud_event_id: envelope.cloud_event_id.clone(),
             initiator: InitiatorView { service, operation, user_id, client_request_id, token_id },
             occurred_at: envelope.occurred_at.into(),
             expire_at: envelope.expire_at.map(Into::into),

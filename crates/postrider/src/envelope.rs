@@ -3,6 +3,7 @@
 
 pub mod cloudevents;
 mod metadata;
+pub(crate) mod origin;
 mod readable;
 pub mod trace;
 
@@ -54,6 +55,8 @@ pub struct Envelope {
     pub initiator: Initiator,
     /// Other data, as a JSON object.
     pub metadata: Option<Box<str>>,
+    /// The id of the CloudEvent that it came as: unique for its source only.
+    pub cloud_event_id: Option<String>,
     /// When the fact became true, by the producer's clock.
     pub occurred_at: OffsetDateTime,
     /// The expiry: it is not delivered after this time.
@@ -129,6 +132,7 @@ impl Envelope {
             store_id: None,
             initiator: Initiator::default(),
             metadata: None,
+            cloud_event_id: None,
             occurred_at: trim(occurred_at),
             expire_at: None,
             deliver_at: None,
@@ -349,6 +353,7 @@ impl<'de> Deserialize<'de> for Envelope {
             store_id: wire.store_id,
             initiator: wire.initiator,
             metadata: wire.metadata.map(|m| m.get().into()),
+            cloud_event_id: None,
             occurred_at: trim(wire.occurred_at),
             expire_at: wire.expire_at.map(trim),
             deliver_at: wire.deliver_at.map(trim),
@@ -356,6 +361,7 @@ impl<'de> Deserialize<'de> for Envelope {
             exchange: wire.exchange,
             routing_key: wire.routing_key,
         };
+        envelope.fill_cloud_event_id();
         envelope.payload = if envelope.is_json() {
             wire.payload.get().into()
         } else {

@@ -201,6 +201,7 @@ pub(crate) fn complete(draft: Draft, service: Option<&str>, now: OffsetDateTime)
         None => draft.metadata,
     };
     envelope.metadata = metadata.map(Into::into);
+    envelope.fill_cloud_event_id();
     envelope.deliver_at = draft.deliver_at.map(crate::envelope::trim);
     envelope.expire_at = draft.expire_at.map(crate::envelope::trim);
     envelope.max_attempts = draft.max_attempts;

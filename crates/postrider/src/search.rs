@@ -84,7 +84,10 @@ fn hit(kind: Kind, text: &str, record: &Record) -> Option<Hit> {
             let aggregate = event.aggregate.as_ref().filter(|aggregate| aggregate.id == text)?;
             (aggregate.id.as_str(), format!("{} {}", aggregate.kind, aggregate.id))
         }
-        Kind::Event => (Some(event.event_id.as_str()).filter(|id| id.starts_with(text))?, event.topic.clone()),
+        Kind::Event => {
+            let is_named = |id: &&str| id.starts_with(text) || event.cloud_event_id.as_deref() == Some(text);
+            (Some(event.event_id.as_str()).filter(is_named)?, event.topic.clone())
+        }
         Kind::Trace => (event.trace_id.as_deref().filter(|trace| trace.starts_with(text))?, event.topic.clone()),
         Kind::Topic | Kind::Consumer => return None,
     };

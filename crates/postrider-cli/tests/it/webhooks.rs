@@ -111,6 +111,51 @@ async fn a_subscription_limits_the_calls_of_its_receiver() {
     database.drop().await;
 }
 
+/// F67: while one receiver does not answer and subscriptions change, the others go on.
+#[tokio::test]
+async fn one_hanging_receiver_delays_no_other() {
+    let database = Database::make(Kind::Sqlite).await;
+    let secret = format!("webhook.secret=whsec_{SECRET}");
+    let hosts = "webhook.allow-hosts=127.0.0.1";
+    let server = Process::start(&database, &["--set", &secret, "--set", hosts, "--set", "webhook.timeout-seconds=60"]);
+    let (hanging, answering) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let subscribe = async |consumer: &str, listener: &TcpListener| {
+        let endpoint = format!("http://{}/hook", listener.local_addr().unwrap());
+        let path = format!("/subscriptions/order.paid/{consumer}");
+        server.admin(Method::PUT, &path, json!({ "endpoint": endpoint }), 200).await;
+    };
+    subscribe("hangs", &hanging).await;
+    subscribe("answers", &answering).await;
+    // Two thirds of a minute less than the hanging call may take.
+    let in_time = std::time::Duration::from_secs(20);
+    let mut held = Vec::new();
+    for n in 0..4 {
+        let event = json!({ "eventId": format!("e{n}"), "topic": "order.paid", "payload": n });
+        server.admin(Method::POST, "/events", event, 202).await;
+        let (headers, _) =
+            tokio::time::timeout(in_time, receive(&answering, "204 No Content")).await.expect("it goes on");
+        assert_eq!(header(&headers, "webhook-id"), format!("e{n}"));
+        if n == 0 {
+            held.push(hanging.accept().await.unwrap());
+        }
+        // A new consumer of another topic: the lanes of webhooks change.
+        let path = format!("/subscriptions/order.other/new{n}");
+        let endpoint = json!({ "endpoint": format!("http://{}/other", answering.local_addr().unwrap()) });
+        server.admin(Method::PUT, &path, endpoint, 200).await;
+        // It is served once the change is in force.
+        let event = json!({ "eventId": format!("other{n}"), "topic": "order.other", "payload": n });
+        server.admin(Method::POST, "/events", event, 202).await;
+        for _ in 0..=n {
+            let call = tokio::time::timeout(in_time, receive(&answering, "204 No Content")).await.expect("it goes on");
+            assert_eq!(header(&call.0, "webhook-id"), format!("other{n}"));
+        }
+    }
+    drop(held);
+    server.kill();
+    database.drop().await;
+}
+
 /// S18: a private address is refused when it is set, and not called, unless it is allowed.
 #[tokio::test]
 async fn a_private_address_is_refused() {

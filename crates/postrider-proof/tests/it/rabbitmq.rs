@@ -268,6 +268,19 @@ async fn a_message_of_rabbitmq_follows_the_contract() {
     {
         assert!(headers.contains_key(header), "{header}");
     }
+    // F63: of an event that came as a CloudEvent, its own id, source, schema and extensions.
+    let origin = r#"{"id":"A-1","source":"/shop","dataschema":"/schema","extensions":{"flag":true,"name":"x"}}"#;
+    fixture.enqueue([paid(8).metadata_json(format!(r#"{{"cloudEvent":{origin}}}"#))]).await;
+    fixture.send_all().await;
+    let message = fixture.channel.basic_get("spy".into(), BasicGetOptions { no_ack: true }).await.unwrap().unwrap();
+    assert_eq!(message.properties.message_id().as_ref().map(ToString::to_string).as_deref(), Some("order-8"));
+    let headers = message.properties.headers().clone().unwrap();
+    for (name, value) in
+        [("id", "A-1"), ("source", "/shop"), ("dataschema", "/schema"), ("flag", "true"), ("name", "x")]
+    {
+        let header = headers.inner().get(format!("cloudEvents_{name}").as_str());
+        assert_eq!(header, Some(&AMQPValue::LongString(value.into())), "{name}");
+    }
     assert_eq!(fixture.rabbitmq.state(), BrokerState::Connected);
     fixture.finish().await;
 }

@@ -146,8 +146,9 @@ async fn cloud_events_are_taken_in_both_modes() {
         "time": "2026-11-01T00:00:00Z", "data": { "orderId": 7 }, "partitionkey": "7",
     });
     let sent = post("application/cloudevents+json; charset=utf-8").body(structured.to_string());
-    read(sent.send().await.unwrap(), 202).await;
-    let shown = desk.show("s1").await;
+    let id = |published: Value| published["eventId"].as_str().unwrap().to_owned();
+    let shown = desk.show(&id(read(sent.send().await.unwrap(), 202).await)).await;
+    assert_eq!(shown["cloudEventId"], "s1");
     assert_eq!((&shown["payload"], &shown["key"]), (&json!({ "orderId": 7 }), &json!("7")));
     assert_eq!((&shown["aggregateType"], &shown["aggregateId"]), (&json!("ORDER"), &json!("7")));
     assert_eq!(shown["initiator"]["service"], "shop");
@@ -159,16 +160,74 @@ async fn cloud_events_are_taken_in_both_modes() {
             .header("ce-type", "order.paid")
             .header("ce-source", "%E5%BA%97")
     };
-    read(binary("b1", "application/json").body(r#"{"n":1.0}"#).send().await.unwrap(), 202).await;
-    let shown = desk.show("b1").await;
+    let sent = binary("b1", "application/json").body(r#"{"n":1.0}"#).send().await.unwrap();
+    let shown = desk.show(&id(read(sent, 202).await)).await;
     assert_eq!((&shown["payload"], &shown["initiator"]["service"]), (&json!({ "n": 1.0 }), &json!("店")));
-    read(binary("b2", "text/plain").body("hello").send().await.unwrap(), 202).await;
-    let shown = desk.show("b2").await;
+    let sent = binary("b2", "text/plain").body("hello").send().await.unwrap();
+    let shown = desk.show(&id(read(sent, 202).await)).await;
     assert_eq!((&shown["payload"], &shown["payloadType"]), (&json!("hello"), &json!("text/plain")));
-    read(binary("b3", "image/png").body(vec![0_u8, 255, 1]).send().await.unwrap(), 202).await;
-    let shown = desk.show("b3").await;
+    let sent = binary("b3", "image/png").body(vec![0_u8, 255, 1]).send().await.unwrap();
+    let shown = desk.show(&id(read(sent, 202).await)).await;
     assert_eq!((&shown["payload"], &shown["payloadEncoding"]), (&json!("AP8B"), &json!("base64")));
     read(binary("b4", "application/json").body("{").send().await.unwrap(), 400).await;
+    desk.close().await;
+}
+
+/// F63, G.5: the same id from two sources is two events, the same from one source is one. Each is found by the id that it had,
+/// and its schema and extensions come out as they went in, structured and binary.
+#[tokio::test]
+async fn two_sources_may_use_one_id() {
+    let desk = Desk::open().await;
+    desk.subscribe("order.paid", "points", json!({})).await;
+    let post = |kind: &str| desk.request("publisher", Method::POST, "/api/v1/events").header("content-type", kind);
+    let structured = async |source: &str, n: u32, expected: u16| {
+        let event = json!({
+            "specversion": "1.0", "id": "A-1", "type": "order.paid", "source": source, "subject": "plain",
+            "dataschema": "https://shop.example/1", "comexampleflag": true, "comexamplenumber": 42, "data": n,
+        });
+        let sent = post("application/cloudevents+json").body(event.to_string());
+        (event, read(sent.send().await.unwrap(), expected).await)
+    };
+    let (event, shop) = structured("/shop", 1, 202).await;
+    let binary = post("application/json").header("ce-specversion", "1.0").header("ce-id", "A-1").body("1");
+    let binary = binary.header("ce-type", "order.paid").header("ce-source", "/bank");
+    let binary = binary.header("ce-dataschema", "/schema").header("ce-comexamplename", "%E5%BA%97");
+    let bank = read(binary.send().await.unwrap(), 202).await;
+    assert_ne!(shop["eventId"], bank["eventId"]);
+    let (_, again) = structured("/shop", 1, 200).await;
+    assert_eq!((&again["eventId"], &again["outcome"]), (&shop["eventId"], &json!("duplicate")));
+    let (_, conflict) = structured("/shop", 2, 409).await;
+    assert_eq!(conflict["code"], "idConflict");
+
+    let structured_of = async |published: &Value| {
+        let found = desk.store.find(published["eventId"].as_str().unwrap()).await.unwrap().unwrap();
+        let text = postrider::envelope::cloudevents::to_structured(&found.envelope).unwrap();
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let out = structured_of(&shop).await;
+    for (name, value) in event.as_object().unwrap() {
+        assert_eq!(out[name], *value, "{name}");
+    }
+    let out = structured_of(&bank).await;
+    for (name, value) in [("id", "A-1"), ("source", "/bank"), ("dataschema", "/schema"), ("comexamplename", "店")] {
+        assert_eq!(out[name], value, "{name}");
+    }
+
+    // Before and after the roll-up has written the lookups.
+    for is_folded in [false, true] {
+        while is_folded && desk.store.fold(500).await.unwrap().more {}
+        let listed = read(desk.get("viewer", "/events?cloudEventId=A-1").await, 200).await;
+        let ids: Vec<_> = listed["events"].as_array().unwrap().iter().map(|one| &one["eventId"]).collect();
+        assert_eq!(ids, [&bank["eventId"], &shop["eventId"]], "{listed}");
+        let none = read(desk.get("viewer", "/events?cloudEventId=A-2").await, 200).await;
+        assert_eq!(none["events"], json!([]));
+    }
+    let hits = read(desk.get("viewer", "/search?q=A-1").await, 200).await;
+    let mut ids: Vec<_> = hits["hits"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    let mut expected = [bank["eventId"].as_str().unwrap(), shop["eventId"].as_str().unwrap()];
+    expected.sort_unstable();
+    assert_eq!(ids, expected, "{hits}");
     desk.close().await;
 }
 

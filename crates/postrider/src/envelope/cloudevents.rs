@@ -1,6 +1,6 @@
 //! CloudEvents 1.0, structured JSON.
 //!
-//! `id` is the event id, `type` the topic, `source` the initiating service (`/` if unknown), `subject` the aggregate
+//! `id` and `source` together are the event id ([`event_id`]), `type` the topic, `source` the initiating service (`/` if unknown), `subject` the aggregate
 //! as `type/id`, `time` when it occurred. All other fields are extension attributes, whose names may have lower-case
 //! letters and digits only.
 
@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use super::origin::Origin;
+pub use super::origin::event_id;
 use super::trace::{self, TraceContext};
 use super::{Encoding, Envelope, JSON};
 use crate::error::{Error, Result};
@@ -18,7 +20,16 @@ pub const STRUCTURED: &str = "application/cloudevents+json";
 
 /// The envelope as one structured CloudEvent.
 pub fn to_structured(envelope: &Envelope) -> Result<String> {
+    let origin = envelope.metadata.as_deref().and_then(Origin::of);
+    let metadata = match (&origin, &envelope.metadata) {
+        (Some(_), Some(metadata)) => Origin::taken_from(metadata),
+        (_, metadata) => metadata.as_ref().map(ToString::to_string),
+    };
     let mut event = Map::new();
+    // First, so that no extension takes the place of an attribute.
+    for (name, value) in origin.iter().flat_map(|origin| &origin.extensions) {
+        event.insert(name.clone(), serde_json::from_str(value.get()).map_err(Error::Encode)?);
+    }
     let mut put = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             event.insert(name.into(), Value::String(value));
@@ -26,10 +37,12 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     };
     let time = |time: OffsetDateTime| time.format(&Rfc3339).ok();
     put("specversion", Some("1.0".into()));
-    put("id", Some(envelope.event_id.to_string()));
+    put("id", Some(origin.as_ref().map_or_else(|| envelope.event_id.to_string(), |origin| origin.id.clone())));
+    put("dataschema", origin.as_ref().and_then(|origin| origin.dataschema.clone()));
     put("type", Some(envelope.topic.clone()));
-    put("source", Some(envelope.initiator.service.clone().unwrap_or_else(|| "/".into())));
-    put("subject", envelope.aggregate.as_ref().map(|a| format!("{}/{}", a.kind, a.id)));
+    put("source", Some(source(envelope, origin.as_ref())));
+    let subject = origin.as_ref().and_then(|origin| origin.subject.clone());
+    put("subject", subject.or_else(|| envelope.aggregate.as_ref().map(|a| format!("{}/{}", a.kind, a.id))));
     put("time", time(envelope.occurred_at));
     put("datacontenttype", Some(envelope.payload_type.to_string()));
     put("traceparent", traceparent(envelope));
@@ -47,7 +60,7 @@ pub fn to_structured(envelope: &Envelope) -> Result<String> {
     put("maxattempts", envelope.max_attempts.map(|n| n.to_string()));
     put("exchange", envelope.exchange.clone());
     put("routingkey", envelope.routing_key.clone());
-    put("metadata", envelope.metadata.as_ref().map(ToString::to_string));
+    put("metadata", metadata);
     let mut text = serde_json::to_string(&event).map_err(Error::Encode)?;
     // The payload is copied as text: parsing it would change its numbers.
     let is_json = envelope.is_json() && serde_json::from_str::<serde::de::IgnoredAny>(&envelope.payload).is_ok();
@@ -68,11 +81,7 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
         serde_json::from_str(json).map_err(unreadable)?;
     let data = event.remove("data");
     let data_base64 = event.remove("data_base64");
-    let mut attributes = std::collections::BTreeMap::new();
-    for (name, raw) in event {
-        attributes.insert(name, attribute(raw.get()));
-    }
-    let mut take = |name: &str| attributes.remove(name).flatten();
+    let mut take = |name: &str| attribute(event.remove(name)?.get());
 
     match take("specversion").as_deref() {
         Some("1.0") => {}
@@ -82,14 +91,19 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
     }
     let required =
         |field: &'static str, value: Option<String>| value.ok_or_else(|| Error::invalid(field, "is missing".into()));
-    let id = EventId::new(required("id", take("id"))?)?;
+    let id = required("id", take("id"))?;
     let topic = required("type", take("type"))?;
     let source = required("source", take("source"))?;
 
-    let mut envelope = Envelope::new(id, topic, String::new(), time("time", take("time"))?.unwrap_or(now));
+    if id.is_empty() || source.is_empty() {
+        return Err(Error::invalid(if id.is_empty() { "id" } else { "source" }, "must not be empty".into()));
+    }
+    let mut envelope =
+        Envelope::new(event_id(&source, &id), topic, String::new(), time("time", take("time"))?.unwrap_or(now));
     envelope.payload_type = take("datacontenttype").map_or(JSON.into(), Into::into);
-    envelope.initiator.service = (source != "/").then_some(source);
-    envelope.aggregate = take("subject").map(|subject| match subject.split_once('/') {
+    envelope.initiator.service = (source != "/").then(|| source.clone());
+    let subject = take("subject");
+    envelope.aggregate = subject.as_deref().map(|subject| match subject.split_once('/') {
         Some((kind, id)) => Aggregate::new(kind, id),
         None => Aggregate::new("subject", subject),
     });
@@ -111,7 +125,13 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
         .transpose()?;
     envelope.exchange = take("exchange");
     envelope.routing_key = take("routingkey");
-    envelope.metadata = take("metadata").map(Into::into);
+    let (metadata, dataschema) = (take("metadata"), take("dataschema"));
+    // What is left are attributes that the envelope has no field for. An absent one may be written as null.
+    event.retain(|_, value| value.get() != "null");
+    let subject = subject.filter(|subject| !subject.contains('/'));
+    let origin = Origin { id, source, subject, dataschema, extensions: event };
+    envelope.metadata = Some(origin.put_into(metadata.as_deref())?);
+    envelope.cloud_event_id = Some(origin.id);
     match (data, data_base64) {
         (Some(_), Some(_)) => {
             return Err(Error::invalid("data", "and data_base64 exclude each other".into()));
@@ -128,6 +148,12 @@ pub fn from_structured(json: &str, now: OffsetDateTime) -> Result<Envelope> {
         (None, None) => envelope.payload = "null".into(),
     }
     Ok(envelope)
+}
+
+/// The source: of the CloudEvent that it came as, or the service that wrote it.
+fn source(envelope: &Envelope, origin: Option<&Origin>) -> String {
+    let own = origin.map(|origin| origin.source.clone()).or_else(|| envelope.initiator.service.clone());
+    own.unwrap_or_else(|| "/".into())
 }
 
 fn traceparent(envelope: &Envelope) -> Option<String> {

@@ -35,6 +35,7 @@ impl MetadataIds {
 impl Envelope {
     /// Fills empty fields from the metadata, of an event that was read from a store.
     pub(crate) fn fill_from_metadata(&mut self) {
+        self.fill_cloud_event_id();
         let Some(metadata) = &self.metadata else { return };
         let is_empty = |field: &Option<String>| field.as_deref().is_none_or(str::is_empty);
         let initiator = &mut self.initiator;

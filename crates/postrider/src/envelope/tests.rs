@@ -107,6 +107,7 @@ prop_compose! {
             trace_id, span_id, parent_event_id: parent.map(EventId::stored),
             aggregate: aggregate.map(|(kind, id)| Aggregate { kind, id }), tenant_id, store_id,
             initiator: Initiator { service, operation, user_id, client_request_id, token_id: None },
+            cloud_event_id: None,
             metadata: metadata.map(|text| format!("{{\"k\":{text:?}}}").into()),
             occurred_at: OffsetDateTime::UNIX_EPOCH + Duration::milliseconds(occurred),
             expire_at: expire.map(at), deliver_at: deliver.map(at), max_attempts, exchange, routing_key,
@@ -121,10 +122,31 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Envelope>(&json).expect("reads"), envelope);
     }
 
-    /// G.5
+    /// G.5, F63: as a CloudEvent it comes back with the id of that CloudEvent, and all else as it was.
     #[test]
     fn cloudevents_bring_back_what_they_took(envelope in envelope()) {
         let json = cloudevents::to_structured(&envelope).expect("writes");
-        prop_assert_eq!(cloudevents::from_structured(&json, OffsetDateTime::UNIX_EPOCH).expect("reads"), envelope);
+        let mut read = cloudevents::from_structured(&json, OffsetDateTime::UNIX_EPOCH).expect("reads");
+        prop_assert_eq!(read.cloud_event_id.as_deref(), Some(envelope.event_id.as_str()));
+        let again = cloudevents::to_structured(&read).expect("writes");
+        let same = |one: &str| serde_json::from_str::<serde_json::Value>(one).expect("JSON");
+        prop_assert_eq!(same(&again), same(&json));
+        read.metadata = read.metadata.as_deref().and_then(origin::Origin::taken_from).map(Into::into);
+        (read.event_id, read.cloud_event_id) = (envelope.event_id.clone(), None);
+        prop_assert_eq!(read, envelope);
     }
+}
+
+/// F63: id, source, schema and extensions come out as they went in, numbers and booleans included.
+#[test]
+fn a_cloudevent_comes_out_as_it_went_in() {
+    let json = r#"{"specversion":"1.0","id":"1","source":"https://shop.example/orders","type":"order.paid","subject":"plain","time":"2026-11-18T08:00:00Z","datacontenttype":"application/json","dataschema":"https://shop.example/schema/1","comexampleflag":true,"comexamplenumber":42,"tracestate":"a=b","metadata":"{\"z\": 1.0}","data":{"n":1.50}}"#;
+    let envelope = cloudevents::from_structured(json, OffsetDateTime::UNIX_EPOCH).expect("reads");
+    envelope.check().expect("it is an event");
+    assert_eq!(envelope.event_id, cloudevents::event_id("https://shop.example/orders", "1"));
+    let value = |json: &str| serde_json::from_str::<serde_json::Value>(json).expect("JSON");
+    assert_eq!(value(&cloudevents::to_structured(&envelope).expect("writes")), value(json));
+    let other = json.replace("shop.example/orders", "bank.example/orders");
+    let other = cloudevents::from_structured(&other, OffsetDateTime::UNIX_EPOCH).expect("reads");
+    assert_ne!(other.event_id, envelope.event_id, "the same id of another source is another event");
 }

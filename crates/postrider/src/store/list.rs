@@ -39,6 +39,9 @@ pub struct Filter {
     pub aggregate_id: Option<String>,
     /// Its key.
     pub key: Option<String>,
+    /// The id of the CloudEvent that it came as, of any source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cloud_event_id: Option<String>,
     /// A consumer that it is expected to reach.
     #[serde(rename = "consumerId")]
     pub consumer: Option<String>,
@@ -81,6 +84,7 @@ impl Filter {
             && is(&self.aggregate_type, event.aggregate.as_ref().map(|aggregate| aggregate.kind.as_str()))
             && is(&self.aggregate_id, event.aggregate.as_ref().map(|aggregate| aggregate.id.as_str()))
             && is(&self.key, event.key.as_deref())
+            && is(&self.cloud_event_id, event.cloud_event_id.as_deref())
             && is(&self.tenant_id, event.tenant_id.as_deref())
             && self.from.is_none_or(|from| from <= record.created_at)
             && self.to.is_none_or(|to| record.created_at < to)

@@ -2,7 +2,7 @@
 //! can verify the sender. Redirects are not followed, and private addresses are refused unless they are allowed.
 //!
 //! Endpoints change at run time. [`Webhooks::run`] reads the subscriptions every second. A changed endpoint is used at once;
-//! after a consumer was added or removed, the relay of all webhooks starts again with the new lanes. What waits for a
+//! after a consumer was added or removed, a new relay takes over with the new lanes, while the last one ends its calls. What waits for a
 //! subscription when it is removed is still sent to its last endpoint.
 
 mod address;
@@ -18,6 +18,7 @@ use reqwest::header::{CONTENT_TYPE, DATE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, StatusCode, Url};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 pub use address::is_public;
@@ -101,25 +102,32 @@ impl Webhooks {
         let store = store.into_store();
         let mut shutdown = std::pin::pin!(shutdown);
         self.read(&*store).await?;
+        // F67: one relay with the present lanes, and those before it, until their last calls have ended. A receiver that does
+        // not answer delays its own call only.
+        let mut relays = JoinSet::new();
+        // Only a panic ends the task of a relay early.
+        let result = |ended: Result<Result<()>, JoinError>| {
+            ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+        };
         loop {
             let lanes = self.served();
             let stop = CancellationToken::new();
-            let relay = Relay::new(Arc::clone(&store), self.clone()).options(options.clone());
-            let mut relaying = std::pin::pin!(async {
-                if lanes.is_empty() {
-                    stop.cancelled().await;
-                    return Ok(());
+            if !lanes.is_empty() {
+                let relay = Relay::new(Arc::clone(&store), self.clone()).options(options.clone());
+                relays.spawn(relay.run(stop.clone().cancelled_owned()));
+            }
+            let over = loop {
+                tokio::select! {
+                    Some(ended) = relays.join_next() => result(ended)?,
+                    () = &mut shutdown => break true,
+                    () = self.until_changed(&*store, &lanes) => break false,
                 }
-                relay.run(stop.clone().cancelled_owned()).await
-            });
-            let over = tokio::select! {
-                ended = &mut relaying => return ended,
-                () = &mut shutdown => true,
-                () = self.until_changed(&*store, &lanes) => false,
             };
             stop.cancel();
-            relaying.await?;
             if over {
+                while let Some(ended) = relays.join_next().await {
+                    result(ended)?;
+                }
                 return Ok(());
             }
         }

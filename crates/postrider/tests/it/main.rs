@@ -6,6 +6,7 @@
 mod alert;
 mod architecture;
 mod examples;
+mod fuzz;
 mod migrations;
 #[cfg(feature = "mysql")]
 mod mysql;

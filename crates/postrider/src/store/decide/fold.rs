@@ -37,6 +37,8 @@ pub enum Lookup<'a> {
     TracePrefix(&'a str),
     /// The key that orders it.
     Key(&'a str),
+    /// The id of the CloudEvent that it came as.
+    CloudEvent(&'a str),
     /// An expected consumer.
     Consumer(&'a str),
 }
@@ -55,6 +57,7 @@ impl Lookup<'_> {
             Self::AggregateId(id) => shard::hash(&["aggregateId", id]),
             Self::TracePrefix(value) => shard::hash(&["tracePrefix", value]),
             Self::Key(value) => shard::hash(&["key", value]),
+            Self::CloudEvent(value) => shard::hash(&["cloudEvent", value]),
             Self::Consumer(value) => shard::hash(&["consumer", value]),
         };
         i64::from_ne_bytes(hash.to_ne_bytes())
@@ -77,6 +80,7 @@ pub fn lookups(record: &Record) -> Vec<(i64, i64)> {
     all.extend(event.trace_id.as_deref().and_then(beginning).map(Lookup::TracePrefix));
     all.extend(event.parent_event_id.as_ref().map(|id| Lookup::Parent(id.as_str())));
     all.extend(event.key.as_deref().map(Lookup::Key));
+    all.extend(event.cloud_event_id.as_deref().map(Lookup::CloudEvent));
     if let Some(aggregate) = &event.aggregate {
         let (kind, id) = (&aggregate.kind, &aggregate.id);
         all.extend([Lookup::Aggregate(kind, id), Lookup::AggregateType(kind), Lookup::AggregateId(id)]);

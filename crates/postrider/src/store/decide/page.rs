@@ -106,6 +106,7 @@ impl Filter {
             self.trace_id.as_deref().map(Lookup::Trace),
             aggregate,
             self.key.as_deref().map(Lookup::Key),
+            self.cloud_event_id.as_deref().map(Lookup::CloudEvent),
             self.wanted_tenant().map(Lookup::Tenant),
             self.wanted_consumer().map(Lookup::Consumer),
             self.wanted_topic().map(Lookup::Topic),

@@ -9,7 +9,7 @@ use crate::status::Record;
 /// Finds events by a text, newest first.
 pub async fn search(store: &impl Scan, text: &str, limit: u32) -> Result<Vec<Record>> {
     let limit = i64::from(limit.min(limits::PAGE_EVENTS));
-    let mut lookups = vec![Lookup::Trace(text), Lookup::Key(text), Lookup::AggregateId(text)];
+    let mut lookups = vec![Lookup::Trace(text), Lookup::Key(text), Lookup::AggregateId(text), Lookup::CloudEvent(text)];
     lookups.extend(beginning(text).map(Lookup::TracePrefix));
     let mut seqs = store.search_ids(text, &end_of_ids(text), limit).await?;
     for lookup in lookups {
@@ -51,6 +51,7 @@ pub(in crate::store) fn names(text: &str, record: &Record) -> bool {
     begins(Some(event.event_id.as_str()))
         || begins(event.trace_id.as_deref())
         || is(event.key.as_deref())
+        || is(event.cloud_event_id.as_deref())
         || is(event.aggregate.as_ref().map(|aggregate| aggregate.id.as_str()))
 }
 

@@ -54,6 +54,7 @@ pub(super) fn envelope(row: &Row, at: usize) -> Result<Envelope> {
         store_id: text(12)?,
         initiator: initiator(get(row, at + 13)?),
         metadata: text(14)?.map(Into::into),
+        cloud_event_id: None,
         occurred_at: trim(get(row, at + 15)?),
         expire_at: time(row, at + 16)?,
         deliver_at: time(row, at + 17)?,

@@ -120,6 +120,7 @@ impl Packed {
                 serde_json::from_str(&self.initiator).unwrap_or_default()
             },
             metadata: self.metadata,
+            cloud_event_id: None,
             occurred_at: time(self.occurred_at),
             expire_at: self.expire_at.map(time),
             deliver_at: self.deliver_at.map(time),

@@ -7,6 +7,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::consumer::Failure;
 use crate::envelope::Envelope;
+use crate::envelope::origin::Origin;
 use crate::envelope::trace::traceparent;
 use crate::limits;
 
@@ -35,12 +36,29 @@ pub(super) fn properties(envelope: &Envelope) -> BasicProperties {
         set_header("traceparent", header);
     }
     set_header("cloudEvents_specversion", "1.0".into());
-    set_header("cloudEvents_id", envelope.event_id.to_string());
+    let origin = envelope.metadata.as_deref().and_then(Origin::of);
+    let (id, source) = match &origin {
+        Some(origin) => (origin.id.clone(), Some(origin.source.clone())),
+        None => (envelope.event_id.to_string(), envelope.initiator.service.clone()),
+    };
+    set_header("cloudEvents_id", id);
     set_header("cloudEvents_type", envelope.topic.clone());
-    set_header("cloudEvents_source", envelope.initiator.service.clone().unwrap_or_else(|| "/".into()));
+    set_header("cloudEvents_source", source.unwrap_or_else(|| "/".into()));
     set_header("cloudEvents_time", envelope.occurred_at.format(&Rfc3339).unwrap_or_default());
-    if let Some(aggregate) = &envelope.aggregate {
-        set_header("cloudEvents_subject", format!("{}/{}", aggregate.kind, aggregate.id));
+    let subject = origin.as_ref().and_then(|origin| origin.subject.clone());
+    let aggregate = envelope.aggregate.as_ref().map(|aggregate| format!("{}/{}", aggregate.kind, aggregate.id));
+    if let Some(subject) = subject.or(aggregate) {
+        set_header("cloudEvents_subject", subject);
+    }
+    if let Some(Origin { dataschema, extensions, .. }) = origin {
+        if let Some(dataschema) = dataschema {
+            set_header("cloudEvents_dataschema", dataschema);
+        }
+        for (name, value) in extensions {
+            // A text without its quotes, a number or a flag as it is written.
+            let text = serde_json::from_str::<String>(value.get()).unwrap_or_else(|_| value.get().into());
+            set_header(&format!("cloudEvents_{name}"), text);
+        }
     }
     BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
