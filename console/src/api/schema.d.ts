@@ -38,6 +38,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/audit/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Whether a record of the audit is missing or was changed
+         * @description It reads the whole audit.
+         */
+        get: operations["check"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/config": {
         parameters: {
             query?: never;
@@ -875,6 +895,8 @@ export interface components {
         About: {
             aggregateId?: string | null;
             aggregateType?: string | null;
+            /** @description The id of the CloudEvent that it came as. */
+            cloudEventId?: string | null;
             expireAt?: components["schemas"]["At"] | null;
             initiator: components["schemas"]["Initiator"];
             key?: string | null;
@@ -903,17 +925,34 @@ export interface components {
             nextCursor?: string | null;
             records: components["schemas"]["AuditRecord"][];
         };
+        /** @description Whether the chain of the audit is whole. */
+        AuditCheck: {
+            /**
+             * Format: int64
+             * @description The records that were checked. A new record is in the chain after a second or two.
+             */
+            checked: number;
+            ok: boolean;
+            /** @description What is missing or changed. */
+            problem?: string | null;
+        };
         /** @description An action of a caller, done or refused. */
         AuditRecord: {
             action: string;
             /** @description The name of the token. */
             actor: string;
+            after?: components["schemas"]["AnyJson"] | null;
             at: components["schemas"]["At"];
+            before?: components["schemas"]["AnyJson"] | null;
             detail?: string | null;
             id: string;
             /** @description The status of the answer. */
             outcome: string;
+            /** @description Why. */
+            reason?: string | null;
             requestId?: string | null;
+            /** @description The role of the token. */
+            role?: string | null;
             target?: string | null;
             tokenId?: string | null;
         };
@@ -1183,6 +1222,7 @@ export interface components {
             aggregateId?: components["schemas"]["Id"] | null;
             /** @description Of aggregates of this type. */
             aggregateType?: string | null;
+            cloudEventId?: components["schemas"]["Id"] | null;
             /** @description Expected of this consumer. */
             consumerId?: string | null;
             deliveryStatus?: components["schemas"]["DeliveryStatus"] | null;
@@ -1249,6 +1289,8 @@ export interface components {
             clientRequestId?: string | null;
             operation?: string | null;
             service?: string | null;
+            /** @description The token that the event was published with, over HTTP; the other fields are what the publisher says. */
+            tokenId?: string | null;
             userId?: string | null;
         };
         /** @description A process that works, and what it has in hand. */
@@ -1502,9 +1544,16 @@ export interface components {
             via?: components["schemas"]["Via"] | null;
         };
         NewToken: {
+            /** @description The consumers that it reaches; all where they are missing. Not for publishers. */
+            consumers?: string[];
+            expiresAt?: components["schemas"]["Time"] | null;
             /** @description Whose it is: it stands in the audit, and as initiator of events. */
             name: string;
             role: components["schemas"]["Role"];
+            /** @description The tenants that it reaches. Events without a tenant are outside. */
+            tenants?: string[];
+            /** @description The topics that it reaches; `order.*` is every topic that begins with `order.`. */
+            topics?: string[];
         };
         /** @description An operation, and how far it has come. */
         Operation: {
@@ -1647,6 +1696,13 @@ export interface components {
             /** Format: int64 */
             needed: number;
         };
+        /** @description What a token reaches. An empty list is no limit. */
+        Scope: {
+            consumers: string[];
+            tenants: string[];
+            /** @description A topic may end in `.*`. */
+            topics: string[];
+        };
         /** @description A thing that the text names. */
         SearchHit: {
             /** Format: int32 */
@@ -1670,6 +1726,7 @@ export interface components {
             /** @description The kind of the broker. */
             broker?: string | null;
             environment: components["schemas"]["Environment"];
+            expiresAt?: components["schemas"]["At"] | null;
             limits: components["schemas"]["SessionLimits"];
             /**
              * @description Addresses of the business's own pages by aggregate type, with `{id}`; `trace` is that of the tracing system, with
@@ -1681,6 +1738,8 @@ export interface components {
             /** @description The name of the caller's token. */
             name: string;
             role: components["schemas"]["Role"];
+            /** @description What the token reaches; nothing else exists for it. */
+            scope: components["schemas"]["Scope"];
             /** @description The kind of the store. */
             store: string;
             version: string;
@@ -1836,10 +1895,13 @@ export interface components {
         /** @description A token, without its secret. */
         Token: {
             createdAt: components["schemas"]["At"];
+            expiresAt?: components["schemas"]["At"] | null;
             lastUsedAt?: components["schemas"]["At"] | null;
             name: string;
             revokedAt?: components["schemas"]["At"] | null;
             role: components["schemas"]["Role"];
+            /** @description What it reaches; nothing else exists for it. */
+            scope: components["schemas"]["Scope"];
             tokenId: string;
         };
         Tokens: {
@@ -2016,6 +2078,16 @@ export interface operations {
                 limit?: number;
                 /** @description Where the last page ended. */
                 cursor?: string;
+                /** @description By this actor. */
+                actor?: string;
+                /** @description Of this action, such as `POST /api/v1/tokens`. */
+                action?: string;
+                /** @description Of this target, such as `/consumers/points/pause`. */
+                target?: string;
+                /** @description At this time or later. */
+                from?: components["schemas"]["Time"];
+                /** @description Before this time. */
+                to?: components["schemas"]["Time"];
             };
             header?: never;
             path?: never;
@@ -2039,6 +2111,71 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    check: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What was found. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditCheck"];
                 };
             };
             /** @description No token, or one that is unknown or revoked. */
@@ -3139,6 +3276,8 @@ export interface operations {
                 aggregateId?: components["schemas"]["Id"];
                 /** @description With this key. */
                 key?: components["schemas"]["Id"];
+                /** @description That came as a CloudEvent with this id, of any source. */
+                cloudEventId?: components["schemas"]["Id"];
                 /** @description Expected of this consumer. */
                 consumerId?: string;
                 /** @description Of this tenant. */
@@ -3247,6 +3386,8 @@ export interface operations {
                 aggregateId?: components["schemas"]["Id"];
                 /** @description With this key. */
                 key?: components["schemas"]["Id"];
+                /** @description That came as a CloudEvent with this id, of any source. */
+                cloudEventId?: components["schemas"]["Id"];
                 /** @description Expected of this consumer. */
                 consumerId?: string;
                 /** @description Of this tenant. */

@@ -6,7 +6,7 @@ use clap::Args;
 use postrider::Error;
 use postrider::alert::SnapshotHolder;
 use postrider::presence::{Unserved, UnservedLane, unserved};
-use postrider::store::access::verify_audit;
+use postrider::store::access::{AuditCheck, verify_audit};
 use postrider::store::{Store, connect};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
@@ -163,8 +163,8 @@ async fn check_processes(store: &dyn Store, findings: &mut Findings) {
 /// S20: whether a record of the audit is missing or was changed.
 async fn check_audit(store: &dyn Store, findings: &mut Findings) {
     match verify_audit(store).await {
-        Ok(Ok(checked)) => findings.ok("audit", format!("the chain of {checked} records is whole")),
-        Ok(Err(fault)) => {
+        Ok(AuditCheck::Whole(checked)) => findings.ok("audit", format!("the chain of {checked} records is whole")),
+        Ok(AuditCheck::Broken(fault)) => {
             let remedy = "compare with a backup: only pruning removes records, and nothing changes them";
             findings.failed("audit", fault.to_string(), remedy);
         }

@@ -575,11 +575,11 @@ macro_rules! suite {
                 the_store_tells_what_it_is
             }
             alerts {
-                one_of_two_instances_sends
                 an_alert_is_open_until_its_end_is_sent
                 one_of_each_kind_and_subject_is_open
                 a_dead_delivery_is_sent_once_and_once_when_it_is_over
                 a_restart_repeats_nothing
+                one_of_two_instances_sends
                 a_failed_message_is_sent_again
                 a_consumer_that_reports_is_alerted_too
             }

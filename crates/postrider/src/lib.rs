@@ -185,8 +185,8 @@ pub mod wake;
 /// The traits of a store, so that its methods can be called: `use postrider::prelude::*;`.
 pub mod prelude {
     pub use crate::store::{
-        Access, Alerts, Deliveries, Enlist, Events, Figures, Instances, JobRuns, Keys, Leases, OperationRuns, Redrives,
-        Schema, Store, Subscriptions, Transactions, Upkeep, Wakeups,
+        Access, Alerts, AuditLog, Deliveries, Enlist, Events, Figures, Instances, JobRuns, Keys, Leases, OperationRuns,
+        Redrives, Schema, Store, Subscriptions, Transactions, Upkeep, Wakeups,
     };
 }
 

@@ -44,7 +44,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-pub use access::Access;
+pub use access::{Access, AuditLog};
 pub use alert::{Alerts, NewAlert, StoredAlert};
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 use delivery::check_read;
@@ -93,6 +93,7 @@ pub trait Store:
     + Upkeep
     + Wakeups
     + Access
+    + AuditLog
     + Send
     + Sync
     + 'static
@@ -114,6 +115,7 @@ impl<S> Store for S where
         + Upkeep
         + Wakeups
         + Access
+        + AuditLog
         + Send
         + Sync
         + 'static

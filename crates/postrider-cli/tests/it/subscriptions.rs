@@ -272,10 +272,11 @@ async fn what_an_operator_chose_survives_a_restart() {
     let store = SqliteStore::connect(&database.url).await.unwrap();
     let stop = CancellationToken::new();
     let in_code = tokio::spawn(consume(store.clone(), stop.clone()));
-    // The program has registered its consumers when the one that was unknown is listed.
+    // The program has registered its consumers when those that were unknown are listed.
     let listed = loop {
         let listed = server.admin(Method::GET, "/subscriptions", Value::Null, 200).await;
-        if listed.to_string().contains("external-local") {
+        let text = listed.to_string();
+        if ["external-local", "local-deliver", "local-off"].iter().all(|name| text.contains(name)) {
             break listed;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -286,8 +287,9 @@ async fn what_an_operator_chose_survives_a_restart() {
         .iter()
         .map(|one| (one["consumerId"].clone(), one["enabled"].clone()))
         .collect();
-    let expected = [("external-local", true), ("pull-local", false), ("rabbitmq-local", true)];
-    assert_eq!(names, expected.map(|(name, enabled)| (json!(name), json!(enabled))));
+    let new = ["external-local", "local-deliver", "local-off"].map(|name| (name, true));
+    let expected = new.into_iter().chain([("pull-local", false), ("rabbitmq-local", true)]);
+    assert_eq!(names, expected.map(|(name, enabled)| (json!(name), json!(enabled))).collect::<Vec<_>>());
     let publish = async |name: &str| {
         let event = json!({ "topic": name, "payload": 1 });
         let request = server.client.post(format!("{}/api/v1/events", server.url)).bearer_auth(server.token());

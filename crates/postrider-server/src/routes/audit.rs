@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use postrider::limits::AUDIT_TARGET_CHARS;
-use postrider::store::access::{AuditQuery, AuditRecord, verify_audit};
+use postrider::store::access::{self, AuditQuery, AuditRecord, verify_audit};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -39,10 +39,10 @@ struct RecordView {
     request_id: Option<String>,
     detail: Option<String>,
     /// What was there before the change.
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = AnyJson, required = true)]
     before: Option<AnyJson>,
     /// What was there after it.
-    #[schema(value_type = Option<AnyJson>)]
+    #[schema(value_type = AnyJson, required = true)]
     after: Option<AnyJson>,
 }
 
@@ -147,7 +147,7 @@ struct AuditCheck {
 #[utoipa::path(get, path = "/api/v1/audit/check", tag = "operations", responses((status = 200, description = "What was found.", body = AuditCheck)))]
 async fn check(State(app): State<App>) -> Result<Json<AuditCheck>, Problem> {
     Ok(Json(match verify_audit(&*app.store).await? {
-        Ok(checked) => AuditCheck { ok: true, checked, problem: None },
-        Err(fault) => AuditCheck { ok: false, checked: 0, problem: Some(fault.to_string()) },
+        access::AuditCheck::Whole(checked) => AuditCheck { ok: true, checked, problem: None },
+        access::AuditCheck::Broken(fault) => AuditCheck { ok: false, checked: 0, problem: Some(fault.to_string()) },
     }))
 }

@@ -219,12 +219,12 @@ async fn a_stream_keeps_to_the_scope() {
     let mut seen = String::new();
     // The consumers are sent at once, when the first look is over.
     while !seen.contains("\"consumerId\":\"inside\"") {
-        seen += &String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+        seen += std::str::from_utf8(&stream.chunk().await.unwrap().unwrap()).unwrap();
     }
     desk.publish(event(OTHER, "outside-second"), 202).await;
     desk.publish(event("inside", "inside-second"), 202).await;
     while !seen.contains("inside-second") {
-        seen += &String::from_utf8(stream.chunk().await.unwrap().unwrap().to_vec()).unwrap();
+        seen += std::str::from_utf8(&stream.chunk().await.unwrap().unwrap()).unwrap();
     }
     assert!(!seen.contains(OTHER) && !seen.contains("event: stats"), "{seen}");
     desk.close().await;

@@ -155,9 +155,7 @@ impl Claiming {
     pub(super) fn succeeded(&mut self, kind: Kind, limit: u32, taken: usize, bytes: usize, tried_before: bool) {
         self.end(kind, limit);
         self.held_bytes += bytes;
-        if taken > 0 {
-            self.bytes_each = bytes / taken;
-        }
+        self.bytes_each = bytes.checked_div(taken).unwrap_or(self.bytes_each);
         self.rate.unspend((limit as usize).saturating_sub(taken));
         *self.last_was_full.of(kind) = taken == limit as usize;
         *self.may_have_more.of(kind) &= taken > 0;

@@ -12,14 +12,15 @@ use crate::scope::Scope;
 
 use super::audit::Change;
 pub use super::audit::{
-    AuditEnds, AuditFault, AuditQuery, AuditRecord, Audited, Link, NewAudit, Sealed, audited, explain, verify_audit,
+    AuditCheck, AuditEnds, AuditFault, AuditLog, AuditQuery, AuditRecord, Audited, Link, NewAudit, Sealed, audited,
+    explain, verify_audit,
 };
 
 /// Precision of "last used". A write for every request would cost too much.
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) const USED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Tokens, sessions and the audit log of a server. Object safe, and part of every [`Store`](super::Store).
+/// Tokens and sessions of a server. Object safe, and part of every [`Store`](super::Store).
 #[async_trait]
 pub trait Access: Send + Sync + 'static {
     /// Stores a token. Returns false, and writes nothing, if its id or its hash is taken.
@@ -45,31 +46,6 @@ pub trait Access: Send + Sync + 'static {
 
     /// Ends a session. Returns false if it does not exist.
     async fn end_session(&self, hash: &str) -> Result<bool>;
-
-    /// Appends a record. Its content is never changed.
-    async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()>;
-
-    /// The records that a query matches, newest first.
-    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>>;
-
-    /// Up to `limit` records, newest first: those before the record with the number `before`, or the newest.
-    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>> {
-        self.find_audit(&AuditQuery { before, limit, ..AuditQuery::default() }).await
-    }
-
-    /// Gives up to `limit` records that have no place in the chain yet the next places, in the order of their numbers. A lock on the
-    /// end of the chain lets one sealer work at a time. Returns how many there were.
-    async fn seal_audit(&self, limit: u32) -> Result<u64>;
-
-    /// The anchor and the end of the chain.
-    async fn audit_ends(&self) -> Result<AuditEnds>;
-
-    /// Up to `limit` sealed records after a place, in the order of their places.
-    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>>;
-
-    /// Removes up to `limit` of the first records of the chain that are older, and moves the anchor to the last of them. Returns how
-    /// many there were.
-    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64>;
 }
 
 /// Hashes a secret for storage. The hash is fast, so the secret must be impossible to guess.

@@ -8,12 +8,14 @@
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use super::access::{Access, Role};
+use super::access::Role;
 use super::{NewOperation, OperationState, Renamed};
 use crate::error::Result;
 use crate::limits;
@@ -24,6 +26,35 @@ use crate::subscription::Subscription;
 const CHECKED: u32 = 500;
 /// Characters of a state before or after a change: a long description is cut.
 const STATE_CHARS: usize = 8_000;
+
+/// The audit log of a server. Object safe, and part of every [`Store`](super::Store).
+#[async_trait]
+pub trait AuditLog: Send + Sync + 'static {
+    /// Appends a record. Its content is never changed.
+    async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()>;
+
+    /// The records that a query matches, newest first.
+    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>>;
+
+    /// Up to `limit` records, newest first: those before the record with the number `before`, or the newest.
+    async fn audit(&self, before: Option<i64>, limit: u32) -> Result<Vec<AuditRecord>> {
+        self.find_audit(&AuditQuery { before, limit, ..AuditQuery::default() }).await
+    }
+
+    /// Gives up to `limit` records that have no place in the chain yet the next places, in the order of their numbers. A lock on the
+    /// end of the chain lets one sealer work at a time. Returns how many there were.
+    async fn seal_audit(&self, limit: u32) -> Result<u64>;
+
+    /// The anchor and the end of the chain.
+    async fn audit_ends(&self) -> Result<AuditEnds>;
+
+    /// Up to `limit` sealed records after a place, in the order of their places.
+    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>>;
+
+    /// Removes up to `limit` of the first records of the chain that are older, and moves the anchor to the last of them. Returns how
+    /// many there were.
+    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64>;
+}
 
 /// An action, or an attempt at one, to be recorded.
 #[derive(Debug, Clone, Default)]
@@ -126,7 +157,7 @@ pub struct Sealed {
 }
 
 /// What a check of the chain has found wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditFault {
     /// The record at this place is missing.
     Missing(i64),
@@ -168,40 +199,50 @@ impl Link {
     }
 }
 
-/// Checks the whole chain. Returns the number of sealed records, or the first fault.
-pub async fn verify_audit(store: &(impl Access + ?Sized)) -> Result<std::result::Result<u64, AuditFault>> {
+/// What a check of the chain has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditCheck {
+    /// So many records are sealed, and none is missing or changed.
+    Whole(u64),
+    /// The first fault.
+    Broken(AuditFault),
+}
+
+/// Checks the whole chain.
+pub async fn verify_audit(store: &(impl AuditLog + ?Sized)) -> Result<AuditCheck> {
     loop {
         let ends = store.audit_ends().await?;
         let found = check_chain(store, &ends).await?;
         // Records that were pruned during the check are not missing.
-        if found.is_ok() || store.audit_ends().await?.anchor == ends.anchor {
+        if matches!(found, AuditCheck::Whole(_)) || store.audit_ends().await?.anchor == ends.anchor {
             return Ok(found);
         }
     }
 }
 
-async fn check_chain(store: &(impl Access + ?Sized), ends: &AuditEnds) -> Result<std::result::Result<u64, AuditFault>> {
+async fn check_chain(store: &(impl AuditLog + ?Sized), ends: &AuditEnds) -> Result<AuditCheck> {
+    let broken = |fault| Ok(AuditCheck::Broken(fault));
     let mut last = ends.anchor.clone();
     while last.place < ends.head.place {
         let page = store.audit_chain(last.place, CHECKED).await?;
         if page.is_empty() {
-            return Ok(Err(AuditFault::Missing(last.place + 1)));
+            return broken(AuditFault::Missing(last.place + 1));
         }
         for sealed in page.iter().take_while(|sealed| sealed.link.place <= ends.head.place) {
             let expected = last.next(&sealed.record);
             if sealed.link.place != expected.place {
-                return Ok(Err(AuditFault::Missing(expected.place)));
+                return broken(AuditFault::Missing(expected.place));
             }
             if sealed.link != expected {
-                return Ok(Err(AuditFault::Changed(expected.place)));
+                return broken(AuditFault::Changed(expected.place));
             }
             last = expected;
         }
     }
     if last != ends.head {
-        return Ok(Err(AuditFault::Changed(last.place)));
+        return broken(AuditFault::Changed(last.place));
     }
-    Ok(Ok((ends.head.place - ends.anchor.place).unsigned_abs()))
+    Ok(AuditCheck::Whole((ends.head.place - ends.anchor.place).unsigned_abs()))
 }
 
 tokio::task_local! {

@@ -163,8 +163,8 @@ async fn mysql_goes_by_index_without_a_sort() {
     let statements: &[(&str, &[&str], &str, &str)] = &[
         (sql!("deliveries/claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "c", "postrider_delivery_due"),
         (sql!("deliveries/claim"), &["'coupon'", all, "500", "1", "'me'", "30000"], "d", "PRIMARY"),
-        (sql!("deliveries/claim_fetch"), &["'coupon'", "1", "500"], "d", "postrider_delivery_due"),
-        (sql!("deliveries/claim_fetch"), &["'coupon'", "1", "500"], "e", "PRIMARY"),
+        (sql!("deliveries/claim_fetch"), &["1000", "'coupon'", "1", "500"], "d", "postrider_delivery_due"),
+        (sql!("deliveries/claim_fetch"), &["1000", "'coupon'", "1", "500"], "e", "PRIMARY"),
         (
             sql!("deliveries/claim_keyed_window"),
             &["'coupon'", all, "2000"],
@@ -174,7 +174,7 @@ async fn mysql_goes_by_index_without_a_sort() {
         (sql!("deliveries/claim_keyed_runs"), &[keys, "'coupon'", "1"], "d", "postrider_delivery_key"),
         (sql!("deliveries/claim_keyed_lock"), &[&ids], "d", "PRIMARY"),
         (sql!("deliveries/claim_keyed"), &[&ids, "1", "'me'", "30000"], "d", "PRIMARY"),
-        (sql!("deliveries/claim_keyed_fetch"), &[&ids, "1"], "d", "PRIMARY"),
+        (sql!("deliveries/claim_keyed_fetch"), &["1000", &ids, "1"], "d", "PRIMARY"),
         (sql!("deliveries/settle"), &[&ids, "1"], "d", "PRIMARY"),
         (sql!("deliveries/held_by"), &[&ids, "1"], "d", "PRIMARY"),
         (sql!("deliveries/earlier_of_keys"), &[keys], "d", "postrider_delivery_key"),

@@ -9,7 +9,7 @@ use super::MemoryStore;
 use super::state::{State, span};
 use crate::error::Result;
 use crate::store::access::{
-    Access, AuditEnds, AuditQuery, AuditRecord, Link, NewAudit, NewSession, NewToken, Sealed, StoredToken,
+    Access, AuditEnds, AuditLog, AuditQuery, AuditRecord, Link, NewAudit, NewSession, NewToken, Sealed, StoredToken,
 };
 use crate::store::audit::{AuditText, Change, committed};
 
@@ -137,7 +137,10 @@ impl Access for MemoryStore {
             })
             .await)
     }
+}
 
+#[async_trait]
+impl AuditLog for MemoryStore {
     async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()> {
         self.write(|state, at| state.append_audit(record.into(), at)).await;
         Ok(())

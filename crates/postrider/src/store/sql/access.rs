@@ -1,17 +1,15 @@
-//! Tokens, sessions and the audit log.
+//! Tokens and sessions.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::audit::{self, commit};
+use super::audit::commit;
 use super::{SqlStore, Time, time};
 use crate::error::{Error, Result};
 use crate::scope::Scope;
-use crate::store::access::{
-    Access, AuditEnds, AuditQuery, AuditRecord, NewAudit, NewSession, NewToken, Sealed, StoredToken, USED_WITHIN,
-};
-use crate::store::audit::{AuditText, Change};
+use crate::store::access::{Access, NewSession, NewToken, StoredToken, USED_WITHIN};
+use crate::store::audit::Change;
 use crate::store::batch::millis;
 use crate::store::sql::{is_duplicate, json, retrying};
 
@@ -144,44 +142,5 @@ impl Access for SqlStore {
         let sql = text!("DELETE FROM postrider_session WHERE hash = $1");
         let change = Change::default();
         retrying(|| self.change_one(sql, hash, &change)).await
-    }
-
-    async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()> {
-        let text = AuditText::from(record);
-        retrying(|| async {
-            let mut tx = self.write().await?;
-            audit::append(&mut tx, &text).await?;
-            Ok(tx.commit().await?)
-        })
-        .await
-    }
-
-    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>> {
-        self.matching_audit(query).await
-    }
-
-    async fn seal_audit(&self, limit: u32) -> Result<u64> {
-        // Usually there is nothing to seal, and this read takes no lock.
-        let unsealed = text!("SELECT 1 FROM postrider_audit WHERE place IS NULL LIMIT 1");
-        if sqlx::query(unsealed).fetch_optional(self.reader()).await?.is_none() {
-            return Ok(0);
-        }
-        retrying(|| self.seal(i64::from(limit))).await
-    }
-
-    async fn audit_ends(&self) -> Result<AuditEnds> {
-        audit::ends(
-            &mut *self.snapshot().await?,
-            text!("SELECT place, hash, anchor_place, anchor_hash FROM postrider_audit_chain"),
-        )
-        .await
-    }
-
-    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>> {
-        audit::chain(&mut *self.snapshot().await?, after, limit).await
-    }
-
-    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64> {
-        retrying(|| self.prune_chain(millis(older_than), i64::from(limit))).await
     }
 }

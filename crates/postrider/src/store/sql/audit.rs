@@ -1,9 +1,15 @@
 //! The audit: records that commit with a change, and their chain.
 
+use std::time::Duration;
+
+use async_trait::async_trait;
+
 use super::{Conn, SqlStore, StoreTx, Time, stored, time};
 use crate::error::Result;
-use crate::store::access::{AuditEnds, AuditQuery, AuditRecord, Link, Sealed};
+use crate::store::access::{AuditEnds, AuditLog, AuditQuery, AuditRecord, Link, NewAudit, Sealed};
 use crate::store::audit::{AuditText, Change, committed};
+use crate::store::batch::millis;
+use crate::store::sql::retrying;
 
 /// The content of a record, as [`AuditRow`] has it.
 macro_rules! columns {
@@ -108,27 +114,6 @@ impl SqlStore {
         commit(tx, change).await.map(|()| true)
     }
 
-    pub(super) async fn matching_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>> {
-        let sql = text!(
-            "SELECT ",
-            columns!(),
-            " FROM postrider_audit WHERE number < $1 AND actor = coalesce($2, actor) AND action = coalesce($3, action) \
-             AND coalesce(target, '') = coalesce($4, target, '') AND at >= coalesce($5, at) AND ($6 OR at < $7) \
-             ORDER BY number DESC LIMIT $8"
-        );
-        let found = sqlx::query_as(sql)
-            .bind(query.before.unwrap_or(i64::MAX))
-            .bind(&query.actor)
-            .bind(&query.action)
-            .bind(&query.target)
-            .bind(query.from.map(stored))
-            .bind(query.to.is_none())
-            .bind(query.to.map(stored))
-            .bind(i64::from(query.limit));
-        let found: Vec<AuditRow> = found.fetch_all(self.reader()).await?;
-        Ok(found.into_iter().map(Into::into).collect())
-    }
-
     pub(super) async fn seal(&self, limit: i64) -> Result<u64> {
         let mut tx = self.write().await?;
         let mut head = ends(&mut tx, LOCK_ENDS).await?.head;
@@ -170,5 +155,64 @@ impl SqlStore {
         end.bind(place).bind(hash).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(removed)
+    }
+}
+
+#[async_trait]
+impl AuditLog for SqlStore {
+    async fn append_audit(&self, record: &NewAudit<'_>) -> Result<()> {
+        let text = AuditText::from(record);
+        retrying(|| async {
+            let mut tx = self.write().await?;
+            append(&mut tx, &text).await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    async fn find_audit(&self, query: &AuditQuery) -> Result<Vec<AuditRecord>> {
+        let sql = text!(
+            "SELECT ",
+            columns!(),
+            " FROM postrider_audit WHERE number < $1 AND actor = coalesce($2, actor) AND action = coalesce($3, action) \
+             AND coalesce(target, '') = coalesce($4, target, '') AND at >= coalesce($5, at) AND ($6 OR at < $7) \
+             ORDER BY number DESC LIMIT $8"
+        );
+        let found = sqlx::query_as(sql)
+            .bind(query.before.unwrap_or(i64::MAX))
+            .bind(&query.actor)
+            .bind(&query.action)
+            .bind(&query.target)
+            .bind(query.from.map(stored))
+            .bind(query.to.is_none())
+            .bind(query.to.map(stored))
+            .bind(i64::from(query.limit));
+        let found: Vec<AuditRow> = found.fetch_all(self.reader()).await?;
+        Ok(found.into_iter().map(Into::into).collect())
+    }
+
+    async fn seal_audit(&self, limit: u32) -> Result<u64> {
+        // Usually there is nothing to seal, and this read takes no lock.
+        let unsealed = text!("SELECT 1 FROM postrider_audit WHERE place IS NULL LIMIT 1");
+        if sqlx::query(unsealed).fetch_optional(self.reader()).await?.is_none() {
+            return Ok(0);
+        }
+        retrying(|| self.seal(i64::from(limit))).await
+    }
+
+    async fn audit_ends(&self) -> Result<AuditEnds> {
+        ends(
+            &mut *self.snapshot().await?,
+            text!("SELECT place, hash, anchor_place, anchor_hash FROM postrider_audit_chain"),
+        )
+        .await
+    }
+
+    async fn audit_chain(&self, after: i64, limit: u32) -> Result<Vec<Sealed>> {
+        chain(&mut *self.snapshot().await?, after, limit).await
+    }
+
+    async fn prune_audit(&self, older_than: Duration, limit: u32) -> Result<u64> {
+        retrying(|| self.prune_chain(millis(older_than), i64::from(limit))).await
     }
 }
