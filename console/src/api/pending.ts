@@ -6,9 +6,9 @@ import type { components } from './schema';
 type Schemas = components['schemas'];
 
 /** GET /session: additions. What a server does not send is left out of the page. */
-export type Session = Omit<Schemas['Session'], 'environment' | 'links' | 'limits'> & {
-  scope?: string | null;
+export type Session = Omit<Schemas['Session'], 'environment' | 'links' | 'limits' | 'scope'> & {
   expiresAt?: string | null;
+  scope?: Schemas['Scope'];
   environment: Schemas['Environment'] & { color?: string | null };
   links?: Record<string, string>;
   limits?: Limits;
