@@ -941,9 +941,11 @@ export interface components {
             action: string;
             /** @description The name of the token. */
             actor: string;
-            after?: components["schemas"]["AnyJson"] | null;
+            /** @description What was there after it. */
+            after: components["schemas"]["AnyJson"];
             at: components["schemas"]["At"];
-            before?: components["schemas"]["AnyJson"] | null;
+            /** @description What was there before the change. */
+            before: components["schemas"]["AnyJson"];
             detail?: string | null;
             id: string;
             /** @description The status of the answer. */
