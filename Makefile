@@ -37,9 +37,10 @@ check: lint doc ## the inner loop: format, lints, docs, unit tests, memory and S
 	@$(call run_tests,-E '$(check_tests)',-- $(addprefix --skip ,$(left_out)))
 
 .PHONY: test
-test: services console-check console-browser lint doc ## everything, against real servers, which it starts or installs
+test: services console-check lint doc ## everything, against real servers, which it starts or installs
 	$(call heading,Tests)
 	@$(server_urls); $(call run_tests)
+	@POSTRIDER_EXECUTABLE=$$PWD/target/debug/postrider $(MAKE) --no-print-directory console-browser
 	$(call heading,Bench smoke)
 	@$(server_urls); cargo run --locked --release -p postrider-bench -- --smoke
 
