@@ -62,7 +62,7 @@ const PAGES: [string, string][] = [
 ];
 
 /** Calls that the console is ready for before the server is. */
-const AHEAD = /^(404 \/api\/v1\/(promises|stories)|400 \/api\/v1\/audit)$/;
+const AHEAD = /^404 \/api\/v1\/(promises|stories)$/;
 
 const VARIANTS = [
   ['light', 'en'],

@@ -7,8 +7,8 @@ use postrider::jobs::{Jobs, Schedule};
 use postrider::prelude::*;
 use postrider::status::EventStatus;
 use postrider::store::memory::{Conn, MemoryStore};
-use postrider::store::{Filter, List, NewOperation, OperationState};
-use postrider::{Consumer, Draft, Event, Failure, Inbox, Outbox, Received, Service, Subscription, Via};
+use postrider::store::{Filter, LIVE, List, NewOperation, OperationState};
+use postrider::{Consumer, Draft, Event, Failure, Inbox, Outbox, Received, Retention, Service, Subscription, Via};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +44,7 @@ async fn until_listed_as_consumed(store: &MemoryStore) {
     }
 }
 
+/// G.10, G.3: it runs all loops of a store, also those that this test cannot wait for.
 #[tokio::test]
 async fn a_service_delivers_keeps_statuses_and_runs_jobs_and_operations() {
     let store = MemoryStore::new();
@@ -62,11 +63,16 @@ async fn a_service_delivers_keeps_statuses_and_runs_jobs_and_operations() {
     });
     let stop = CancellationToken::new();
     let service = Service::new(store.clone()).inbox(Inbox::new(store.clone()).consumer(Points)).jobs(jobs);
+    let service = service.retention(Retention::default());
     let running = tokio::spawn(service.run(stop.clone().cancelled_owned()));
     let everything = async {
         until_listed_as_consumed(&store).await;
         ran.notified().await;
         while store.operation("op").await.expect("reads").is_none_or(|op| op.state != OperationState::Done) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let every = postrider::presence::LOOPS.map(|(name, _)| name.to_owned()).into();
+        while !store.instances(LIVE).await.expect("reads").iter().any(|one| one.running.loops == every) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
