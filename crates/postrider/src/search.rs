@@ -75,6 +75,9 @@ pub async fn search(store: &dyn Store, text: &str, limit: usize, scope: &Scope) 
 /// What a text names of an event that it was found by.
 fn hit(kind: Kind, text: &str, record: &Record) -> Option<Hit> {
     let event = &record.envelope;
+    // A text that is too short to be a beginning names whole ids only.
+    let is_beginning = text.chars().count() >= limits::PREFIX_CHARS;
+    let begins = |id: &str| id == text || (is_beginning && id.starts_with(text));
     let (id, label) = match kind {
         Kind::Key => {
             let key = event.key.as_deref().filter(|key| *key == text)?;
@@ -85,10 +88,10 @@ fn hit(kind: Kind, text: &str, record: &Record) -> Option<Hit> {
             (aggregate.id.as_str(), format!("{} {}", aggregate.kind, aggregate.id))
         }
         Kind::Event => {
-            let is_named = |id: &&str| id.starts_with(text) || event.cloud_event_id.as_deref() == Some(text);
+            let is_named = |id: &&str| begins(id) || event.cloud_event_id.as_deref() == Some(text);
             (Some(event.event_id.as_str()).filter(is_named)?, event.topic.clone())
         }
-        Kind::Trace => (event.trace_id.as_deref().filter(|trace| trace.starts_with(text))?, event.topic.clone()),
+        Kind::Trace => (event.trace_id.as_deref().filter(|trace| begins(trace))?, event.topic.clone()),
         Kind::Topic | Kind::Consumer => return None,
     };
     // One trace has events of many topics: it is named once.
