@@ -35,7 +35,7 @@ async fn an_unreadable_payload_is_refused_at_the_door() {
     desk.close().await;
 }
 
-/// F60: what plain SQL has written and nobody can read is buried alone, and its neighbours are claimed. Every answer of the
+/// F60: an unreadable event that plain SQL has written is buried alone, and its neighbours are claimed. Every answer of the
 /// server stays JSON that a strict reader can read.
 #[tokio::test]
 async fn an_unreadable_payload_harms_no_reader() {

@@ -1,5 +1,5 @@
 //! Where a CloudEvent came from. Two sources may use one id, so the event has an id of its own, made from both; what the
-//! CloudEvent said and the envelope has no field for is kept in its metadata, under `cloudEvent`.
+//! CloudEvent contains and the envelope has no field for is kept in its metadata, under `cloudEvent`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::event::EventId;
 /// The key in the metadata.
 const KEY: &str = "cloudEvent";
 
-/// What a CloudEvent said beside the fields of an envelope.
+/// What a CloudEvent contains beside the fields of an envelope.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Origin {

@@ -94,7 +94,7 @@ impl<'de> Visitor<'de> for Strict {
 }
 
 impl Envelope {
-    /// F60: why nobody can be given this event, of one that plain SQL has written: `enqueue` refuses such events. It is
+    /// F60: why this event cannot be delivered, if plain SQL has written it: `enqueue` refuses such events. It is
     /// buried alone, with this reason.
     pub fn unreadable(&self) -> Option<Failure> {
         let why = |field: &str, why: String| Failure::reject(format!("{field} {why}")).code(UNREADABLE);
