@@ -109,6 +109,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/consumers/{consumerId}/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The attempts of one consumer, by the time of consumption, newest first */
+        get: operations["attempts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/consumers/{consumerId}/claim": {
         parameters: {
             query?: never;
@@ -920,6 +937,12 @@ export interface components {
         AnyJson: unknown;
         /** Format: date-time */
         At: string;
+        Attempts: {
+            /** @description The newest first. May be fewer than asked for, or none, and there may be more all the same. */
+            attempts: components["schemas"]["ConsumerAttempt"][];
+            /** @description To be sent as `cursor` for the next page; absent on the last page. */
+            nextCursor?: string | null;
+        };
         Audit: {
             /** @description To be sent as `cursor` for the next page; absent on the last page. */
             nextCursor?: string | null;
@@ -1020,6 +1043,11 @@ export interface components {
             retrying?: number | null;
             topics: string[];
             via: string;
+        };
+        /** @description An attempt of a consumer, and its event. */
+        ConsumerAttempt: components["schemas"]["Consumption"] & {
+            eventId: string;
+            topic: string;
         };
         /** @description A consumer, and the rules for its deliveries. */
         ConsumerDetail: components["schemas"]["Consumer"] & {
@@ -2376,6 +2404,101 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ConsumerDetail"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    attempts: {
+        parameters: {
+            query?: {
+                /** @description Attempts at most; 50 where it is missing. */
+                limit?: number;
+                /** @description Where the last page ended. */
+                cursor?: string;
+                /** @description Consumed at this time or later. */
+                from?: components["schemas"]["Time"];
+                /** @description Consumed before this time. */
+                to?: components["schemas"]["Time"];
+            };
+            header?: never;
+            path: {
+                /** @description The consumer. */
+                consumerId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of attempts. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Attempts"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
                 };
             };
             /** @description No token, or one that is unknown or revoked. */

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use postrider::prelude::*;
 use postrider::store::access::{
-    AuditCheck, NewAudit, NewSession, NewToken, Role, StoredToken, audited, explain, verify_audit,
+    AuditCheck, AuditQuery, NewAudit, NewSession, NewToken, Role, StoredToken, audited, explain, verify_audit,
 };
 use postrider::{Error, Scope};
+use time::macros::datetime;
 
 use crate::Harness;
 use crate::steps::*;
@@ -179,6 +180,10 @@ pub async fn the_audit_is_read_newest_first_page_by_page<H: Harness>(h: H) {
     let last = h.store().audit(Some(second[1].number), 2).await.unwrap();
     assert_eq!(actions(&last), ["act 1"]);
     assert!(h.store().audit(Some(last[0].number), 2).await.unwrap().is_empty());
+    // The years that a request may name.
+    let (from, to) = (datetime!(1970-01-01 00:00 UTC), datetime!(9998-12-31 23:59 UTC));
+    let ever = AuditQuery { from: Some(from), to: Some(to), limit: 10, ..AuditQuery::default() };
+    assert_eq!(h.store().find_audit(&ever).await.unwrap().len(), 6);
 }
 
 /// S20: actor, time, action, target, outcome, request and reason come

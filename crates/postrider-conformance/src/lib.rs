@@ -23,6 +23,7 @@ mod steps;
 pub mod access;
 pub mod alerts;
 pub mod arrived;
+pub mod attempts;
 pub mod bury;
 pub mod change_subscription;
 pub mod claim;
@@ -430,6 +431,10 @@ macro_rules! suite {
                 an_event_that_commits_late_is_listed_at_once
                 what_cannot_be_asked_is_refused
                 odd_values_are_compared_byte_for_byte
+            }
+            attempts {
+                a_consumer_has_a_history_by_time
+                pages_of_a_history_have_no_gap_and_no_repeat
             }
             count_events {
                 few_events_are_counted_exactly

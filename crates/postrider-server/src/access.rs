@@ -73,6 +73,7 @@ pub const TABLE: &[Entry] = &[
     to(Method::GET, "/api/v1/config", Whole, OPERATORS),
     to(Method::GET, "/api/v1/consumers", Scoped, ANYONE),
     to(Method::GET, "/api/v1/consumers/{consumerId}", Scoped, WATCHERS),
+    to(Method::GET, "/api/v1/consumers/{consumerId}/attempts", Scoped, WATCHERS),
     to(Method::POST, "/api/v1/consumers/{consumerId}/claim", Scoped, CONSUMERS),
     to(Method::POST, "/api/v1/consumers/{consumerId}/settle", Scoped, CONSUMERS),
     to(Method::POST, "/api/v1/consumers/{consumerId}/extend", Scoped, CONSUMERS),

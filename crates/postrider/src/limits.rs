@@ -32,6 +32,13 @@ pub const LANE_BYTES: usize = 4 * CLAIM_BYTES;
 pub const PASS_ROWS: u32 = 10_000;
 /// Events on one page of a list.
 pub const PAGE_EVENTS: u32 = 500;
+/// Checks the size of a page.
+pub(crate) fn page(limit: u32) -> Result<()> {
+    if limit == 0 || limit > PAGE_EVENTS {
+        return Err(Error::invalid("limit", format!("must be 1 to {PAGE_EVENTS}, is {limit}")));
+    }
+    Ok(())
+}
 /// Events that one page reads, whatever matches: a list answers in time on a table of any size.
 pub const SCAN_EVENTS: i64 = 10_000;
 /// The shortest beginning of an id that a search finds: shorter ones are shared by too many.

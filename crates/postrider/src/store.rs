@@ -24,6 +24,7 @@ mod delivery;
 mod enlist;
 mod event;
 mod figure;
+mod history;
 mod instance;
 mod job;
 mod lease;
@@ -54,6 +55,7 @@ pub use delivery::{
 pub use enlist::{Completed, Completion, Enlist, Handled, Key, KeyState, Keys, Receipt};
 pub use event::{Appended, Consumption, Enqueued, Events, NewEvent, Record, Report, Routed, Routing, Unheard};
 pub use figure::{DeadLetter, Figures, Holding, LaneCounts, Minute};
+pub use history::{AttemptList, AttemptPlace, ConsumerAttempt};
 pub use instance::{Beat, Instance, Instances, LIVE};
 pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};
 pub(crate) use lease::KeptLease;

@@ -1,5 +1,6 @@
 //! Consumers: their backlog, pause, resume and rename. Pulling consumers `claim` and `settle`.
 
+mod attempts;
 mod claim;
 mod settle;
 
@@ -29,6 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(show))
+        .merge(attempts::routes())
         .merge(claim::routes())
         .merge(settle::routes())
         .routes(routes!(pause))

@@ -49,6 +49,39 @@ async fn an_event_is_claimed_fails_is_retried_and_settled() {
     desk.close().await;
 }
 
+/// D.6: what a consumer did, by time; for a caller with a scope only what is inside.
+#[tokio::test]
+async fn a_consumer_has_a_history_by_time() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    let attempts = async |query: &str, status| read(desk.get("viewer", &format!("/consumers/{query}")).await, status).await;
+    assert_eq!(attempts("points/attempts", 200).await["attempts"], json!([]));
+    for id in ["e1", "e2"] {
+        publish(&desk, id).await;
+    }
+    let claimed = desk.claim("points", 2).await;
+    let failed = json!({ "success": false, "errorMessage": "the wallet is away", "errorCode": "wallet" });
+    settle(&desk, &claimed[0], failed).await;
+    desk.store.age(Duration::from_secs(600)).await.unwrap();
+    settle(&desk, &claimed[1], json!({ "success": true })).await;
+    let all = attempts("points/attempts", 200).await;
+    assert_eq!((&all["attempts"][0]["eventId"], &all["attempts"][0]["success"]), (&json!("e2"), &json!(true)));
+    let first = &all["attempts"][1];
+    assert_eq!((&first["eventId"], &first["topic"], &first["attemptNo"]), (&json!("e1"), &json!("order.paid"), &json!(1)));
+    assert_eq!((&first["errorMessage"], &first["errorCode"]), (&json!("the wallet is away"), &json!("wallet")));
+    assert_eq!(all["nextCursor"], Value::Null);
+    let from = all["attempts"][0]["consumedAt"].as_str().unwrap();
+    assert_eq!(attempts(&format!("points/attempts?from={from}"), 200).await["attempts"].as_array().unwrap().len(), 1);
+    let page = attempts("points/attempts?limit=1", 200).await;
+    let next = page["nextCursor"].as_str().unwrap();
+    let page = attempts(&format!("points/attempts?limit=1&cursor={next}"), 200).await;
+    assert_eq!(page["attempts"][0]["eventId"], "e1");
+    attempts("points/attempts?cursor=x", 400).await;
+    attempts("points/attempts?limit=501", 400).await;
+    attempts("nowhere/attempts", 404).await;
+    desk.close().await;
+}
+
 /// A.5: the tenth failure is the last; and one that asks for no more is the last at once.
 #[tokio::test]
 async fn a_delivery_is_given_up_after_its_last_attempt() {

@@ -13,9 +13,10 @@ use super::desk::{Desk, read};
 const OTHER: &str = "outside";
 
 /// Consumers, topics and subscriptions belong to no tenant: their names are shown under a scope of tenants, and no event is.
-const NOT_BY_TENANT: [&str; 6] = [
+const NOT_BY_TENANT: [&str; 7] = [
     "/api/v1/consumers",
     "/api/v1/consumers/{consumerId}",
+    "/api/v1/consumers/{consumerId}/attempts",
     "/api/v1/search",
     "/api/v1/subscriptions",
     "/api/v1/subscriptions/{topic}/{consumerId}",

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 use tracing::Span;
 
-use super::{Counted, Filter, List, Page};
+use super::{AttemptList, ConsumerAttempt, Counted, Filter, List, Page};
 use crate::envelope::Envelope;
 use crate::error::Result;
 use crate::event::EventId;
@@ -38,6 +38,10 @@ pub trait Events: Send + Sync {
     /// type), or by the beginning of their id or trace, from [`PREFIX_CHARS`](crate::limits::PREFIX_CHARS) characters up. Only
     /// ids of events are found before the roll-up has folded them. Without payload and metadata.
     async fn search(&self, text: &str, limit: u32) -> Result<Vec<Record>>;
+
+    /// The attempts of one consumer, by the time of consumption, the newest first. Attempt 0 has no time and is not among
+    /// them; nor is what was not kept as history.
+    async fn attempts(&self, list: &AttemptList) -> Result<Vec<ConsumerAttempt>>;
 
     /// Appends what a remote consumer reports, under the next attempt number.
     async fn append_consumption(&self, report: &Report) -> Result<Appended>;

@@ -160,9 +160,7 @@ impl List {
 
     /// Validates the request.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.limit == 0 || self.limit > limits::PAGE_EVENTS {
-            return Err(Error::invalid("limit", format!("must be 1 to {}, is {}", limits::PAGE_EVENTS, self.limit)));
-        }
+        limits::page(self.limit)?;
         self.filter.check()
     }
 }

@@ -114,11 +114,11 @@ use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions, MySqlRow};
 use sqlx::{ConnectOptions, MySql};
-use time::OffsetDateTime;
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use self::dialect::{begin_key, take_marks, write_pairs};
 use self::server::Server;
-use self::server_sessions::{stored, time};
+use self::server_sessions::time;
 use super::sessions::{Gate, Transactions};
 use super::sql::{self, Migration, json, migrations};
 use crate::error::{Error, Result};
@@ -147,7 +147,7 @@ const SNAPSHOT_HOLDERS: Option<&str> = None;
 
 const KIND: &str = "mysql";
 
-const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access"];
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.
@@ -280,6 +280,12 @@ fn pool(connections: u32, session: &'static str) -> MySqlPoolOptions {
             Ok(())
         })
     })
+}
+
+/// The driver sends an `OffsetDateTime` as a `TIMESTAMP`, which ends in 2038; the columns are `DATETIME`.
+fn stored(time: OffsetDateTime) -> PrimitiveDateTime {
+    let time = time.to_offset(UtcOffset::UTC);
+    PrimitiveDateTime::new(time.date(), time.time())
 }
 
 fn numbers(numbers: &[i64]) -> Result<String> {

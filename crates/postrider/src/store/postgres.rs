@@ -113,7 +113,7 @@ use self::dialect::write_pairs;
 use self::front::Fronts;
 use self::known_keys::KnownKeys;
 use self::returning::{begin_key, take_marks};
-use self::server_sessions::{stored, time};
+use self::server_sessions::time;
 use super::sessions::{Gate, Transactions};
 use super::sql::{self, Migration, migrations};
 use crate::error::{Error, Result};
@@ -142,7 +142,7 @@ const SNAPSHOT_HOLDERS: Option<&str> = Some(sql!("figures/snapshot_holders"));
 
 const KIND: &str = "postgres";
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access"];
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
@@ -269,6 +269,10 @@ impl PostgresStore {
 
 fn pool(connections: u32) -> PgPoolOptions {
     PgPoolOptions::new().max_connections(connections).acquire_timeout(Duration::from_secs(30))
+}
+
+fn stored(time: OffsetDateTime) -> OffsetDateTime {
+    time
 }
 
 fn numbers(numbers: &[i64]) -> Result<Vec<i64>> {

@@ -16,8 +16,8 @@ use crate::limits;
 use crate::store::decide::search::names;
 use crate::store::enlist;
 use crate::store::{
-    Appended, Consumption, Counted, Cursor, Delivery, DeliveryId, Enqueued, Events, Filter, List, NewEvent, Page,
-    Record, Report, Routed, Routing, Unheard,
+    Appended, AttemptList, AttemptPlace, ConsumerAttempt, Consumption, Counted, Cursor, Delivery, DeliveryId, Enqueued,
+    Events, Filter, List, NewEvent, Page, Record, Report, Routed, Routing, Unheard,
 };
 use crate::subscription::Subscription;
 
@@ -84,6 +84,32 @@ impl Events for MemoryStore {
                 record.envelope.metadata = None;
             }
             found
+        }))
+    }
+
+    async fn attempts(&self, list: &AttemptList) -> Result<Vec<ConsumerAttempt>> {
+        list.check()?;
+        let below = list.below();
+        Ok(self.read(|state, _| {
+            let rows = state.consumptions.iter().filter(|((_, consumer, _), _)| *consumer == list.consumer);
+            let mut attempts: Vec<_> = rows
+                .filter_map(|((sequence, _, attempt), row)| {
+                    let place =
+                        AttemptPlace { at: row.consumption.consumed_at?, sequence: *sequence, attempt: *attempt };
+                    let event = &state.events.get(sequence)?.envelope;
+                    Some(ConsumerAttempt {
+                        event_id: event.event_id.to_string(),
+                        topic: event.topic.clone(),
+                        tenant_id: event.tenant_id.clone(),
+                        place,
+                        consumption: row.consumption.clone(),
+                    })
+                })
+                .filter(|one| one.place < below && list.from.is_none_or(|from| from <= one.place.at))
+                .collect();
+            attempts.sort_by_key(|one| std::cmp::Reverse(one.place));
+            attempts.truncate(list.limit as usize);
+            attempts
         }))
     }
 

@@ -1,17 +1,19 @@
 //! Events outside the caller's transaction.
 
 use async_trait::async_trait;
+use time::OffsetDateTime;
 
-use super::SqlStore;
-use super::records::with_rows;
+use super::records::{consumer_attempt, with_rows};
 use super::rows::get;
+use super::{SqlStore, stored};
 use crate::error::Result;
 use crate::limits;
 use crate::store::decide;
 use crate::store::enlist;
 use crate::store::sql::retrying;
 use crate::store::{
-    Appended, Counted, Enqueued, Events, Filter, List, NewEvent, Page, Record, Report, Routed, Unheard,
+    Appended, AttemptList, ConsumerAttempt, Counted, Enqueued, Events, Filter, List, NewEvent, Page, Record, Report,
+    Routed, Unheard,
 };
 
 #[async_trait]
@@ -42,6 +44,23 @@ impl Events for SqlStore {
 
     async fn search(&self, text: &str, limit: u32) -> Result<Vec<Record>> {
         decide::search(self, text, limit).await
+    }
+
+    async fn attempts(&self, list: &AttemptList) -> Result<Vec<ConsumerAttempt>> {
+        list.check()?;
+        let below = list.below();
+        let query = sqlx::query(text!(
+            "SELECT c.event_seq, c.consumer, c.attempt, c.success, c.will_retry, c.consumed_at, c.error, c.code, \
+             c.created_at, e.event_id, e.topic, e.tenant_id \
+             FROM postrider_consumption c JOIN postrider_event e ON e.seq = c.event_seq \
+             WHERE c.consumer = $1 AND c.consumed_at >= $2 AND c.consumed_at <= $3 \
+             AND (c.consumed_at < $4 OR c.event_seq < $5 OR c.event_seq = $6 AND c.attempt < $7) \
+             ORDER BY c.consumed_at DESC, c.event_seq DESC, c.attempt DESC LIMIT $8"
+        ));
+        let query = query.bind(&list.consumer).bind(stored(list.from.unwrap_or(OffsetDateTime::UNIX_EPOCH)));
+        let query = query.bind(stored(below.at)).bind(stored(below.at)).bind(below.sequence).bind(below.sequence);
+        let query = query.bind(i64::from(below.attempt)).bind(i64::from(list.limit));
+        query.fetch_all(self.reader()).await?.iter().map(consumer_attempt).collect()
     }
 
     async fn append_consumption(&self, report: &Report) -> Result<Appended> {

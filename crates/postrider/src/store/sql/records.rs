@@ -9,7 +9,7 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::Kept;
 use crate::store::sql::target;
-use crate::store::{Consumption, Delivery, DeliveryId, KeyState, Record, Routing};
+use crate::store::{AttemptPlace, ConsumerAttempt, Consumption, Delivery, DeliveryId, KeyState, Record, Routing};
 use crate::subscription::{StoredSubscription, Subscription};
 
 /// Reads events without payload and metadata.
@@ -93,6 +93,14 @@ fn consumption(row: &Row) -> Result<Consumption> {
         code: rows::text(row, 7)?,
         created_at: time_at(row, 8)?,
     })
+}
+
+/// A row of a consumer's history: the columns of [`consumption`], then its event.
+pub(super) fn consumer_attempt(row: &Row) -> Result<ConsumerAttempt> {
+    let consumption = consumption(row)?;
+    let place = AttemptPlace { at: time_at(row, 5)?, sequence: get(row, 0)?, attempt: consumption.attempt };
+    let (event_id, topic, tenant_id) = (get(row, 9)?, get(row, 10)?, rows::text(row, 11)?);
+    Ok(ConsumerAttempt { event_id, topic, tenant_id, place, consumption })
 }
 
 /// A stored event by its id.

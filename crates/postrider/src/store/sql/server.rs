@@ -29,7 +29,3 @@ impl SqlStore {
 pub(super) fn time(stored: OffsetDateTime) -> OffsetDateTime {
     stored
 }
-
-pub(super) fn stored(time: OffsetDateTime) -> OffsetDateTime {
-    time
-}
