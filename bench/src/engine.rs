@@ -245,8 +245,63 @@ impl OutsideConsumer for SendsTime {
     }
 }
 
-/// The time from commit to handler on an idle system. `open` is how long the transaction stays open after `enqueue`.
+/// The time from the commit of an `enqueue` to its handler on an idle system. `open` is how long the transaction stays open
+/// after the call.
 pub(crate) async fn latency<S: Enlist>(store: S, samples: usize, open: Duration) -> Outcome<Latencies> {
+    let outbox = Outbox::new(store.clone()).service("bench");
+    let payload = payload();
+    handled_after(&store, samples, async |_| {
+        // Idle between samples.
+        tokio::time::sleep(Duration::from_millis(15)).await;
+        let mut tx = store.begin().await?;
+        outbox.enqueue(&mut tx, Draft::json(TOPIC, &payload)?).await?;
+        tokio::time::sleep(open).await;
+        store.commit(tx).await?;
+        Ok(Instant::now())
+    })
+    .await
+}
+
+/// The time from a plain `INSERT` of the SQL contract to its handler on an idle system. It wakes no relay: an idle one finds it
+/// when it looks. Each insert comes from a session that is not the store's.
+pub(crate) async fn insert_latency(scratch: &Scratch, store: &str, samples: usize) -> Outcome<Latencies> {
+    const INSERT: &str = "INSERT INTO postrider_event (event_id, topic, payload) VALUES ";
+    let values = |n: usize| format!("{INSERT} ('plain-{n}', '{TOPIC}', '{}')", payload());
+    macro_rules! measured {
+        ($store:expr, $pool:expr) => {{
+            let (store, pool) = ($store, $pool);
+            handled_after(&store, samples, async |sample| {
+                // Longer than the longest pause of an idle relay, and not in step with its looks.
+                tokio::time::sleep(Duration::from_millis(250 + 7 * (sample as u64 % 11))).await;
+                sqlx::raw_sql(sqlx::AssertSqlSafe(values(sample))).execute(&pool).await?;
+                Ok(Instant::now())
+            })
+            .await
+        }};
+    }
+    match store {
+        "postgres" => measured!(
+            scratch.postgres_store("inserted").await?,
+            sqlx::PgPool::connect(&scratch.url("inserted")?).await?
+        ),
+        "mysql" => measured!(
+            scratch.mysql_store("inserted").await?,
+            sqlx::MySqlPool::connect(&scratch.mysql_url("inserted")?).await?
+        ),
+        _ => measured!(
+            scratch.sqlite_store("inserted").await?,
+            sqlx::SqlitePool::connect(&scratch.sqlite("inserted")).await?
+        ),
+    }
+}
+
+/// Runs a relay, publishes one event after the other, and measures the time from each commit, which `publish` returns, to the
+/// handler.
+async fn handled_after<S: Enlist>(
+    store: &S,
+    samples: usize,
+    publish: impl AsyncFn(usize) -> Outcome<Instant>,
+) -> Outcome<Latencies> {
     let (sender, mut received) = mpsc::unbounded_channel();
     let stop = Arc::new(Notify::new());
     let stopped = Arc::clone(&stop);
@@ -254,18 +309,10 @@ pub(crate) async fn latency<S: Enlist>(store: S, samples: usize, open: Duration)
         Relay::new(store.clone(), Inbox::new(store.clone()).outside(SendsTime(sender)))
             .run(async move { stopped.notified().await }),
     );
-    let outbox = Outbox::new(store.clone()).service("bench");
-    let payload = payload();
     let mut waits = Vec::with_capacity(samples);
     // The first samples use cold connections and are not counted.
     for sample in 0..samples + 10 {
-        // Idle between samples.
-        tokio::time::sleep(Duration::from_millis(15)).await;
-        let mut tx = store.begin().await?;
-        outbox.enqueue(&mut tx, Draft::json(TOPIC, &payload)?).await?;
-        tokio::time::sleep(open).await;
-        store.commit(tx).await?;
-        let committed = Instant::now();
+        let committed = publish(sample).await?;
         let handled = received.recv().await.ok_or("the relay has ended")?;
         if sample >= 10 {
             waits.push(handled.saturating_duration_since(committed));

@@ -181,6 +181,14 @@ async fn run(args: Args) -> Outcome<bool> {
             }
         }
     }
+    for store in ["postgres", "mysql", "sqlite"] {
+        let name = format!("{store}: plain INSERT, idle");
+        if wanted(&name) {
+            let measured = engine::insert_latency(&scratch, store, size.latencies.1).await?;
+            report.limit(format!("{name} p50"), "ms", measured.p50, 20.0);
+            report.limit(format!("{name} p99"), "ms", measured.p99, 60.0);
+        }
+    }
     if wanted("postgres: resident memory") {
         let name = format!("postgres: resident memory, {} events", size.memory);
         report.limit(name, "MiB", engine::resident_memory(&scratch, size.memory).await?, 64.0);

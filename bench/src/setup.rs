@@ -75,6 +75,11 @@ impl Scratch {
     pub(crate) async fn mysql(&self, name: &str) -> Outcome<String> {
         let create = format!("CREATE DATABASE {}_{name}", self.prefix);
         sqlx::raw_sql(sqlx::AssertSqlSafe(create)).execute(&self.mysql_admin).await?;
+        self.mysql_url(name)
+    }
+
+    /// The URL of a MySQL database created before.
+    pub(crate) fn mysql_url(&self, name: &str) -> Outcome<String> {
         let (server, _) = self.mysql.rsplit_once('/').ok_or("the server's URL names no database")?;
         Ok(format!("{server}/{}_{name}", self.prefix))
     }
