@@ -186,7 +186,6 @@ async fn run(args: Args) -> Outcome<bool> {
         if wanted(&name) {
             let measured = engine::insert_latency(&scratch, store, size.latencies.1).await?;
             report.limit(format!("{name} p50"), "ms", measured.p50, 20.0);
-            report.limit(format!("{name} p99"), "ms", measured.p99, 60.0);
         }
     }
     if wanted("postgres: resident memory") {

@@ -117,6 +117,7 @@ impl From<DeadLetter> for Alarm {
 }
 
 /// Logs deliveries that were buried without a relay, one error for each.
+#[doc(hidden)]
 pub async fn log_dead(store: &dyn Store, deliveries: &[DeliveryId]) {
     if deliveries.is_empty() {
         return;
@@ -133,6 +134,7 @@ pub async fn log_dead(store: &dyn Store, deliveries: &[DeliveryId]) {
 }
 
 /// Counts the report of a remote consumer. A failure for good is logged like every dead delivery.
+#[doc(hidden)]
 pub async fn note_report(store: &dyn Store, report: &Report, appended: &Appended) {
     let figures = LaneFigures::new(&report.consumer);
     match appended {

@@ -48,6 +48,7 @@ impl Bus {
 
     /// D.10: gives drafts that name a parent and no trace the trace of that parent, which may be in the same batch. A
     /// stored parent outside the scope is no parent. To be called before [`Bus::prepare`].
+    #[doc(hidden)]
     pub async fn inherit_traces(&self, drafts: &mut [Draft], scope: &Scope) -> Result<()> {
         let at: HashMap<String, usize> =
             drafts.iter().enumerate().filter_map(|(n, one)| Some((one.id()?.to_owned(), n))).collect();

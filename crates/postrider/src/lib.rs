@@ -140,6 +140,9 @@
 //! Beside events: [`idempotency`], operations with a key that happen once, and [`jobs`], scheduled work that one of
 //! all instances does. `postrider::testing`, behind the feature of that name, helps your own tests.
 
+// `#[doc(hidden)]` marks what only `postrider-server` needs: its consumers over HTTP settle without a relay, and have the metrics,
+// spans and log lines of one.
+
 // The build with every database finds what is unused. With fewer of them some shared code has no user.
 #![cfg_attr(
     not(all(feature = "sqlite", feature = "postgres", feature = "mysql")),

@@ -232,6 +232,7 @@ pub(crate) const PUBLISHED: &str = "Outbox published";
 pub(crate) const CONSUMED_LINE: &str = "Consumed";
 
 /// Whether a subscriber collects spans.
+#[doc(hidden)]
 pub fn wants_spans() -> bool {
     tracing::span_enabled!(target: SPANS, tracing::Level::INFO)
 }
@@ -268,6 +269,7 @@ pub(crate) fn published(batch: &[NewEvent], enqueued: &Result<Vec<Enqueued>>) {
 }
 
 /// A span for one attempt to deliver, below the span that wrote the event.
+#[doc(hidden)]
 pub fn delivering(consumer: &str, attempt: u32, envelope: &Envelope) -> Span {
     let span = tracing::info_span!(
         target: SPANS,
@@ -301,6 +303,7 @@ pub(crate) fn delivering_all(consumer: &str, parcels: &[Parcel]) -> Vec<Span> {
 }
 
 /// Records how an attempt ended.
+#[doc(hidden)]
 pub fn delivered(span: &Span, outcome: &Outcome) {
     let word = match outcome {
         Outcome::Completed | Outcome::Done => "done",
@@ -330,6 +333,7 @@ pub(crate) fn unheard(events: usize) {
 }
 
 /// The metrics of one lane. They are looked up once, since a lookup takes longer than counting.
+#[doc(hidden)]
 #[derive(Clone)]
 pub struct LaneFigures {
     sent: Counter,
@@ -396,6 +400,7 @@ impl LaneFigures {
 }
 
 /// Results came after their lease was lost.
+#[doc(hidden)]
 pub fn lease_lost(deliveries: usize) {
     counter!(LEASE_LOST).increment(deliveries as u64);
 }

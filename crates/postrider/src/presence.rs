@@ -275,6 +275,7 @@ fn leave<K: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(running: &mut BTreeMa
 
 /// Writes the row of this process until `stop` is ready. Of many calls in one process one works, and the next one
 /// continues when it stops. `up` is awaited before each write: it completes when the store can be reached.
+#[doc(hidden)]
 pub async fn keep<F: Future<Output = ()> + Send>(
     store: Arc<dyn Store>,
     up: impl Fn() -> F + Send,

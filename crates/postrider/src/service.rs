@@ -1,8 +1,10 @@
 //! A service: every loop that one store needs, started and stopped together.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use crate::alert::{Alert, Alerting};
@@ -16,8 +18,8 @@ use crate::rollup::{Rollup, RollupOptions};
 use crate::store::{Enlist, IntoStore, Store};
 use crate::transport::Transport;
 
-/// Runs everything that belongs to a store: the relay with its router, the roll-up, bulk operations, jobs and the pruner.
-/// Any number of instances may run it; they share the work.
+/// Runs everything that belongs to a store: the relay with its router, the roll-up, bulk operations, alerting, jobs and the
+/// pruner. Any number of instances may run it; they share the work.
 ///
 /// ```no_run
 /// # use postrider::store::memory::MemoryStore;
@@ -38,20 +40,37 @@ use crate::transport::Transport;
 /// | [`Rollup`] | lists show old statuses |
 /// | [`Operations`] | bulk redrives wait |
 /// | [`Alerting`] | no alert is sent |
+///
+/// [`Service::also`] adds a loop of your own, such as the receiver of a broker.
 pub struct Service {
     store: Arc<dyn Store>,
     relay: Relay,
     options: RelayOptions,
     jobs: Option<Arc<Jobs>>,
     alerting: Option<Alerting>,
+    others: Vec<OtherLoop>,
+    stop: CancellationToken,
 }
+
+/// A loop that the program adds.
+type OtherLoop = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+/// Resolves when a service stops.
+pub type Stopping = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Service {
     /// A service without consumers: it routes, keeps statuses and works on bulk operations.
     pub fn new(store: impl IntoStore) -> Self {
         let store = store.into_store();
         let relay = Relay::without_transport(Arc::clone(&store));
-        Self { store, relay, options: RelayOptions::default(), jobs: None, alerting: None }
+        Self {
+            store,
+            relay,
+            options: RelayOptions::default(),
+            jobs: None,
+            alerting: None,
+            others: Vec::new(),
+            stop: CancellationToken::new(),
+        }
     }
 
     /// Delivers to the consumers of an inbox.
@@ -95,6 +114,17 @@ impl Service {
         self
     }
 
+    /// Runs one more loop, which begins and stops with the others and ends them if it fails:
+    /// `service.also(|stopping| broker.receiver(inbox).run(stopping))`.
+    #[must_use]
+    pub fn also<W>(mut self, work: impl FnOnce(Stopping) -> W) -> Self
+    where
+        W: Future<Output = Result<()>> + Send + 'static,
+    {
+        self.others.push(Box::pin(work(Box::pin(self.stop.clone().cancelled_owned()))));
+        self
+    }
+
     /// Sets the options of the relay. The other loops take its [`owner`](RelayOptions::owner).
     #[must_use]
     pub fn relay_options(mut self, options: RelayOptions) -> Self {
@@ -105,8 +135,7 @@ impl Service {
     /// Works until `shutdown` is ready, or until one of the loops fails. Then all of them stop: each finishes what it has
     /// begun, as [`Relay::run`] and [`Jobs::run`] describe.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        let Self { store, relay, options, jobs, alerting } = self;
-        let stop = CancellationToken::new();
+        let Self { store, relay, options, jobs, alerting, others, stop } = self;
         let stopped = || stop.clone().cancelled_owned();
         let owner = || options.owner.clone();
         let rollup =
@@ -130,15 +159,17 @@ impl Service {
             }
             stop.cancel();
         };
-        let (relay, rollup, operations, jobs, alerting, ()) = tokio::join!(
+        let others = join_all(others.into_iter().map(|work| stopping_all(&stop, work)));
+        let (relay, rollup, operations, jobs, alerting, others, ()) = tokio::join!(
             stopping_all(&stop, relay.options(options.clone()).run(stopped())),
             stopping_all(&stop, rollup.run(stopped())),
             stopping_all(&stop, operations.run(stopped())),
             stopping_all(&stop, jobs),
             stopping_all(&stop, alerting.run(stopped())),
+            others,
             signal,
         );
-        relay.and(rollup).and(operations).and(jobs).and(alerting)
+        others.into_iter().fold(relay.and(rollup).and(operations).and(jobs).and(alerting), Result::and)
     }
 }
 

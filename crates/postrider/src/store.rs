@@ -19,7 +19,7 @@ pub mod sqlite;
 mod alert;
 pub(crate) mod audit;
 mod batch;
-pub mod decide;
+pub(crate) mod decide;
 mod delivery;
 mod enlist;
 mod event;

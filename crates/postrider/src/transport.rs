@@ -94,10 +94,12 @@ pub struct LaneOptions {
     /// What happens to the later deliveries of a key while the first one is DEAD.
     pub dead_head: DeadHead,
     /// What the subscriptions of the lane's consumer say, by topic. The relay reads it while it works.
+    #[doc(hidden)]
     pub by_topic: BTreeMap<String, TopicLimits>,
 }
 
 /// The limits of the deliveries of one topic, instead of those of the lane.
+#[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TopicLimits {
     /// How long one try may take.
@@ -182,7 +184,7 @@ pub struct HeldLease {
 
 impl HeldLease {
     /// A lease of `length` that was asked for at `asked`. The database began to count no earlier than that.
-    pub fn new(token: Token, asked: Instant, length: Duration) -> Self {
+    pub(crate) fn new(token: Token, asked: Instant, length: Duration) -> Self {
         Self { token, origin: asked, until: AtomicU64::new(millis(length)), lost: AtomicBool::new(false) }
     }
 

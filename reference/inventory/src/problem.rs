@@ -13,6 +13,7 @@ use crate::error::Error;
 /// A key in progress is usually done after this many seconds.
 const RETRY_AFTER: &str = "1";
 
+/// Written out here, as in the other reference systems: each is a program that can be read and copied alone.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
     title: &'static str,

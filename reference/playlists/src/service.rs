@@ -162,20 +162,16 @@ async fn carry<S: Database>(
     broker: Option<RabbitMq>,
     stop: &CancellationToken,
 ) -> postrider::Result<()> {
-    let inbox = inbox(service, &store);
+    let mut loops = postrider::Service::new(store.clone()).retention(Retention::default());
     match broker {
-        None => {
-            let service = postrider::Service::new(store).inbox(inbox).retention(Retention::default());
-            service.run(stop.cancelled()).await
-        }
+        None => loops = loops.inbox(inbox(service, &store)),
         Some(broker) => {
-            let mut sending = postrider::Service::new(store.clone()).transport(publisher(&broker));
+            loops = loops.transport(publisher(&broker));
             if cleaning::is_subscribed_in(&store).await? {
-                sending = sending.inbox(self::inbox(service, &store));
+                loops = loops.inbox(inbox(service, &store));
             }
-            let sending = sending.retention(Retention::default()).run(stop.cancelled());
-            let receiving = broker.receiver(inbox).run(stop.cancelled());
-            tokio::try_join!(sending, receiving).map(|_| ())
+            loops = loops.also(|stopping| broker.receiver(inbox(service, &store)).run(stopping));
         }
     }
+    loops.run(stop.cancelled()).await
 }

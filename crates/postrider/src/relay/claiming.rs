@@ -264,7 +264,8 @@ impl Claiming {
     }
 }
 
-/// The rate limit of a lane, a token bucket: so many a second, and never more than a second's worth at once.
+/// The rate limit of a lane, a token bucket: so many a second, and never more than a second's worth at once. Not governor, which
+/// answers yes or no for a given number: a claim asks how many it may take, and returns what it did not get.
 struct Rate {
     per_second: Option<f64>,
     allowance: f64,

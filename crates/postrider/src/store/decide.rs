@@ -10,9 +10,9 @@ pub(super) mod redrive;
 mod rename;
 pub(super) mod search;
 
-pub use change::{Ended, Moves, Shift, check_version, decide_change, registered_as, was_external};
-pub use fold::{Fold, FoldedStatus, Lookup, lookups};
-pub use page::{Lead, RowFilter, Scan, count_events, list};
-pub use redrive::{DueDelivery, ExpectedConsumer, Plan, Request, redrive_lane};
-pub use rename::{NameUse, Renaming, decide_rename};
-pub use search::search;
+pub(crate) use change::{Moves, Shift, check_version, decide_change, registered_as, was_external};
+pub(crate) use fold::{Fold, FoldedStatus, Lookup, lookups};
+pub(crate) use page::{Lead, RowFilter, Scan, count_events, list};
+pub(crate) use redrive::{DueDelivery, ExpectedConsumer, Plan, Request, redrive_lane};
+pub(crate) use rename::{NameUse, Renaming, decide_rename};
+pub(crate) use search::search;

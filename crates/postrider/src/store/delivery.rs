@@ -81,12 +81,12 @@ impl DeliveryId {
     /// The same delivery with a hint that helps the claiming store to find the row faster. Only that store can read
     /// the hint, and the row may have moved since. The hint is not part of the delivery's identity.
     #[must_use]
-    pub fn with_hint(self, hint: NonZeroU64) -> Self {
+    pub(crate) fn with_hint(self, hint: NonZeroU64) -> Self {
         Self { hint: Some(hint), ..self }
     }
 
     /// The hint given to [`DeliveryId::with_hint`].
-    pub fn hint(&self) -> Option<NonZeroU64> {
+    pub(crate) fn hint(&self) -> Option<NonZeroU64> {
         self.hint
     }
 

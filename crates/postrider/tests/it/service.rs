@@ -1,6 +1,7 @@
 //! All loops of a store, run together.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use postrider::jobs::{Jobs, Schedule};
@@ -90,4 +91,30 @@ async fn a_loop_that_fails_ends_the_service() {
     let ended = tokio::time::timeout(Duration::from_secs(30), running).await.expect("it ends");
     let error = ended.expect_err("it was registered wrongly").to_string();
     assert!(error.starts_with("points is registered twice"), "{error}");
+}
+
+/// A loop of the program begins and stops with the others, and ends them when it fails.
+#[tokio::test]
+async fn a_loop_of_the_program_stops_with_the_others() {
+    let stop = CancellationToken::new();
+    let begun = Arc::new(Notify::new());
+    let (begins, ended) = (Arc::clone(&begun), Arc::new(AtomicBool::new(false)));
+    let ends = Arc::clone(&ended);
+    let service = Service::new(MemoryStore::new()).also(|stopping| async move {
+        begins.notify_one();
+        stopping.await;
+        ends.store(true, Ordering::Relaxed);
+        Ok(())
+    });
+    let running = tokio::spawn(service.run(stop.clone().cancelled_owned()));
+    begun.notified().await;
+    assert!(!ended.load(Ordering::Relaxed));
+    stop.cancel();
+    running.await.expect("no panic").expect("it ends well");
+    assert!(ended.load(Ordering::Relaxed));
+
+    let fails = |_| async { Err(postrider::Error::Unsupported("the queue has other settings".into())) };
+    let failing = Service::new(MemoryStore::new()).also(fails).run(std::future::pending());
+    let ended = tokio::time::timeout(Duration::from_secs(30), failing).await.expect("it ends");
+    assert!(ended.expect_err("the loop failed").to_string().contains("queue"));
 }

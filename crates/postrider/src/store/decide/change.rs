@@ -15,7 +15,10 @@ use crate::subscription::{EVERY_TOPIC, RABBITMQ, StoredSubscription, Subscriptio
 const DEAD: &str = "dead";
 
 /// Decides which subscriptions a change writes. `rows` are all of its consumer, also removed ones.
-pub fn decide_change(change: &SubscriptionChange, rows: &[StoredSubscription]) -> Result<Vec<Subscription>, Refusal> {
+pub(crate) fn decide_change(
+    change: &SubscriptionChange,
+    rows: &[StoredSubscription],
+) -> Result<Vec<Subscription>, Refusal> {
     let wanted = &change.subscription;
     check_version(&wanted.topic, change.if_version.as_deref(), rows)?;
     let others = rows.iter().filter(|row| !row.removed && row.subscription.topic != wanted.topic);
@@ -30,7 +33,11 @@ pub fn decide_change(change: &SubscriptionChange, rows: &[StoredSubscription]) -
 }
 
 /// Refuses a change of a subscription that is not the one that the caller has read. `*` is any that exists.
-pub fn check_version(topic: &str, versions: Option<&[String]>, rows: &[StoredSubscription]) -> Result<(), Refusal> {
+pub(crate) fn check_version(
+    topic: &str,
+    versions: Option<&[String]>,
+    rows: &[StoredSubscription],
+) -> Result<(), Refusal> {
     let Some(versions) = versions else { return Ok(()) };
     let known = rows.iter().find(|row| !row.removed && row.subscription.topic == topic);
     let known = known.map(|row| row.subscription.version());
@@ -40,7 +47,7 @@ pub fn check_version(topic: &str, versions: Option<&[String]>, rows: &[StoredSub
 
 /// What a consumer's new subscription with a `via` is registered as: a consumer has one, and an operator may have changed
 /// it.
-pub fn registered_as(subscription: &Subscription, rows: &[StoredSubscription]) -> Subscription {
+pub(crate) fn registered_as(subscription: &Subscription, rows: &[StoredSubscription]) -> Subscription {
     match rows.iter().find(|row| !row.removed && row.subscription.via != subscription.via) {
         Some(other) => subscription.by(other.subscription.via, other.subscription.endpoint.clone()),
         None => subscription.clone(),
@@ -48,7 +55,7 @@ pub fn registered_as(subscription: &Subscription, rows: &[StoredSubscription]) -
 }
 
 /// Whether a consumer got its events by its own means: by its subscriptions, or by the removed ones if it has no other.
-pub fn was_external(rows: &[StoredSubscription]) -> bool {
+pub(crate) fn was_external(rows: &[StoredSubscription]) -> bool {
     let external = |row: &StoredSubscription| row.subscription.via == Via::External;
     match rows.iter().find(|row| !row.removed) {
         Some(present) => external(present),
@@ -58,30 +65,30 @@ pub fn was_external(rows: &[StoredSubscription]) -> bool {
 
 /// What to write so that everything that waits is served by the present subscriptions, or ended.
 #[derive(Debug, Default)]
-pub struct Moves {
+pub(crate) struct Moves {
     /// Deliveries to delete.
-    pub taken: Vec<DueDelivery>,
+    pub(crate) taken: Vec<DueDelivery>,
     /// Deliveries to insert, due when their events are.
-    pub inserted: Vec<DueDelivery>,
+    pub(crate) inserted: Vec<DueDelivery>,
     /// Consumers that are expected to report from now on.
-    pub expected: Vec<ExpectedConsumer>,
+    pub(crate) expected: Vec<ExpectedConsumer>,
     /// Failed attempts to append.
-    pub ended: Vec<Ended>,
+    pub(crate) ended: Vec<Ended>,
     /// Lane, key and event: releases later deliveries of the key that are parked behind this event.
-    pub keys: Vec<(String, String, i64)>,
+    pub(crate) keys: Vec<(String, String, i64)>,
     /// The events whose status may have changed.
-    pub seqs: Vec<i64>,
+    pub(crate) seqs: Vec<i64>,
 }
 
 /// A delivery that is not tried any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// The event.
-    pub seq: i64,
+    pub(crate) seq: i64,
     /// Why.
-    pub error: String,
+    pub(crate) error: String,
     /// The code of its last attempt.
-    pub code: &'static str,
+    pub(crate) code: &'static str,
 }
 
 impl Moves {
@@ -142,22 +149,22 @@ fn is_alive(delivery: &&Delivery) -> bool {
 
 /// A change of how a consumer gets its events.
 #[derive(Debug, Clone, Copy)]
-pub struct Shift<'a> {
+pub(crate) struct Shift<'a> {
     /// The consumer.
-    pub consumer: &'a str,
+    pub(crate) consumer: &'a str,
     /// Its `via` from now on.
-    pub to: Via,
+    pub(crate) to: Via,
     /// Whether it got its events by its own means until now: then everything that it owes is sent.
-    pub from_external: bool,
+    pub(crate) from_external: bool,
     /// All subscriptions after the change.
-    pub subscriptions: &'a [StoredSubscription],
+    pub(crate) subscriptions: &'a [StoredSubscription],
 }
 
 impl Shift<'_> {
     /// Decides on the rows of locked events. A delivery that moves is taken from its holder, because a result of the old way
     /// says nothing about the new one. A dead one is not tried again: its end stays in the history, and a redrive uses the
     /// new way.
-    pub fn moves(&self, records: &[Record]) -> Moves {
+    pub(crate) fn moves(&self, records: &[Record]) -> Moves {
         let mut moves = Moves::default();
         for record in records {
             let before = moves.taken.len() + moves.inserted.len() + moves.expected.len();
@@ -246,7 +253,7 @@ impl Shift<'_> {
     }
 
     /// Whether the removal of a subscription to `removed` concerns a topic: no other subscription of the consumer does.
-    pub fn concerns(&self, removed: &str, topic: &str) -> bool {
+    pub(crate) fn concerns(&self, removed: &str, topic: &str) -> bool {
         let others = self.subscriptions.iter().filter(|row| !row.removed).map(|row| &row.subscription);
         let mut others = others.filter(|one| one.consumer == self.consumer && one.topic != removed);
         (removed == topic || removed == EVERY_TOPIC)
@@ -254,7 +261,7 @@ impl Shift<'_> {
     }
 
     /// Whether an event waits for the consumer: its delivery is not dead, or a remote consumer owes its report.
-    pub fn is_waiting(&self, record: &Record) -> bool {
+    pub(crate) fn is_waiting(&self, record: &Record) -> bool {
         let rows = Rows::of(record, self.consumer);
         rows.has_waiting_row() || (self.owes(&rows) && rows.own.is_none() && rows.aimed.is_none())
     }
@@ -266,7 +273,7 @@ impl Shift<'_> {
 
     /// Ends everything that waits for the consumer, and what is dead, in the events that the removal of a subscription to
     /// `removed` concerns.
-    pub fn discards(&self, records: &[Record], removed: &str, reason: &str) -> Moves {
+    pub(crate) fn discards(&self, records: &[Record], removed: &str, reason: &str) -> Moves {
         let mut moves = Moves::default();
         for record in records.iter().filter(|record| self.concerns(removed, &record.envelope.topic)) {
             let rows = Rows::of(record, self.consumer);

@@ -16,7 +16,7 @@ pub(in crate::store) const STRETCH: i64 = 20_000;
 
 /// One attribute that an event is looked up by.
 #[derive(Debug, Clone, Copy)]
-pub enum Lookup<'a> {
+pub(crate) enum Lookup<'a> {
     /// The topic.
     Topic(&'a str),
     /// The service that published it.
@@ -45,7 +45,7 @@ pub enum Lookup<'a> {
 
 impl Lookup<'_> {
     /// Its hash. Two attributes may share a hash, so a search checks the event too.
-    pub fn hash(self) -> i64 {
+    pub(crate) fn hash(self) -> i64 {
         let hash = match self {
             Self::Topic(value) => shard::hash(&["topic", value]),
             Self::Service(value) => shard::hash(&["service", value]),
@@ -71,7 +71,7 @@ pub(in crate::store) fn beginning(id: &str) -> Option<&str> {
 }
 
 /// All hashes that an event is looked up by, each with the event's number.
-pub fn lookups(record: &Record) -> Vec<(i64, i64)> {
+pub(crate) fn lookups(record: &Record) -> Vec<(i64, i64)> {
     let event = &record.envelope;
     let mut all = vec![Lookup::Topic(&event.topic)];
     all.extend(event.initiator.service.as_deref().map(Lookup::Service));
@@ -96,31 +96,31 @@ fn consumer_lookups(record: &Record) -> Vec<(i64, i64)> {
 
 /// The status row of one event.
 #[derive(Debug)]
-pub struct FoldedStatus<'r> {
+pub(crate) struct FoldedStatus<'r> {
     /// The event with its rows.
-    pub record: &'r Record,
+    pub(crate) record: &'r Record,
     /// Its status and the figures beside it.
-    pub standing: Standing,
+    pub(crate) standing: Standing,
     /// The publishing service, cut to the length of its column.
-    pub service: Option<String>,
+    pub(crate) service: Option<String>,
     /// When the status must be computed again because the event expires.
-    pub expires_at: Option<OffsetDateTime>,
+    pub(crate) expires_at: Option<OffsetDateTime>,
 }
 
 /// What one fold writes.
 #[derive(Debug)]
-pub struct Fold<'r> {
+pub(crate) struct Fold<'r> {
     /// A status row for each event.
-    pub statuses: Vec<FoldedStatus<'r>>,
+    pub(crate) statuses: Vec<FoldedStatus<'r>>,
     /// Hashes with event numbers, sorted, so that concurrent writers take them in one order.
-    pub lookups: Vec<(i64, i64)>,
+    pub(crate) lookups: Vec<(i64, i64)>,
     /// What to add to the figures: minute, created, sent, consumed, failed, dead.
-    pub figures: Vec<Counted>,
+    pub(crate) figures: Vec<Counted>,
 }
 
 impl<'r> Fold<'r> {
     /// Decides on the rows of events that were read after their marks were removed.
-    pub fn of(records: &'r [Record]) -> Self {
+    pub(crate) fn of(records: &'r [Record]) -> Self {
         let statuses: Vec<_> = records.iter().map(FoldedStatus::of).collect();
         let figures = figure::changes(statuses.iter().map(|status| (status.record, &status.standing)));
         let new = |record: &Record| match record.listed {

@@ -21,7 +21,7 @@ const FIRST_LOOK: i64 = 200;
 
 /// An index that events are found by.
 #[derive(Debug, Clone, Copy)]
-pub enum Lead {
+pub(crate) enum Lead {
     /// Events with this hash.
     Lookup(i64),
     /// Events with this stored status.
@@ -33,7 +33,7 @@ pub enum Lead {
 }
 
 /// The queries that a store provides for [`list`].
-pub trait Scan: Sync {
+pub(crate) trait Scan: Sync {
     /// The next events of an index, newest first, between two numbers.
     fn scan(&self, lead: Lead, above: i64, below: i64, limit: i64) -> impl Future<Output = Result<Vec<i64>>> + Send;
 
@@ -69,29 +69,29 @@ pub trait Scan: Sync {
 
 /// What an event's own row must contain. A field that is `None` matches everything. The service is not a column.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct RowFilter<'a> {
+pub(crate) struct RowFilter<'a> {
     /// The topic.
-    pub topic: Option<&'a str>,
+    pub(crate) topic: Option<&'a str>,
     /// The trace.
-    pub trace_id: Option<&'a str>,
+    pub(crate) trace_id: Option<&'a str>,
     /// The event that caused it.
-    pub parent_event_id: Option<&'a str>,
+    pub(crate) parent_event_id: Option<&'a str>,
     /// The type of its aggregate.
-    pub aggregate_type: Option<&'a str>,
+    pub(crate) aggregate_type: Option<&'a str>,
     /// The id of its aggregate.
-    pub aggregate_id: Option<&'a str>,
+    pub(crate) aggregate_id: Option<&'a str>,
     /// Its key.
-    pub event_key: Option<&'a str>,
+    pub(crate) event_key: Option<&'a str>,
     /// An expected consumer.
-    pub consumer: Option<&'a str>,
+    pub(crate) consumer: Option<&'a str>,
     /// Its tenant.
-    pub tenant_id: Option<&'a str>,
+    pub(crate) tenant_id: Option<&'a str>,
     /// Whether it must wait for a subscriber.
-    pub unheard: bool,
+    pub(crate) unheard: bool,
     /// Stored at this time or later.
-    pub from: Option<OffsetDateTime>,
+    pub(crate) from: Option<OffsetDateTime>,
     /// Stored before this time.
-    pub to: Option<OffsetDateTime>,
+    pub(crate) to: Option<OffsetDateTime>,
 }
 
 impl Filter {
@@ -308,7 +308,7 @@ impl Range {
 }
 
 /// Finds a page.
-pub async fn list(store: &impl Scan, list: &List) -> Result<Page> {
+pub(crate) async fn list(store: &impl Scan, list: &List) -> Result<Page> {
     list.check()?;
     let filter = &list.filter;
     let range = Range::of(store, filter, list.after).await?;
@@ -321,7 +321,7 @@ pub async fn list(store: &impl Scan, list: &List) -> Result<Page> {
 }
 
 /// Counts by numbers alone. If there are too many, the part that was read stands for the rest.
-pub async fn count_events(store: &impl Scan, filter: &Filter) -> Result<Counted> {
+pub(crate) async fn count_events(store: &impl Scan, filter: &Filter) -> Result<Counted> {
     filter.check()?;
     let range = Range::of(store, filter, None).await?;
     let (found, end) = numbers(store, filter, range, limits::SCAN_EVENTS as u32).await?;

@@ -10,55 +10,55 @@ use crate::subscription::StoredSubscription;
 
 /// A redrive request.
 #[derive(Debug, Clone, Copy)]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     /// Only this consumer; `None` means all unfinished ones.
-    pub consumer: Option<&'a str>,
+    pub(crate) consumer: Option<&'a str>,
     /// The rules that each event must meet.
-    pub rules: &'a RedriveRules,
+    pub(crate) rules: &'a RedriveRules,
     /// All current subscriptions.
-    pub subscriptions: &'a [StoredSubscription],
+    pub(crate) subscriptions: &'a [StoredSubscription],
 }
 
 /// A delivery to make due now, or to insert if it does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DueDelivery {
+pub(crate) struct DueDelivery {
     /// The event.
-    pub seq: i64,
+    pub(crate) seq: i64,
     /// The lane.
-    pub lane: String,
+    pub(crate) lane: String,
     /// The one consumer behind a broker's lane that it is for.
-    pub target: Option<String>,
+    pub(crate) target: Option<String>,
     /// The event's shard.
-    pub shard: u8,
+    pub(crate) shard: u8,
 }
 
 /// A consumer that is expected to report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpectedConsumer {
+pub(crate) struct ExpectedConsumer {
     /// The event.
-    pub seq: i64,
+    pub(crate) seq: i64,
     /// The consumer.
-    pub consumer: String,
+    pub(crate) consumer: String,
 }
 
 /// What to write for the events that may be redriven, in one transaction.
 #[derive(Debug, Default)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The events to redrive, in order. Each counts one more redrive and is marked for the roll-up.
-    pub seqs: Vec<i64>,
+    pub(crate) seqs: Vec<i64>,
     /// Deliveries to make due.
-    pub deliveries: Vec<DueDelivery>,
+    pub(crate) deliveries: Vec<DueDelivery>,
     /// Consumers that were not expected before.
-    pub expected: Vec<ExpectedConsumer>,
+    pub(crate) expected: Vec<ExpectedConsumer>,
     /// Lane, key and event: releases later deliveries of the key that are parked behind this event.
-    pub keys: Vec<(String, String, i64)>,
+    pub(crate) keys: Vec<(String, String, i64)>,
     /// The answer for each requested event that still exists.
-    pub answers: Vec<(i64, std::result::Result<(), Refusal>)>,
+    pub(crate) answers: Vec<(i64, std::result::Result<(), Refusal>)>,
 }
 
 impl Plan {
     /// Decides on the rows of locked events.
-    pub fn of(records: &[Record], request: &Request<'_>, now: OffsetDateTime) -> Self {
+    pub(crate) fn of(records: &[Record], request: &Request<'_>, now: OffsetDateTime) -> Self {
         let mut plan = Self::default();
         for record in records {
             let decided = decide(record, request.consumer, request.subscriptions, request.rules, now);
@@ -96,7 +96,7 @@ fn is_waiting(record: &Record, targets: &[Target]) -> bool {
 }
 
 /// Decides on a redrive of one lane, which checks only the lease and the expiry. The plan is empty if it is refused.
-pub fn redrive_lane(record: &Record, lane: &str, target: Option<&str>, now: OffsetDateTime) -> (Redriven, Plan) {
+pub(crate) fn redrive_lane(record: &Record, lane: &str, target: Option<&str>, now: OffsetDateTime) -> (Redriven, Plan) {
     let known = record.deliveries.iter().find(|one| one.lane == lane && one.target.as_deref() == target);
     let is_leased = known.is_some_and(|one| one.lock_until.is_some_and(|until| until > now));
     if record.expired {

@@ -4,15 +4,15 @@ use crate::redrive::Refusal;
 
 /// Which rows have a consumer's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NameUse {
+pub(crate) struct NameUse {
     /// A subscription that is not removed.
-    pub subscribed: bool,
+    pub(crate) subscribed: bool,
     /// Such a subscription through the broker.
-    pub by_broker: bool,
+    pub(crate) by_broker: bool,
     /// A delivery in its lane.
-    pub delivered: bool,
+    pub(crate) delivered: bool,
     /// An inbox row.
-    pub received: bool,
+    pub(crate) received: bool,
 }
 
 impl NameUse {
@@ -23,7 +23,7 @@ impl NameUse {
 
 /// What a rename moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renaming {
+pub(crate) enum Renaming {
     /// Everything.
     WithSubscriptions,
     /// Deliveries, inbox and attempts: the subscriptions were renamed or removed before.
@@ -31,7 +31,7 @@ pub enum Renaming {
 }
 
 /// Decides whether the consumer may be renamed, and what is moved.
-pub fn decide_rename(from: &str, old: &NameUse, to: &str, new: &NameUse) -> Result<Renaming, Refusal> {
+pub(crate) fn decide_rename(from: &str, old: &NameUse, to: &str, new: &NameUse) -> Result<Renaming, Refusal> {
     if !old.any() {
         Err(Refusal::NoSuchConsumer(from.into()))
     } else if old.by_broker {

@@ -7,7 +7,7 @@ use crate::limits;
 use crate::status::Record;
 
 /// Finds events by a text, newest first.
-pub async fn search(store: &impl Scan, text: &str, limit: u32) -> Result<Vec<Record>> {
+pub(crate) async fn search(store: &impl Scan, text: &str, limit: u32) -> Result<Vec<Record>> {
     let limit = i64::from(limit.min(limits::PAGE_EVENTS));
     let mut lookups = vec![Lookup::Trace(text), Lookup::Key(text), Lookup::AggregateId(text), Lookup::CloudEvent(text)];
     lookups.extend(beginning(text).map(Lookup::TracePrefix));

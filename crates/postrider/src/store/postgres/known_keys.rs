@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::shard::Shards;
-use crate::store::{Claim, Lease, Token};
+use crate::store::{Claim, Lease};
 
 /// How long claims use the keys of one search.
 const SEEN_FOR: Duration = Duration::from_millis(100);
@@ -64,7 +64,7 @@ impl KnownKeys {
         }
         let mut keys = VecDeque::from(keys);
         // Starts at a random key: other processes find the same keys, and would ask for the same ones first.
-        keys.rotate_left(Token::fresh().0 as usize % keys.len());
+        keys.rotate_left(fastrand::usize(..keys.len()));
         self.lock().insert(place(claim), Seen { keys, at: Instant::now() });
     }
 
