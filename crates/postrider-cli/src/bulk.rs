@@ -6,7 +6,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
-use crate::client::{Remote, escaped, rows};
+use crate::client::{Remote, escaped, given};
 use crate::{Context, End, output, print_note};
 
 /// The poll interval of an operation's progress.
@@ -69,7 +69,7 @@ impl EventFilter {
 
     /// The filter as the API takes it.
     pub(crate) fn filter(&self) -> Map<String, Value> {
-        let given = [
+        given([
             ("topic", &self.topic),
             ("status", &self.status),
             ("deliveryStatus", &self.delivery_status),
@@ -82,8 +82,7 @@ impl EventFilter {
             ("tenantId", &self.tenant),
             ("from", &self.from),
             ("to", &self.to),
-        ];
-        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect()
+        ])
     }
 
     /// The consumer of the filter.
@@ -98,20 +97,7 @@ impl EventFilter {
 
     /// Prints up to `limit` matching events, newest first.
     pub(crate) async fn list(&self, remote: &Remote, context: &Context, limit: usize) -> Result<(), End> {
-        let filter = self.filter();
-        let pairs =
-            filter.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default())));
-        let query: String = pairs.collect();
-        let (mut events, mut cursor) = (Vec::new(), String::new());
-        while events.len() < limit {
-            let most = (limit - events.len()).min(500);
-            let page = remote.get(&format!("/events?limit={most}{query}{cursor}")).await?;
-            events.extend(rows(&page, "events"));
-            match page["nextCursor"].as_str() {
-                Some(next) => cursor = format!("&cursor={}", escaped(next)),
-                None => break,
-            }
-        }
+        let events = remote.pages("/events", "events", &self.filter(), limit).await?;
         output::list(context.output, &events, &COLUMNS);
         Ok(())
     }

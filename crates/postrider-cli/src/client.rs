@@ -5,8 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use reqwest::header::IF_MATCH;
-use reqwest::{Client, Method, StatusCode};
-use serde_json::Value;
+use reqwest::{Client, ClientBuilder, Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Map, Value};
 
 use crate::End;
 
@@ -35,27 +35,50 @@ impl Remote {
         body: Option<&Value>,
         version: Option<&str>,
     ) -> Result<Value, End> {
-        let url = format!("{}/api/v1{path}", self.server.trim_end_matches('/'));
         // Longer than the longest wait for events.
-        let client =
-            Client::builder().timeout(Duration::from_secs(90)).build().map_err(|e| End::Wrong(e.to_string()))?;
-        let mut request = client.request(method, &url);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
+        let mut request = self.request(Client::builder().timeout(Duration::from_secs(90)), method, path)?;
         if let Some(body) = body {
             request = request.json(body);
         }
         if let Some(version) = version {
             request = request.header(IF_MATCH, version);
         }
-        let response = request.send().await.map_err(|error| {
+        self.answer(self.send(request).await?).await
+    }
+
+    /// Opens a stream of server-sent events.
+    pub(crate) async fn open(&self, path: &str) -> Result<Response, End> {
+        // The server sends a comment every 15 seconds.
+        let request = self.request(Client::builder().read_timeout(Duration::from_secs(60)), Method::GET, path)?;
+        let response = self.send(request).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.answer(response).await.err().unwrap_or_else(|| End::Wrong("the stream has ended".into())))
+    }
+
+    fn request(&self, client: ClientBuilder, method: Method, path: &str) -> Result<RequestBuilder, End> {
+        let url = format!("{}/api/v1{path}", self.server.trim_end_matches('/'));
+        let client = client.build().map_err(|error| End::Wrong(error.to_string()))?;
+        let request = client.request(method, &url);
+        Ok(match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        })
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, End> {
+        request.send().await.map_err(|error| {
             End::Away(format!(
                 "{} does not answer ({}): is `postrider serve` running there?",
                 self.server,
                 cause(&error)
             ))
-        })?;
+        })
+    }
+
+    /// What the server says, or why it refuses.
+    async fn answer(&self, response: Response) -> Result<Value, End> {
         let status = response.status();
         let text = response.text().await.map_err(|error| End::Away(error.to_string()))?;
         let answer: Value = if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap_or_default() };
@@ -83,6 +106,30 @@ impl Remote {
         self.ask(Method::GET, path, None).await
     }
 
+    /// Up to `limit` rows of a list with cursors.
+    pub(crate) async fn pages(
+        &self,
+        path: &str,
+        name: &str,
+        filter: &Map<String, Value>,
+        limit: usize,
+    ) -> Result<Vec<Value>, End> {
+        let pairs =
+            filter.iter().map(|(name, value)| format!("&{name}={}", escaped(value.as_str().unwrap_or_default())));
+        let query: String = pairs.collect();
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        while all.len() < limit {
+            let most = (limit - all.len()).min(500);
+            let page = self.get(&format!("{path}?limit={most}{query}{cursor}")).await?;
+            all.extend(rows(&page, name));
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={}", escaped(next)),
+                None => break,
+            }
+        }
+        Ok(all)
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Value, End> {
         self.ask(Method::POST, path, Some(body)).await
     }
@@ -101,6 +148,11 @@ fn cause(error: &dyn std::error::Error) -> String {
 pub(crate) fn escaped(part: &str) -> PercentEncode<'_> {
     const RESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
     utf8_percent_encode(part, &RESERVED)
+}
+
+/// The parameters that were given.
+pub(crate) fn given<const N: usize>(values: [(&str, &Option<String>); N]) -> Map<String, Value> {
+    values.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect()
 }
 
 /// The rows of a list in an answer.

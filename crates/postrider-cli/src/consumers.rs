@@ -1,15 +1,17 @@
-//! `postrider consumers`: what waits for each consumer; pause, resume and rename.
+//! `postrider consumers`: what waits for each consumer, what it did; pause, resume and rename.
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::client::{Remote, escaped, rows};
+use crate::client::{Remote, escaped, given, rows};
 use crate::{Context, End, output};
 
-/// List, pause, resume and rename consumers
+/// List, show, pause, resume and rename consumers
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider consumers list
+  postrider consumers show points
+  postrider consumers attempts points --from 2026-03-01T00:00:00Z
   postrider consumers pause points
   postrider consumers resume points
   postrider consumers rename points bonus --reason 'one name for all rewards'
@@ -26,6 +28,25 @@ pub(crate) struct Consumers {
 enum Action {
     /// The consumers, by name, with what waits for each
     List,
+    /// One consumer: what waits for it, and the rules for its deliveries
+    Show {
+        /// Its name
+        consumer: String,
+    },
+    /// What a consumer did, the newest first
+    Attempts {
+        /// Its name
+        consumer: String,
+        /// Consumed at this time or later, as 2026-02-28T10:05:00Z
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Consumed before this time
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+        /// The most attempts to list
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+    },
     /// Stop the deliveries to a consumer, on every instance, also after a restart
     Pause {
         /// Its name
@@ -50,6 +71,8 @@ enum Action {
 
 const COLUMNS: [&str; 8] = ["consumerId", "via", "enabled", "paused", "lag", "oldestAgeSeconds", "retrying", "dead"];
 
+const ATTEMPTS: [&str; 7] = ["consumedAt", "eventId", "topic", "attemptNo", "success", "errorCode", "errorMessage"];
+
 impl Consumers {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         let remote = self.remote;
@@ -58,6 +81,14 @@ impl Consumers {
             Action::List => {
                 let listed = remote.get("/consumers").await?;
                 output::list(context.output, &rows(&listed, "consumers"), &COLUMNS);
+            }
+            Action::Show { consumer } => {
+                output::one(context.output, &remote.get(&format!("/consumers/{}", escaped(&consumer))).await?);
+            }
+            Action::Attempts { consumer, from, to, limit } => {
+                let filter = given([("from", &from), ("to", &to)]);
+                let attempts = remote.pages(&path(&consumer, "attempts"), "attempts", &filter, limit).await?;
+                output::list(context.output, &attempts, &ATTEMPTS);
             }
             Action::Pause { consumer } => {
                 remote.post(&path(&consumer, "pause"), &json!({})).await?;

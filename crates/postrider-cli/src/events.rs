@@ -1,4 +1,4 @@
-//! `postrider events`: list, show, trace, redrive, expire and discard events.
+//! `postrider events`: list, show, trace, tail, redrive, expire and discard events.
 
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 use crate::bulk::{COLUMNS, EventFilter, RedriveOptions};
 use crate::client::{Remote, escaped, rows};
 use crate::output::Format;
+use crate::tail::Tail;
 use crate::{Context, End, output, print_data, print_note};
 
-/// List, show, trace, redrive, expire and discard events
+/// List, show, trace, follow, redrive, expire and discard events
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider events list --topic order.paid --status FAILED
   postrider events show EVENT_ID
   postrider events trace EVENT_ID
+  postrider events tail --topic order.paid
   postrider events redrive EVENT_ID --consumer points
   postrider events redrive --status PARTIAL --topic order.paid --dry-run
   postrider events expire EVENT_ID --reason 'published by mistake'
@@ -45,6 +47,7 @@ enum Action {
         /// The id of the trace, or of an event of it
         id: String,
     },
+    Tail(Tail),
     /// Redrive events: those that are named, or all that match
     Redrive {
         /// Their ids
@@ -84,6 +87,7 @@ impl Events {
             Action::List { which, limit } => which.list(remote, context, limit).await,
             Action::Show { event_id } => show(&event_id, remote, context).await,
             Action::Trace { id } => trace(&id, remote, context).await,
+            Action::Tail(tail) => tail.run(remote, context).await,
             Action::Redrive { event_ids, which, how } if event_ids.is_empty() => {
                 if which.filter().is_empty() {
                     // Without a filter it would redrive every event, most likely by mistake.

@@ -19,10 +19,13 @@ mod operations;
 mod output;
 mod process;
 mod publish;
+mod reads;
 mod serve;
 mod subscriptions;
+mod tail;
 mod telemetry;
 mod tokens;
+mod top;
 
 use std::process::ExitCode;
 
@@ -74,6 +77,23 @@ enum Command {
     Dead(dead::Dead),
     Consumers(consumers::Consumers),
     Operations(operations::Operations),
+    /// Failures, grouped by consumer and error
+    #[command(after_help = "Examples:\n  postrider failures\n  postrider failures -o jsonl")]
+    Failures(reads::Read),
+    /// Topics: events, subscribers, and events that no consumer subscribes to
+    #[command(after_help = "Examples:\n  postrider topics")]
+    Topics(reads::Read),
+    /// Jobs: last and next fire, and how the last one ended
+    #[command(after_help = "Examples:\n  postrider jobs")]
+    Jobs(reads::Read),
+    /// Instances, and the leases that each holds
+    #[command(after_help = "Examples:\n  postrider instances")]
+    Instances(reads::Read),
+    Audit(reads::Audit),
+    /// The configuration of the running server, with the origin of each value; secrets are hidden
+    #[command(after_help = "Examples:\n  postrider config\n  postrider config -o json")]
+    Config(reads::Read),
+    Top(top::Top),
     Subscriptions(subscriptions::Subscriptions),
     Tokens(tokens::Tokens),
     Bench(bench::Bench),
@@ -153,6 +173,13 @@ async fn main() -> ExitCode {
         Command::Dead(command) => command.run(&context).await,
         Command::Consumers(command) => command.run(&context).await,
         Command::Operations(command) => command.run(&context).await,
+        Command::Failures(command) => command.run(&context, reads::FAILURES).await,
+        Command::Topics(command) => command.run(&context, reads::TOPICS).await,
+        Command::Jobs(command) => command.run(&context, reads::JOBS).await,
+        Command::Instances(command) => command.run(&context, reads::INSTANCES).await,
+        Command::Audit(command) => command.run(&context).await,
+        Command::Config(command) => command.run(&context, reads::CONFIG).await,
+        Command::Top(command) => command.run(&context).await,
         Command::Subscriptions(command) => command.run(&context).await,
         Command::Tokens(command) => command.run(&context).await,
         Command::Bench(command) => command.run(&context).await,

@@ -10,7 +10,10 @@ use time::format_description::well_known::Rfc3339;
 use crate::print_data;
 
 /// The fields that hold sentences.
-const SENTENCES: [&str; 6] = ["description", "errorMessage", "finding", "lastError", "reason", "remedy"];
+const SENTENCES: [&str; 8] =
+    ["description", "errorMessage", "finding", "lastError", "message", "reason", "remedy", "sample"];
+/// Times whose field does not end in `At`.
+const TIMES: [&str; 6] = ["at", "first", "last", "lastFire", "nextFire", "until"];
 /// The narrowest column for sentences, also if the table is then wider than the terminal.
 const SENTENCE_WIDTH: u16 = 20;
 
@@ -61,17 +64,19 @@ const WORDS: [(&[&str], Color); 4] = [
     (&["EXPIRED", "CANCELED"], Color::Magenta),
 ];
 
-/// Colours on a terminal only, and not if `NO_COLOR` is set: `console` knows.
+/// A table in colours.
 fn colored(table: &str) -> String {
-    if !console::colors_enabled() {
-        return table.to_owned();
-    }
+    let (heading, rows) = table.split_once('\n').unwrap_or((table, ""));
+    let heading = style(heading).dim().to_string();
+    if rows.is_empty() { heading } else { format!("{heading}\n{}", painted(rows)) }
+}
+
+/// The words of a text in their colours: on a terminal only, and not if `NO_COLOR` is set, as `style` decides.
+pub(crate) fn painted(text: &str) -> String {
     let color = |word: &str| WORDS.iter().find(|(words, _)| words.contains(&word)).map(|(_, color)| *color);
     let paint = |word: &str| color(word).map_or_else(|| word.to_owned(), |color| style(word).fg(color).to_string());
     let line = |line: &str| line.split(' ').map(paint).collect::<Vec<_>>().join(" ");
-    let mut lines = table.lines();
-    let heading = lines.next().map(|heading| style(heading).dim().to_string());
-    heading.into_iter().chain(lines.map(line)).collect::<Vec<_>>().join("\n")
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
 fn table(rows: &[Value], columns: &[&str], width: Option<u16>) -> String {
@@ -99,7 +104,7 @@ fn cell(column: &str, value: &Value, now: OffsetDateTime) -> String {
     match value {
         Value::Bool(true) => "yes".into(),
         Value::Bool(false) => "no".into(),
-        Value::String(time) if column.ends_with("At") => {
+        Value::String(time) if column.ends_with("At") || TIMES.contains(&column) => {
             OffsetDateTime::parse(time, &Rfc3339).map_or_else(|_| shown(value), |time| distance(time - now))
         }
         Value::Number(seconds) if column.ends_with("AgeSeconds") => {

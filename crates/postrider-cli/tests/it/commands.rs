@@ -341,6 +341,16 @@ fn every_command_has_help_with_examples_and_completions() {
         "subscriptions",
         "tokens",
         "completions",
+        "consumers",
+        "failures",
+        "topics",
+        "jobs",
+        "instances",
+        "audit",
+        "config",
+        "top",
+        "demo",
+        "bench",
     ] {
         let help = postrider(&[command, "--help"]);
         assert!(help.status.success() && stdout(&help).contains("Examples:"), "{command}");
@@ -403,6 +413,75 @@ async fn listen_goes_on_after_a_restart_of_the_server() {
     let heard = listener.wait_with_output().unwrap();
     assert!(heard.status.success());
     assert_eq!(serde_json::from_slice::<Value>(&heard.stdout).unwrap()["payload"], 7);
+    server.stop();
+    database.drop().await;
+}
+
+/// What the API tells, as tables: failures, topics, jobs, instances, the audit, the configuration, consumers, and all of it at once.
+#[tokio::test]
+async fn what_an_operator_reads_is_shown_as_tables() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &["--set", "retention.inbox-days=30"]);
+    let read = |command: &[&str]| {
+        let output = server.run(command);
+        assert!(output.status.success(), "{command:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(server.run(&["subscriptions", "set", "order.paid", "points", "--reason", "a test"]).status.success());
+    assert!(server.run(&["publish", "order.paid", "--data", "{}", "--id", "e1"]).status.success());
+    let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
+    let one = &claimed["deliveries"][0];
+    let failed = json!({ "deliveryId": one["deliveryId"], "leaseToken": one["leaseToken"], "success": false, "willRetry": false,
+        "errorMessage": "the wallet is away", "errorCode": "wallet" });
+    server.admin(Method::POST, "/consumers/points/settle", json!({ "results": [failed] }), 200).await;
+
+    // The roll-up finds it within a second.
+    while server.admin(Method::GET, "/failures", Value::Null, 200).await["groups"] == json!([]) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let failures = read(&["failures"]);
+    assert!(failures.starts_with("CONSUMER ID") && failures.contains("wallet"), "{failures}");
+    assert!(read(&["topics"]).contains("order.paid"));
+    assert!(read(&["jobs"]).starts_with("NAME"));
+    assert!(read(&["instances"]).starts_with("OWNER"));
+    let config = read(&["config"]);
+    assert!(config.lines().any(|line| line.starts_with("retention.inbox-days") && line.contains("30")), "{config}");
+    let audit = read(&["audit", "--target", "/subscriptions/order.paid/points"]);
+    assert!(audit.lines().count() == 2 && audit.contains("a test"), "{audit}");
+    assert!(read(&["audit", "--from", "2100-01-01T00:00:00Z", "-o", "jsonl"]).is_empty());
+    let shown = read(&["consumers", "show", "points"]);
+    assert!(shown.contains("maxAttempts") && shown.contains("points"), "{shown}");
+    let attempts = read(&["consumers", "attempts", "points"]);
+    assert!(attempts.starts_with("CONSUMED") && attempts.contains("the wallet is away"), "{attempts}");
+    assert_eq!(server.run(&["consumers", "attempts", "nowhere"]).status.code(), Some(3));
+    // Not on a terminal: one picture.
+    let picture = read(&["top"]);
+    assert!(
+        picture.contains("per minute") && picture.contains("points") && picture.contains("the wallet is away"),
+        "{picture}"
+    );
+    server.stop();
+    database.drop().await;
+}
+
+/// New events and changes of a status, as they come.
+#[tokio::test]
+async fn events_are_followed_as_they_come() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    for topic in ["order.paid", "order.sent"] {
+        assert!(server.run(&["subscriptions", "set", topic, "points"]).status.success());
+    }
+    let mut tail = server.command(&["events", "tail", "--topic", "order.paid", "--count", "1", "-o", "jsonl"]);
+    let mut tail = tail.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut notes = BufReader::new(tail.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(notes.next().unwrap(), "following events");
+    for (topic, id) in [("order.sent", "other"), ("order.paid", "wanted")] {
+        assert!(server.run(&["publish", topic, "--data", "{}", "--id", id]).status.success());
+    }
+    let followed = tail.wait_with_output().unwrap();
+    assert!(followed.status.success());
+    assert_eq!(serde_json::from_slice::<Value>(&followed.stdout).unwrap()["eventId"], "wanted");
     server.stop();
     database.drop().await;
 }
