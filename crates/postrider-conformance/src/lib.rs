@@ -96,6 +96,7 @@ macro_rules! suite {
                 odd_text_comes_back_as_it_went_in
                 an_unreadable_payload_is_refused
                 a_payload_of_the_largest_size_comes_back_intact
+                a_batch_larger_than_a_packet_of_the_database_is_written
                 what_is_over_a_limit_is_refused_by_name_and_nothing_is_written
                 unheard_is_kept_by_default
                 unheard_is_skipped_where_asked
@@ -267,6 +268,7 @@ macro_rules! suite {
             }
             subscription_limits {
                 a_rate_is_kept_and_changed_while_the_relay_runs
+                retries_that_are_due_together_keep_the_rate
                 a_timeout_is_kept
                 attempts_are_limited
                 a_lane_rests_while_its_consumer_has_another_via

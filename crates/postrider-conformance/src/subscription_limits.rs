@@ -106,6 +106,35 @@ pub async fn a_rate_is_kept_and_changed_while_the_relay_runs<H: Harness>(h: H) {
     running.stop().await;
 }
 
+/// F50: a thousand deliveries failed while a service was away, and all their retries are due when it returns. Its rate is
+/// kept; at most a second's worth comes on top, which the rate had saved up.
+pub async fn retries_that_are_due_together_keep_the_rate<H: Harness>(h: H) {
+    const RATE: usize = 50;
+    h.store().set_subscription(&limited(|_| {})).await.unwrap();
+    enqueue(&h, drafts(1_000)).await;
+    let mut away = Running::start(&h, Then::Fail);
+    for _ in 0..1_000 {
+        away.next().await;
+    }
+    away.stop().await;
+    age(&h, HOUR).await;
+    h.store().set_subscription(&limited(|one| one.rate_per_second = Some(RATE as u32))).await.unwrap();
+
+    let began = Instant::now();
+    let mut back = Running::start(&h, Then::Done);
+    let mut times = Vec::new();
+    while began.elapsed() < Duration::from_secs(4) {
+        back.next().await;
+        times.push(began.elapsed());
+    }
+    back.stop().await;
+    for second in 1..=4 {
+        let tried = times.iter().filter(|time| time.as_secs() < second as u64).count();
+        assert!(tried <= RATE * (second + 1), "{tried} in the first {second} s");
+    }
+    assert!(times.len() > RATE, "the retries go on: {}", times.len());
+}
+
 /// A try ends after the time of its subscription, not after that of its lane; the event's topic counts before `*`.
 pub async fn a_timeout_is_kept<H: Harness>(h: H) {
     h.store().set_subscription(&limited(|one| one.timeout_seconds = Some(1))).await.unwrap();

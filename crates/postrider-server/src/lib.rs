@@ -72,6 +72,8 @@ pub struct Options {
     pub connections: ConnectionLimits,
     /// The longest wait for events: shorter than the idle timeout of proxies in front.
     pub longest_wait: Duration,
+    /// How often to query for deliveries that other processes have written or that have fallen due, while consumers wait.
+    pub due_interval: Duration,
     /// The broker that carries events; with it, `rabbitmq` is the default `via` of a subscription.
     pub broker: Option<Reconciler>,
     /// Whether webhooks can be signed; without a secret, webhook subscriptions are refused.
@@ -114,6 +116,7 @@ impl Default for Options {
             requests_per_second: limits::REQUESTS_PER_SECOND,
             connections: ConnectionLimits::default(),
             longest_wait: Duration::from_secs(limits::WAIT_SECONDS),
+            due_interval: Duration::from_millis(250),
             broker: None,
             webhooks: false,
             webhook_hosts: Vec::new(),

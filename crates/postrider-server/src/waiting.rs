@@ -9,8 +9,6 @@ use tokio::sync::Notify;
 
 use crate::App;
 
-/// How often to query for deliveries that other processes have written or that have fallen due.
-const LOOK: Duration = Duration::from_millis(250);
 /// The shortest time between two queries.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
@@ -81,7 +79,7 @@ pub(crate) async fn watch(app: App) {
         tokio::select! {
             () = app.stop.cancelled() => return,
             () = app.waiting.look.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(app.options.due_interval) => {}
         }
         let lanes = app.waiting.lanes();
         if lanes.is_empty() {
