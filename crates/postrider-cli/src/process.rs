@@ -172,6 +172,7 @@ impl Plan {
             links: self.links.clone(),
             base_path: endpoint.base_path.clone(),
             console: embedded::console(),
+            ..Options::default()
         }
     }
 }
