@@ -109,10 +109,10 @@ impl Messages {
         for line in String::from_utf8_lossy(&lines).lines() {
             if let Some(kind) = line.strip_prefix("event:") {
                 kind.trim().clone_into(&mut self.kind);
-            } else if let Some(data) = line.strip_prefix("data:") {
-                if matches!(self.kind.as_str(), "event" | "status") {
-                    events.extend(serde_json::from_str::<Value>(data));
-                }
+            } else if let Some(data) = line.strip_prefix("data:")
+                && matches!(self.kind.as_str(), "event" | "status")
+            {
+                events.extend(serde_json::from_str::<Value>(data));
             }
         }
         events
