@@ -626,6 +626,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/promises": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Whether the promises hold: nothing lost, nothing twice, nobody stuck, order kept, books balanced */
+        get: operations["list"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/search": {
         parameters: {
             query?: never;
@@ -1663,6 +1680,50 @@ export interface components {
              * @description How many deliveries wait, where these forbid it.
              */
             waiting?: number | null;
+        };
+        /** @description A promise, and whether it holds. */
+        Promise: {
+            checkedAt: components["schemas"]["At"];
+            /** @description The events for which it does not hold, at most twenty. */
+            events: string[];
+            /** @description Numbers, by their names. */
+            figures: {
+                [key: string]: number;
+            };
+            /** @description What is wrong, at most twenty lines. */
+            findings: components["schemas"]["PromiseFinding"][];
+            /** @description The last day, a half hour each. */
+            history: components["schemas"]["PromiseHalfHour"][];
+            /** @description Keys that wait so that their order is kept, at most twenty. */
+            keys: string[];
+            /** @description `lost`, `twice`, `stuck`, `order`, or `books`, which a service checks itself. */
+            name: string;
+            ok: boolean;
+            since?: components["schemas"]["At"] | null;
+            /** @description Which service has checked it, for `books`. */
+            source?: string | null;
+            /** @description A statement that finds the same by hand. It reads whole tables. */
+            sql?: string | null;
+        };
+        /** @description One thing that is wrong. */
+        PromiseFinding: {
+            consumerId?: string | null;
+            eventId?: string | null;
+            foundAt: components["schemas"]["At"];
+            what: string;
+        };
+        /** @description A promise in one half hour. */
+        PromiseHalfHour: {
+            /** @description Its beginning. */
+            at: components["schemas"]["At"];
+            /** @description Whether the promise held all the time. */
+            ok: boolean;
+            /** @description Whether events waited, so that it held. */
+            strained: boolean;
+        };
+        Promises: {
+            checkedAt?: components["schemas"]["At"] | null;
+            promises: components["schemas"]["Promise"][];
         };
         /** @description What became of an event. */
         Published: {
@@ -5504,6 +5565,71 @@ export interface operations {
             };
             /** @description `operationState`: it has ended. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The last results. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Promises"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -13,8 +13,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use axum::Router;
 use clap::Args;
+use postrider::promises::{Balance, BooksCheck};
 use postrider::store::access::Role;
 use postrider::store::sqlite::SqliteStore;
 use postrider::{Relay, RetryPolicy, Shards, Store, Transport as _};
@@ -122,10 +124,11 @@ impl Demo {
             story::prepare(&*bus).await?;
         }
         let settings = self.settings(&config, &plan, &endpoint);
-        let shop = open_shop(&mut parts, &store, settings.clone()).await?;
+        let (shop, books) = open_shop(&mut parts, &store, settings.clone()).await?;
         let inventory = self.open_inventory(&mut parts, &config).await?;
         parts.relay(&plan, &bus, None)?;
         parts.upkeep(&plan, &bus);
+        parts.promises(&plan, &bus, Some(books));
         let server = Server::new(Arc::clone(&bus), plan.options(&config, &endpoint, metrics, None));
         // The server has the only fallback.
         let routes = shop.reset_fallback().merge(inventory.reset_fallback());
@@ -229,7 +232,11 @@ impl Demo {
 }
 
 /// The shop's routes. Its consumers and jobs run among the parts.
-async fn open_shop(parts: &mut Parts, store: &SqliteStore, settings: Settings) -> Result<Router, End> {
+async fn open_shop(
+    parts: &mut Parts,
+    store: &SqliteStore,
+    settings: Settings,
+) -> Result<(Router, Arc<dyn BooksCheck>), End> {
     let retention = settings.retention.clone();
     let shop = Shop::open(store.clone(), settings).await.map_err(wrong)?;
     let inbox = consumers::inbox(&shop);
@@ -239,7 +246,30 @@ async fn open_shop(parts: &mut Parts, store: &SqliteStore, settings: Settings) -
     let (by_the_clock, stopped) = (Arc::clone(&jobs), parts.stopped());
     parts.spawn(async move { by_the_clock.run(stopped).await });
     parts.spawn(Relay::new(store.clone(), inbox).retention(retention).run(parts.stopped()));
-    Ok(postrider_shop::http::routes(shop, jobs))
+    let books = Arc::new(ShopBooks(shop.clone()));
+    Ok((postrider_shop::http::routes(shop, jobs), books))
+}
+
+/// The shop's auditor, as a check of the promises.
+struct ShopBooks(Shop<SqliteStore>);
+
+#[async_trait]
+impl BooksCheck for ShopBooks {
+    fn source(&self) -> &str {
+        "shop audit"
+    }
+
+    async fn check(&self) -> Result<Balance, Box<dyn std::error::Error + Send + Sync>> {
+        let audit = postrider_shop::audit::audit(&self.0).await?;
+        let checked = audit.checked;
+        let counted = [("orders", checked.orders), ("accounts", checked.accounts), ("coupons", checked.coupons)];
+        // A dead event has its own place: the failures.
+        let wrong = audit.discrepancies.into_iter().filter(|one| one.what != "event");
+        Ok(Balance {
+            checked: counted.into_iter().map(|(name, n)| (name.to_owned(), n as u64)).collect(),
+            discrepancies: wrong.map(|one| format!("{} {}: {}", one.what, one.id, one.detail)).collect(),
+        })
+    }
 }
 
 /// A new token for the traffic. It is revoked at the end.

@@ -80,6 +80,11 @@ enum Command {
     /// Failures, grouped by consumer and error
     #[command(after_help = "Examples:\n  postrider failures\n  postrider failures -o jsonl")]
     Failures(reads::Read),
+    /// Whether the promises hold: nothing lost, nothing twice, nobody stuck, order kept
+    ///
+    /// Exits with 1 if one does not hold.
+    #[command(after_help = "Examples:\n  postrider promises\n  postrider promises -o json")]
+    Promises(reads::Promises),
     /// Topics: events, subscribers, and events that no consumer subscribes to
     #[command(after_help = "Examples:\n  postrider topics")]
     Topics(reads::Read),
@@ -174,6 +179,7 @@ async fn main() -> ExitCode {
         Command::Consumers(command) => command.run(&context).await,
         Command::Operations(command) => command.run(&context).await,
         Command::Failures(command) => command.run(&context, reads::FAILURES).await,
+        Command::Promises(command) => command.run(&context).await,
         Command::Topics(command) => command.run(&context, reads::TOPICS).await,
         Command::Jobs(command) => command.run(&context, reads::JOBS).await,
         Command::Instances(command) => command.run(&context, reads::INSTANCES).await,

@@ -11,6 +11,7 @@ use postrider::alert::{AlertRules, Alerting, NotifyWebhook};
 use postrider::jobs::Schedule;
 use postrider::observe;
 use postrider::operations::{Operations, OperationsOptions};
+use postrider::promises::{BooksCheck, Promises};
 use postrider::redrive::RedriveRules;
 use postrider::store::DeadHead;
 use postrider::transport::rabbitmq::{Publisher, RabbitMqOptions, Reconciler};
@@ -354,6 +355,16 @@ impl Parts {
             None => alerting,
         };
         self.spawn(alerting.run(self.stopped()));
+    }
+
+    /// Checks the promises, with the books of a service if there are any.
+    pub(crate) fn promises(&mut self, plan: &Plan, store: &Arc<dyn Store>, books: Option<Arc<dyn BooksCheck>>) {
+        let promises = Promises::new(Arc::clone(store)).owner(&plan.relay.owner);
+        let promises = match books {
+            Some(books) => promises.books(books),
+            None => promises,
+        };
+        self.spawn(promises.run(self.stopped()));
     }
 
     /// Installs the recorder of metrics.

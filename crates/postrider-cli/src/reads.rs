@@ -1,7 +1,7 @@
 //! Commands that show what the API tells: `failures`, `topics`, `jobs`, `instances`, `config` and `audit`.
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::{Remote, given, rows};
 use crate::{Context, End, output};
@@ -54,6 +54,48 @@ fn holdings(instance: &Value) -> Vec<Value> {
         holding["owner"] = instance["owner"].clone();
     }
     holdings
+}
+
+/// Whether the promises hold.
+#[derive(Args)]
+pub(crate) struct Promises {
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl Promises {
+    pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
+        let promises = rows(&self.remote.get("/promises").await?, "promises");
+        let broken: Vec<_> = promises.iter().filter(|one| one["ok"] == false).collect();
+        let names: Vec<_> = broken.iter().filter_map(|one| one["name"].as_str()).collect();
+        match context.output {
+            output::Format::Table => {
+                let lines: Vec<_> = promises.iter().flat_map(promise_lines).collect();
+                output::list(context.output, &lines, &["promise", "holds", "since", "checkedAt", "finding"]);
+            }
+            format => output::list(format, &promises, &[]),
+        }
+        if promises.is_empty() {
+            return Err(End::Wrong("no process has checked the promises within a day: start `postrider serve`".into()));
+        }
+        match names[..] {
+            [] => Ok(()),
+            _ => Err(End::Wrong(format!("broken: {}", names.join(", ")))),
+        }
+    }
+}
+
+/// A line with the figures, and one for each finding.
+fn promise_lines(promise: &Value) -> Vec<Value> {
+    let figures = promise["figures"].as_object().into_iter().flatten();
+    let figures: Vec<_> = figures.map(|(name, value)| format!("{value} {name}")).collect();
+    let holds = if promise["ok"] == true { "yes" } else { "no" };
+    let first = json!({
+        "promise": promise["name"], "holds": holds, "since": promise["since"], "checkedAt": promise["checkedAt"],
+        "finding": figures.join(", "),
+    });
+    let findings = rows(promise, "findings").into_iter().map(|one| json!({ "finding": one["what"] }));
+    std::iter::once(first).chain(findings).collect()
 }
 
 /// Who did what, the newest first

@@ -99,6 +99,7 @@ impl Serve {
             if self.role != Role::Api {
                 parts.relay(&plan, &store, reconciler.as_ref())?;
                 parts.upkeep(&plan, &store);
+                parts.promises(&plan, &store, None);
             }
             if self.role != Role::Relay {
                 let endpoint = Endpoint::open(&config).await?;

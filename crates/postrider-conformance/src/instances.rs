@@ -73,8 +73,8 @@ pub async fn what_no_process_runs_is_found<H: Harness>(h: H) {
     let found = unserved(h.store()).await.unwrap();
     let lanes: Vec<_> = found.lanes.iter().map(|one| (one.lane.as_str(), one.waiting)).collect();
     assert_eq!((found.live, lanes), (0, vec![(LANE, 2), ("renamed", 2)]));
-    assert_eq!(loops(&found), ["router", "rollup", "operations", "retention", "alerts"], "there is no job");
-    let all = ["router", "rollup", "operations", "retention", "alerts"].map(str::to_owned);
+    assert_eq!(loops(&found), ["router", "rollup", "operations", "retention", "alerts", "promises"], "there is no job");
+    let all = ["router", "rollup", "operations", "retention", "alerts", "promises"].map(str::to_owned);
     beat(&h, "a", &Running { lanes: [LANE.to_owned()].into(), loops: all.into(), ..Running::default() }).await;
     let slot = h.store().now().await.unwrap() + HOUR;
     let plan = JobPlan { name: "reaper", schedule: "0 0 * * * ?", zone: "UTC", next_slot: Some(slot) };

@@ -49,6 +49,7 @@ pub mod lineage;
 pub mod list;
 pub mod migrate;
 pub mod operations;
+pub mod promises;
 pub mod prune;
 pub mod publish;
 pub mod redrive;
@@ -437,6 +438,19 @@ macro_rules! suite {
             attempts {
                 a_consumer_has_a_history_by_time
                 pages_of_a_history_have_no_gap_and_no_repeat
+            }
+            promises {
+                everything_holds_after_a_long_day
+                repeats_that_the_inbox_stopped_are_counted
+                a_deleted_delivery_is_lost
+                a_lane_without_history_loses_nothing
+                a_doubled_effect_is_found
+                whatever_is_stuck_is_named
+                a_swapped_order_is_found
+                a_service_checks_its_own_books
+                results_are_kept_for_a_day
+                one_instance_checks_the_promises
+                the_shown_statements_run
             }
             count_events {
                 few_events_are_counted_exactly

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use postrider::prelude::*;
-use postrider::store::{Claim, History};
+use postrider::store::{Claim, History, LaneSettings};
 use postrider::{
     Aggregate, Consumer, Draft, Event, Failure, Inbox, LaneOptions, OutsideConsumer, Received, Relay, RetryPolicy, Via,
 };
@@ -162,7 +162,9 @@ pub async fn the_outbox_shows_the_configured_attempts<H: Harness>(h: H) {
     };
     drain(7).await;
     drain(3).await;
-    assert_eq!(h.store().max_attempts().await.unwrap().into_iter().collect::<Vec<_>>(), [("mail".to_owned(), 3)]);
+    let lanes: Vec<_> =
+        h.store().lanes().await.unwrap().into_iter().map(|(lane, is)| (lane, is.max_attempts)).collect();
+    assert_eq!(lanes, [("mail".to_owned(), 3)]);
     if h.dialect().is_none() {
         return skipped("this store has no views");
     }
@@ -178,7 +180,7 @@ pub async fn the_outbox_shows_the_configured_attempts<H: Harness>(h: H) {
     assert_eq!(with(3).await, ["mail-done", "mail-waits"]);
     assert_eq!(with(5).await, ["own"]);
     assert_eq!(with(10).await, ["pull"], "the default");
-    h.store().record_max_attempts("*", 12).await.unwrap();
+    h.store().record_lane("*", LaneSettings { max_attempts: 12, history: History::Keep }).await.unwrap();
     assert_eq!(with(12).await, ["pull"], "what a server records for lanes that no relay serves");
 }
 

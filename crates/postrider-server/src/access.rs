@@ -104,6 +104,8 @@ pub const TABLE: &[Entry] = &[
     audited(Method::POST, "/api/v1/operations/{operationId}/pause", "200", Scoped, OPERATORS),
     audited(Method::POST, "/api/v1/operations/{operationId}/resume", "200", Scoped, OPERATORS),
     audited(Method::POST, "/api/v1/operations/{operationId}/cancel", "200", Scoped, OPERATORS),
+    // Keys of the business are among the findings, but no payload.
+    to(Method::GET, "/api/v1/promises", Whole, WATCHERS),
     to(Method::GET, "/api/v1/search", Scoped, WATCHERS),
     to(Method::GET, "/api/v1/session", Own, ANYONE),
     to(Method::GET, "/api/v1/stats", Whole, WATCHERS),

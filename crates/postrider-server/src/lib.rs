@@ -36,8 +36,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use postrider::redrive::RedriveRules;
-use postrider::store::DeadHead;
-use postrider::store::IntoStore;
+use postrider::store::{DeadHead, History, IntoStore, LaneSettings};
 use postrider::transport::rabbitmq::Reconciler;
 use postrider::{Bus, Retention, RetryPolicy, Store, Unheard, presence};
 use tokio_util::sync::CancellationToken;
@@ -216,7 +215,8 @@ impl Server {
             presence::keep(Arc::clone(&app.store), || std::future::ready(()), app.stop.clone().cancelled_owned());
         let present = tokio::spawn(present);
         // Pulling consumers are served here. Only people read it, so an error stops nothing.
-        if let Err(error) = app.store.record_max_attempts("*", app.options.retry.max_attempts).await {
+        let pulling = LaneSettings { max_attempts: app.options.retry.max_attempts, history: History::Keep };
+        if let Err(error) = app.store.record_lane("*", pulling).await {
             tracing::warn!(%error, "the view postrider_outbox may show another number of attempts than is configured");
         }
         let stop = app.stop.clone();

@@ -11,6 +11,7 @@ mod instances;
 mod jobs;
 mod login;
 mod operations;
+mod promises;
 mod search;
 mod session;
 mod stats;
@@ -58,6 +59,7 @@ fn all() -> OpenApiRouter<App> {
         .merge(jobs::routes())
         .merge(login::routes())
         .merge(operations::routes())
+        .merge(promises::routes())
         .merge(search::routes())
         .merge(session::routes())
         .merge(stats::routes())

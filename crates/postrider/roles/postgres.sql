@@ -35,7 +35,7 @@ GRANT SELECT, INSERT, UPDATE ON postrider_idempotency TO postrider_producer;
 GRANT SELECT, INSERT, DELETE, UPDATE (waits_for) ON postrider_event TO postrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_inbox, postrider_idempotency, postrider_lease,
     postrider_job, postrider_mark, postrider_status, postrider_lookup, postrider_figure, postrider_instance, postrider_alert,
-    postrider_lane TO postrider_relay;
+    postrider_lane, postrider_repeat, postrider_promise TO postrider_relay;
 -- UPDATE of one column to lock the row of a reporting consumer.
 GRANT SELECT, INSERT, DELETE, UPDATE (attempt) ON postrider_consumption TO postrider_relay;
 GRANT SELECT, INSERT ON postrider_subscription TO postrider_relay;
@@ -49,9 +49,9 @@ GRANT SELECT ON postrider_pause, postrider_audience, postrider_audience_version,
 -- record says.
 GRANT SELECT, INSERT, UPDATE (waits_for) ON postrider_event TO postrider_console;
 GRANT SELECT, INSERT, UPDATE (consumer) ON postrider_consumption TO postrider_console;
-GRANT SELECT, UPDATE (consumer) ON postrider_inbox TO postrider_console;
+GRANT SELECT, UPDATE (consumer) ON postrider_inbox, postrider_repeat TO postrider_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_subscription, postrider_pause, postrider_lease,
-    postrider_session, postrider_lookup, postrider_instance, postrider_lane TO postrider_console;
+    postrider_session, postrider_lookup, postrider_instance, postrider_lane, postrider_promise TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_status, postrider_operation, postrider_token TO postrider_console;
 GRANT SELECT, INSERT ON postrider_mark, postrider_audit TO postrider_console;
 -- The sealer gives records their places. Pruning removes old ones, which the chain shows if it is done by hand.

@@ -17,6 +17,8 @@ use async_trait::async_trait;
 
 pub use notice::{AlertDetails, AlertKind, AlertState, Notice};
 pub use rules::AlertRules;
+pub(crate) use rules::{LaneFacts, Stalls, standing_lanes};
+pub(crate) use watch::lane_facts;
 pub use watch::{Alerting, Notify};
 #[cfg(feature = "webhook")]
 pub use webhook::NotifyWebhook;

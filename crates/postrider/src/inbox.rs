@@ -207,7 +207,10 @@ impl<S: Enlist> Inbox<S> {
         let tried = async {
             let mut tx = self.store.begin().await.map_err(no_transaction)?;
             let new = self.store.receive(&mut tx, &receipt(handling)).await.map_err(rolled_back)?;
-            if new {
+            if !new {
+                let event_id = handling.envelope.event_id.as_str();
+                self.store.note_repeat(&mut tx, &lane.name, event_id).await.map_err(rolled_back)?;
+            } else {
                 let work = Arc::clone(handling).run(consumer.handle(&mut tx, handling));
                 guarded(work, lane.options.timeout_of(&handling.envelope.topic)).await?;
             }
@@ -296,6 +299,10 @@ impl<S: Enlist> Inbox<S> {
         let receipts: Vec<_> = tries.iter().map(|one| receipt(&one.handling)).collect();
         let mut tx = self.store.begin().await.map_err(no_transaction)?;
         let new = self.store.receive_many(&mut tx, &receipts).await.map_err(rolled_back)?;
+        for (one, _) in tries.iter().zip(&new).filter(|(_, new)| !**new) {
+            let event_id = one.handling.envelope.event_id.as_str();
+            self.store.note_repeat(&mut tx, &lane.name, event_id).await.map_err(rolled_back)?;
+        }
         let fresh = tries.iter().zip(&new).filter(|(_, new)| **new);
         let fresh: Vec<_> = fresh.map(|(one, _)| Arc::clone(&one.handling)).collect();
         if !fresh.is_empty() {

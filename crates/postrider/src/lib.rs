@@ -168,6 +168,7 @@ pub mod observe;
 pub mod operations;
 pub mod outbox;
 pub mod presence;
+pub mod promises;
 pub mod redrive;
 pub mod relay;
 pub mod retention;
@@ -189,7 +190,7 @@ pub mod wake;
 pub mod prelude {
     pub use crate::store::{
         Access, Alerts, AuditLog, Deliveries, Enlist, Events, Figures, Instances, JobRuns, Keys, Leases, OperationRuns,
-        Redrives, Schema, Store, Subscriptions, Transactions, Upkeep, Wakeups,
+        PromiseChecks, Redrives, Schema, Store, Subscriptions, Transactions, Upkeep, Wakeups,
     };
 }
 
@@ -206,6 +207,7 @@ pub use idempotency::Idempotency;
 pub use inbox::Inbox;
 pub use jobs::{Jobs, Schedule};
 pub use outbox::{Draft, Outbox};
+pub use promises::Promises;
 pub use relay::{Relay, RelayOptions};
 pub use retention::Retention;
 pub use retry::RetryPolicy;

@@ -40,16 +40,19 @@ pub const OPERATIONS: &str = "operations";
 pub const RETENTION: &str = "retention";
 /// Sends alerts: [`Alerting`](crate::alert::Alerting).
 pub const ALERTS: &str = "alerts";
+/// Checks the promises: [`Promises`](crate::Promises).
+pub const PROMISES: &str = "promises";
 /// Runs jobs: [`Jobs`](crate::Jobs).
 pub const JOBS: &str = "jobs";
 
 /// The loops that a store needs, and what happens without them.
-pub const LOOPS: [(&str, &str); 6] = [
+pub const LOOPS: [(&str, &str); 7] = [
     (ROUTER, "events inserted by plain SQL are not delivered"),
     (ROLLUP, "lists show old statuses"),
     (OPERATIONS, "bulk operations stand still"),
     (RETENTION, "nothing that is finished is removed"),
     (ALERTS, "no alert is sent"),
+    (PROMISES, "the promises are not checked"),
     (JOBS, "no job runs"),
 ];
 

@@ -29,7 +29,7 @@ use crate::jobs::Schedule;
 use crate::observe;
 use crate::retention::Retention;
 use crate::shard::Shards;
-use crate::store::{IntoStore, Store};
+use crate::store::{IntoStore, LaneSettings, Store};
 use crate::transport::{Lane, Transport};
 use lane::LaneTask;
 use terms::Terms;
@@ -209,7 +209,7 @@ impl Relay {
                 policies.chain([&lane.options.retry]).try_for_each(|policy| retention.check(policy))?;
             }
         }
-        record_max_attempts(&*store, lanes.iter().map(|(lane, _)| lane)).await;
+        record_lanes(&*store, lanes.iter().map(|(lane, _)| lane)).await;
         let terms = Terms::read(&store.subscriptions(None).await?);
         let mut paused = store.paused().await?;
         let served = lanes.iter().map(|(lane, transport)| (&*lane.name, transport.via()));
@@ -287,14 +287,15 @@ impl Relay {
     }
 }
 
-/// Records how often each lane tries, where that has changed. Only people read it, so an error stops nothing.
-async fn record_max_attempts(store: &dyn Store, lanes: impl Iterator<Item = &Lane> + Send) {
+/// Records how each lane works, where that has changed. Only people and checks read it, so an error stops nothing.
+async fn record_lanes(store: &dyn Store, lanes: impl Iterator<Item = &Lane> + Send) {
     let record = async {
-        let known = store.max_attempts().await?;
+        let known = store.lanes().await?;
         for lane in lanes {
-            let max_attempts = lane.options.retry.max_attempts;
-            if known.get(&*lane.name) != Some(&max_attempts) {
-                store.record_max_attempts(&lane.name, max_attempts).await?;
+            let settings =
+                LaneSettings { max_attempts: lane.options.retry.max_attempts, history: lane.options.history };
+            if known.get(&*lane.name) != Some(&settings) {
+                store.record_lane(&lane.name, settings).await?;
             }
         }
         Ok::<_, Error>(())

@@ -12,13 +12,14 @@ use crate::error::Result;
 use crate::inbox::Inbox;
 use crate::jobs::Jobs;
 use crate::operations::{Operations, OperationsOptions};
+use crate::promises::Promises;
 use crate::relay::{Relay, RelayOptions};
 use crate::retention::Retention;
 use crate::rollup::{Rollup, RollupOptions};
 use crate::store::{Enlist, IntoStore, Store};
 use crate::transport::Transport;
 
-/// Runs everything that belongs to a store: the relay with its router, the roll-up, bulk operations, alerting, jobs and the
+/// Runs everything that belongs to a store: the relay with its router, the roll-up, bulk operations, alerting, the checks of the promises, jobs and the
 /// pruner. Any number of instances may run it; they share the work.
 ///
 /// ```no_run
@@ -40,6 +41,7 @@ use crate::transport::Transport;
 /// | [`Rollup`] | lists show old statuses |
 /// | [`Operations`] | bulk redrives wait |
 /// | [`Alerting`] | no alert is sent |
+/// | [`Promises`] | nothing compares the rows with what is promised |
 ///
 /// [`Service::also`] adds a loop of your own, such as the receiver of a broker.
 pub struct Service {
@@ -48,6 +50,7 @@ pub struct Service {
     options: RelayOptions,
     jobs: Option<Arc<Jobs>>,
     alerting: Option<Alerting>,
+    promises: Option<Promises>,
     others: Vec<OtherLoop>,
     stop: CancellationToken,
 }
@@ -68,6 +71,7 @@ impl Service {
             options: RelayOptions::default(),
             jobs: None,
             alerting: None,
+            promises: None,
             others: Vec::new(),
             stop: CancellationToken::new(),
         }
@@ -114,6 +118,13 @@ impl Service {
         self
     }
 
+    /// Checks the promises in this way: with the books of the service, for example.
+    #[must_use]
+    pub fn promises(mut self, promises: Promises) -> Self {
+        self.promises = Some(promises);
+        self
+    }
+
     /// Runs one more loop, which begins and stops with the others and ends them if it fails:
     /// `service.also(|stopping| broker.receiver(inbox).run(stopping))`.
     #[must_use]
@@ -135,7 +146,7 @@ impl Service {
     /// Works until `shutdown` is ready, or until one of the loops fails. Then all of them stop: each finishes what it has
     /// begun, as [`Relay::run`] and [`Jobs::run`] describe.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
-        let Self { store, relay, options, jobs, alerting, others, stop } = self;
+        let Self { store, relay, options, jobs, alerting, promises, others, stop } = self;
         let stopped = || stop.clone().cancelled_owned();
         let owner = || options.owner.clone();
         let rollup =
@@ -143,6 +154,7 @@ impl Service {
         let operations = OperationsOptions { owner: owner(), ..OperationsOptions::default() };
         let operations = Operations::new(Arc::clone(&store)).options(operations);
         let alerting = alerting.unwrap_or_else(|| Alerting::new(Arc::clone(&store)).owner(&options.owner));
+        let promises = promises.unwrap_or_else(|| Promises::new(Arc::clone(&store)).owner(&options.owner));
         let jobs = async {
             match &jobs {
                 Some(jobs) => jobs.run(stopped()).await,
@@ -160,16 +172,18 @@ impl Service {
             stop.cancel();
         };
         let others = join_all(others.into_iter().map(|work| stopping_all(&stop, work)));
-        let (relay, rollup, operations, jobs, alerting, others, ()) = tokio::join!(
+        let (relay, rollup, operations, jobs, alerting, promises, others, ()) = tokio::join!(
             stopping_all(&stop, relay.options(options.clone()).run(stopped())),
             stopping_all(&stop, rollup.run(stopped())),
             stopping_all(&stop, operations.run(stopped())),
             stopping_all(&stop, jobs),
             stopping_all(&stop, alerting.run(stopped())),
+            stopping_all(&stop, promises.run(stopped())),
             others,
             signal,
         );
-        others.into_iter().fold(relay.and(rollup).and(operations).and(jobs).and(alerting), Result::and)
+        let upkeep = rollup.and(operations).and(alerting).and(promises);
+        others.into_iter().fold(relay.and(upkeep).and(jobs), Result::and)
     }
 }
 

@@ -30,6 +30,7 @@ mod job;
 mod lease;
 mod list;
 mod operation;
+mod promise;
 mod redrive;
 mod schema;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -62,6 +63,7 @@ pub(crate) use lease::KeptLease;
 pub use lease::Leases;
 pub use list::{Counted, Cursor, Filter, List, Page};
 pub use operation::{Advance, NewOperation, Operation, OperationRuns, OperationState, Steer};
+pub use promise::{DoubledKey, PROMISE_HALF_HOURS, PromiseChecks, PromiseNote, Repeat, StoredPromise, half_hour_of};
 pub use redrive::{Redriven, Redrives};
 pub use schema::{About, Schema, SchemaVersion};
 #[cfg(any(feature = "postgres", feature = "mysql"))]
@@ -69,7 +71,8 @@ pub use sessions::Tx;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use sql::is_transaction_lost;
 pub use subscription::{
-    Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions, Waiting,
+    LaneSettings, Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved,
+    Subscriptions, Waiting,
 };
 pub use transaction::{TransactionError, Transactions, retry_lost};
 pub use upkeep::{Finished, Folded, Prunable, Prune, Pruned, Upkeep};
@@ -92,6 +95,7 @@ pub trait Store:
     + Figures
     + Instances
     + Alerts
+    + PromiseChecks
     + Upkeep
     + Wakeups
     + Access
@@ -114,6 +118,7 @@ impl<S> Store for S where
         + Figures
         + Instances
         + Alerts
+        + PromiseChecks
         + Upkeep
         + Wakeups
         + Access

@@ -23,7 +23,7 @@ async fn loops_and_lanes_without_a_process_are_named(kind: Kind) {
     let instance = &shown["instances"][0];
     assert_eq!((&instance["role"], &instance["version"]), (&json!("api"), &json!(env!("CARGO_PKG_VERSION"))));
     assert_eq!(shown["unservedLanes"], json!([{ "lane": "old-name", "waiting": 1 }]), "{shown}");
-    for name in ["router", "rollup", "operations", "retention", "alerts"] {
+    for name in ["router", "rollup", "operations", "retention", "alerts", "promises"] {
         assert!(has(&shown["unservedLoops"], "name", name), "{name} of {shown}");
     }
     let store = &shown["store"];

@@ -12,6 +12,7 @@ mod grants;
 mod health;
 mod migrate;
 mod process;
+mod promises;
 mod redrive;
 mod roles;
 mod schemathesis;

@@ -67,6 +67,7 @@ pub(crate) fn deliveries(found: &Record, lanes: &LaneAttempts) -> Vec<DeliveryVi
 }
 
 /// How many attempts a delivery of each lane has.
+#[derive(Default)]
 pub(crate) struct LaneAttempts {
     /// By lane, as its relay is configured.
     recorded: BTreeMap<String, u32>,
@@ -80,7 +81,7 @@ impl LaneAttempts {
         let subscriptions = app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription);
         let limited = subscriptions.filter_map(|one| Some(((one.consumer, one.topic), one.max_attempts?)));
         Ok(Self {
-            recorded: app.store.max_attempts().await?,
+            recorded: app.store.lanes().await?.into_iter().map(|(lane, is)| (lane, is.max_attempts)).collect(),
             limited: limited.collect(),
             otherwise: app.options.retry.max_attempts,
         })

@@ -53,13 +53,13 @@ pub(super) struct Facts {
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct LaneFacts {
-    pub(super) waiting: u64,
+pub(crate) struct LaneFacts {
+    pub(crate) waiting: u64,
     /// How long its oldest delivery has been due.
-    pub(super) oldest: Option<Duration>,
+    pub(crate) oldest: Option<Duration>,
     /// Whether a process holds a delivery of it.
-    pub(super) leased: bool,
-    pub(super) paused: bool,
+    pub(crate) leased: bool,
+    pub(crate) paused: bool,
 }
 
 /// A delivery that was given up, or an event that a remote consumer has given up.
@@ -85,7 +85,7 @@ pub(super) struct Condition {
 }
 
 /// Lanes that no process claims from: since when, and when their oldest delivery was due.
-pub(super) type Stalls = BTreeMap<String, (Instant, OffsetDateTime)>;
+pub(crate) type Stalls = BTreeMap<String, (Instant, OffsetDateTime)>;
 
 /// Everything that is wrong, or was and is not over yet. What is missing is over.
 pub(super) fn conditions(facts: &Facts, rules: &AlertRules, stalls: &mut Stalls) -> Vec<Condition> {
@@ -138,25 +138,46 @@ fn oldest(facts: &Facts, rules: &AlertRules) -> Vec<Condition> {
 }
 
 fn stalled(facts: &Facts, rules: &AlertRules, stalls: &mut Stalls) -> Vec<Condition> {
+    let standing = standing_lanes(&facts.lanes, facts.now, stalls).into_iter();
+    let condition = |lane: StandingLane<'_>| Condition {
+        kind: AlertKind::Stalled,
+        subject: Some(lane.name.into()),
+        begins: lane.stands >= rules.stalled,
+        details: AlertDetails {
+            consumer: Some(lane.name.into()),
+            figures: figures(json!({ "waiting": lane.waiting, "oldestSeconds": lane.oldest.as_secs() })),
+            ..AlertDetails::default()
+        },
+    };
+    standing.map(condition).collect()
+}
+
+/// A lane with due deliveries that no process claims from.
+pub(crate) struct StandingLane<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) waiting: u64,
+    /// For how long it has been seen so.
+    pub(crate) stands: Duration,
+    /// How long its oldest delivery has been due.
+    pub(crate) oldest: Duration,
+}
+
+/// The lanes that stand now. `stalls` remembers since when.
+pub(crate) fn standing_lanes<'a>(
+    lanes: &'a BTreeMap<String, LaneFacts>,
+    now: OffsetDateTime,
+    stalls: &mut Stalls,
+) -> Vec<StandingLane<'a>> {
     let mut still = Stalls::new();
     let mut found = Vec::new();
-    for (lane, of) in &facts.lanes {
-        let Some(age) = of.oldest.filter(|_| !of.leased && !of.paused) else { continue };
-        let head = facts.now - age;
+    for (name, of) in lanes {
+        let Some(oldest) = of.oldest.filter(|_| !of.leased && !of.paused) else { continue };
+        let head = now - oldest;
         // A lane whose first delivery has changed has moved, although no claim was seen.
-        let known = stalls.get(lane).filter(|(_, before)| (*before - head).abs() <= SAME_HEAD);
+        let known = stalls.get(name).filter(|(_, before)| (*before - head).abs() <= SAME_HEAD);
         let (since, head) = known.copied().unwrap_or((Instant::now(), head));
-        still.insert(lane.clone(), (since, head));
-        found.push(Condition {
-            kind: AlertKind::Stalled,
-            subject: Some(lane.clone()),
-            begins: since.elapsed() >= rules.stalled,
-            details: AlertDetails {
-                consumer: Some(lane.clone()),
-                figures: figures(json!({ "waiting": of.waiting, "oldestSeconds": age.as_secs() })),
-                ..AlertDetails::default()
-            },
-        });
+        still.insert(name.clone(), (since, head));
+        found.push(StandingLane { name, waiting: of.waiting, stands: since.elapsed(), oldest });
     }
     *stalls = still;
     found

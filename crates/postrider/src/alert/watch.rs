@@ -26,7 +26,7 @@ use crate::observe;
 use crate::presence;
 use crate::retry;
 use crate::status::{ConsumerState, EventStatus, Record};
-use crate::store::{Filter, IntoStore, KeptLease, LIVE, List, NewAlert, Store, StoredAlert};
+use crate::store::{Filter, Holding, IntoStore, KeptLease, LIVE, LaneCounts, List, NewAlert, Store, StoredAlert};
 use crate::subscription::Via;
 
 /// The lease of the instance that works.
@@ -239,30 +239,18 @@ impl Alerting {
 
     async fn read(&self) -> Result<Facts> {
         let store = &*self.store;
-        let (counts, paused) = (store.counts().await?, store.paused().await?);
-        let names: Vec<_> = counts.keys().map(String::as_str).collect();
-        let oldest = store.oldest_due(&names).await?;
-        let holdings = store.holdings().await?;
-        let mut lanes = BTreeMap::new();
+        let counts = store.counts().await?;
+        let lanes = lane_facts(store, &counts, &store.holdings().await?).await?;
         let mut dead = Vec::new();
-        for ((lane, of), oldest) in counts.iter().zip(oldest) {
-            let facts = LaneFacts {
-                waiting: of.new + of.processing + of.failed,
-                oldest,
-                leased: holdings.iter().any(|one| one.kind == "lane" && one.name == *lane),
-                paused: paused.contains(lane),
-            };
-            lanes.insert(lane.clone(), facts);
-            if of.dead > 0 {
-                dead.extend(store.dead_letters(lane, DEAD).await?.into_iter().map(|letter| Dead {
-                    consumer: letter.consumer,
-                    event_id: letter.event_id,
-                    code: letter.code,
-                    key: letter.key,
-                    died_at: letter.died_at,
-                    held: letter.held,
-                }));
-            }
+        for (lane, _) in counts.iter().filter(|(_, of)| of.dead > 0) {
+            dead.extend(store.dead_letters(lane, DEAD).await?.into_iter().map(|letter| Dead {
+                consumer: letter.consumer,
+                event_id: letter.event_id,
+                code: letter.code,
+                key: letter.key,
+                died_at: letter.died_at,
+                held: letter.held,
+            }));
         }
         dead.extend(self.given_up().await?);
         let brokers = store.instances(LIVE).await?.into_iter();
@@ -332,6 +320,27 @@ impl Alerting {
             work.kept.pop_front();
         }
     }
+}
+
+/// What is known about each lane that has deliveries.
+pub(crate) async fn lane_facts(
+    store: &dyn Store,
+    counts: &BTreeMap<String, LaneCounts>,
+    holdings: &[Holding],
+) -> Result<BTreeMap<String, LaneFacts>> {
+    let paused = store.paused().await?;
+    let names: Vec<_> = counts.keys().map(String::as_str).collect();
+    let oldest = store.oldest_due(&names).await?;
+    let facts = |(lane, of): (&String, &LaneCounts), oldest| {
+        let facts = LaneFacts {
+            waiting: of.new + of.processing + of.failed,
+            oldest,
+            leased: holdings.iter().any(|one| one.kind == "lane" && one.name == *lane),
+            paused: paused.contains(lane),
+        };
+        (lane.clone(), facts)
+    };
+    Ok(counts.iter().zip(oldest).map(|(of, oldest)| facts(of, oldest)).collect())
 }
 
 fn is_about(alert: &StoredAlert, condition: &Condition) -> bool {

@@ -38,6 +38,14 @@ pub trait Enlist: Store + Clone {
         receipts: &[Receipt<'_>],
     ) -> impl Future<Output = Result<Vec<bool>>> + Send;
 
+    /// Counts an event that the inbox has stopped, in the transaction that removes its delivery.
+    fn note_repeat(
+        &self,
+        conn: &mut Self::Conn,
+        consumer: &str,
+        event_id: &str,
+    ) -> impl Future<Output = Result<()>> + Send;
+
     /// Stores the business key of an effect with its inbox row, before [`Enlist::complete`].
     fn keep_key(
         &self,

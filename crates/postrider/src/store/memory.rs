@@ -13,6 +13,7 @@ mod jobs;
 mod keys;
 mod leases;
 mod operations;
+mod promises;
 mod redrives;
 mod state;
 mod subscriptions;
@@ -34,7 +35,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::envelope::{Envelope, trim};
 use crate::error::{Error, Result};
 use crate::wake::Wake;
-use state::State;
+use state::{State, StoredRepeat};
 
 /// The only schema version: this store has no migrations.
 const VERSION: i64 = 1;
@@ -179,6 +180,14 @@ impl Enlist for MemoryStore {
     async fn receive_many(&self, conn: &mut Conn, receipts: &[Receipt<'_>]) -> Result<Vec<bool>> {
         let now = conn.now();
         Ok(receipts.iter().map(|receipt| conn.state.receive(receipt, now)).collect())
+    }
+
+    async fn note_repeat(&self, conn: &mut Conn, consumer: &str, event_id: &str) -> Result<()> {
+        let repeated_at = conn.now();
+        let row = conn.state.repeats.entry((consumer.into(), event_id.into()));
+        let row = row.or_insert(StoredRepeat { repeats: 0, repeated_at });
+        *row = StoredRepeat { repeats: row.repeats + 1, repeated_at };
+        Ok(())
     }
 
     async fn keep_key(&self, conn: &mut Conn, consumer: &str, event_id: &str, key: &str) -> Result<()> {

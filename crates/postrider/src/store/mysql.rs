@@ -80,6 +80,12 @@ macro_rules! octets {
         concat!("OCTET_LENGTH(", $text, ")")
     };
 }
+/// The type of whole numbers in a CAST.
+macro_rules! signed {
+    () => {
+        "SIGNED"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {
@@ -147,7 +153,7 @@ const SNAPSHOT_HOLDERS: Option<&str> = None;
 
 const KIND: &str = "mysql";
 
-const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history"];
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.

@@ -69,6 +69,12 @@ macro_rules! octets {
         concat!("octet_length(", $text, ")::bigint")
     };
 }
+/// The type of whole numbers in a CAST.
+macro_rules! signed {
+    () => {
+        "bigint"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {
@@ -142,7 +148,7 @@ const SNAPSHOT_HOLDERS: Option<&str> = Some(sql!("figures/snapshot_holders"));
 
 const KIND: &str = "postgres";
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history"];
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;

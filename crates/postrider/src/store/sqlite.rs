@@ -71,6 +71,12 @@ macro_rules! octets {
         concat!("octet_length(", $text, ")")
     };
 }
+/// The type of whole numbers in a CAST.
+macro_rules! signed {
+    () => {
+        "INTEGER"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {
@@ -129,7 +135,7 @@ const SNAPSHOT_HOLDERS: Option<&str> = None;
 
 const KIND: &str = "sqlite";
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history"];
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;

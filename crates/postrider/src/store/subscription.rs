@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::store::History;
 use crate::subscription::{RABBITMQ, StoredSubscription, Subscription};
 
 /// Subscriptions and paused lanes.
@@ -66,12 +67,12 @@ pub trait Subscriptions: Send + Sync {
     /// The lanes that are paused.
     async fn paused(&self) -> Result<BTreeSet<String>>;
 
-    /// Records how often a lane tries, for operators and views. A relay does so when it starts. `*` stands for lanes that have no
-    /// record of their own.
-    async fn record_max_attempts(&self, lane: &str, max_attempts: u32) -> Result<()>;
+    /// Records how a lane works, for operators, views and checks. A relay does so when it starts. `*` stands for lanes that
+    /// have no record of their own.
+    async fn record_lane(&self, lane: &str, settings: LaneSettings) -> Result<()>;
 
-    /// How often each recorded lane tries.
-    async fn max_attempts(&self) -> Result<BTreeMap<String, u32>>;
+    /// How each recorded lane works.
+    async fn lanes(&self) -> Result<BTreeMap<String, LaneSettings>>;
 
     /// Gives a consumer another name, in one transaction: its subscriptions, its deliveries (waiting, leased and dead), its
     /// inbox rows, its attempts and its pause. What was consumed under the old name is not consumed again, and keys stay in
@@ -87,6 +88,15 @@ pub trait Subscriptions: Send + Sync {
     /// Returns [`Error::Refused`] if nothing has the old name, if the new one is in use, or if the consumer reads a queue of
     /// the broker.
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed>;
+}
+
+/// How a lane works, as its relay is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaneSettings {
+    /// How often it tries a delivery.
+    pub max_attempts: u32,
+    /// Whether its attempts are kept.
+    pub history: History,
 }
 
 /// An operator's change of a subscription.

@@ -13,7 +13,9 @@ use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
 use crate::store::access::{AuditEnds, Sealed};
 use crate::store::figure::Counted;
-use crate::store::{Consumption, DeliveryId, Instance, Operation, Routing, StoredAlert, Token, batch};
+use crate::store::{
+    Consumption, DeliveryId, Instance, LaneSettings, Operation, Routing, StoredAlert, StoredPromise, Token, batch,
+};
 use crate::subscription::StoredSubscription;
 
 /// All tables. A transaction works on a clone.
@@ -29,6 +31,12 @@ pub(super) struct State {
     pub(super) consumptions: BTreeMap<(i64, String, u32), ConsumptionRow>,
     /// By consumer and event id.
     pub(super) inbox: BTreeMap<(String, String), InboxRow>,
+    /// By consumer and event id.
+    pub(super) repeats: BTreeMap<(String, String), StoredRepeat>,
+    /// By promise and half hour.
+    pub(super) promises: BTreeMap<(String, i64), StoredPromise>,
+    /// Consumers that the roll-up has seen expected, with the event.
+    pub(super) expected: BTreeSet<(String, i64)>,
     /// By scope and key.
     pub(super) keys: BTreeMap<(String, String), KeyRow>,
     /// By topic and consumer.
@@ -39,8 +47,8 @@ pub(super) struct State {
     pub(super) alerts: BTreeMap<(&'static str, Option<String>), StoredAlert>,
     pub(super) leases: BTreeMap<String, LeaseRow>,
     pub(super) paused: BTreeSet<String>,
-    /// By lane.
-    pub(super) max_attempts: BTreeMap<String, u32>,
+    /// By name.
+    pub(super) lanes: BTreeMap<String, LaneSettings>,
     pub(super) jobs: BTreeMap<String, JobRow>,
     /// By mark number: the event that has changed.
     pub(super) marks: BTreeMap<i64, i64>,
@@ -157,6 +165,12 @@ pub(super) struct InboxRow {
 }
 
 #[derive(Clone)]
+pub(super) struct StoredRepeat {
+    pub(super) repeats: u32,
+    pub(super) repeated_at: OffsetDateTime,
+}
+
+#[derive(Clone)]
 pub(super) struct KeyRow {
     pub(super) fingerprint: Vec<u8>,
     pub(super) status: KeyStatus,
@@ -249,6 +263,8 @@ impl State {
             row.consumption.consumed_at = row.consumption.consumed_at.map(|at| at - by);
         }
         self.inbox.values_mut().for_each(|row| row.received_at -= by);
+        self.repeats.values_mut().for_each(|row| row.repeated_at -= by);
+        self.promises.values_mut().for_each(|row| row.checked_at -= by);
         for row in self.keys.values_mut() {
             row.until -= by;
             row.updated_at -= by;

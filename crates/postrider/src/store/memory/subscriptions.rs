@@ -18,7 +18,8 @@ use crate::store::decide::{
 };
 use crate::store::subscription::check_rename;
 use crate::store::{
-    Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions, Waiting,
+    LaneSettings, Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved,
+    Subscriptions, Waiting,
 };
 use crate::subscription::{StoredSubscription, Subscription, Via};
 
@@ -131,13 +132,13 @@ impl Subscriptions for MemoryStore {
         Ok(self.read(|state, _| state.paused.clone()))
     }
 
-    async fn record_max_attempts(&self, lane: &str, max_attempts: u32) -> Result<()> {
-        self.write(|state, _| state.max_attempts.insert(lane.into(), max_attempts)).await;
+    async fn record_lane(&self, lane: &str, settings: LaneSettings) -> Result<()> {
+        self.write(|state, _| state.lanes.insert(lane.into(), settings)).await;
         Ok(())
     }
 
-    async fn max_attempts(&self) -> Result<BTreeMap<String, u32>> {
-        Ok(self.read(|state, _| state.max_attempts.clone()))
+    async fn lanes(&self) -> Result<BTreeMap<String, LaneSettings>> {
+        Ok(self.read(|state, _| state.lanes.clone()))
     }
 
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {
@@ -238,6 +239,11 @@ impl State {
 
     fn rename(&mut self, from: &str, to: &str, renaming: Renaming, now: OffsetDateTime) -> Renamed {
         let mut renamed = Renamed::default();
+        let moved = |consumer: String| if consumer == from { to.to_owned() } else { consumer };
+        let repeats = std::mem::take(&mut self.repeats).into_iter();
+        self.repeats = repeats.map(|((consumer, event), row)| ((moved(consumer), event), row)).collect();
+        let expected = std::mem::take(&mut self.expected).into_iter();
+        self.expected = expected.map(|(consumer, seq)| (moved(consumer), seq)).collect();
         if renaming == Renaming::WithSubscriptions {
             let old = self.subscriptions.range_mut(..).filter(|((_, consumer), _)| consumer == from);
             let mut new = Vec::new();

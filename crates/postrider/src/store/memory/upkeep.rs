@@ -47,6 +47,10 @@ impl Upkeep for MemoryStore {
                     let row = state.figures.entry(counted[0]).or_insert([counted[0], 0, 0, 0, 0, 0]);
                     (1..counted.len()).for_each(|column| row[column] += counted[column]);
                 }
+                for record in &records {
+                    let consumers = record.consumers().into_keys();
+                    state.expected.extend(consumers.map(|consumer| (consumer.to_owned(), record.sequence)));
+                }
                 for FoldedStatus { record, standing, .. } in fold.statuses {
                     let row = state.statuses.entry(record.sequence).or_default();
                     if record.listed != Some(standing.status) {

@@ -87,6 +87,11 @@ impl Enlist for PostgresStore {
         Ok(receipts.iter().map(|one| received.remove(&(one.consumer.into(), one.event_id.into()))).collect())
     }
 
+    async fn note_repeat(&self, conn: &mut PgConnection, consumer: &str, event_id: &str) -> Result<()> {
+        sqlx::query(sql!("promises/note_repeat")).bind(consumer).bind(event_id).execute(conn).await?;
+        Ok(())
+    }
+
     async fn keep_key(&self, conn: &mut PgConnection, consumer: &str, event_id: &str, key: &str) -> Result<()> {
         let keep = text!("UPDATE postrider_inbox SET idempotency_key = $1 WHERE consumer = $2 AND event_id = $3");
         sqlx::query(keep).bind(key).bind(consumer).bind(event_id).execute(conn).await?;

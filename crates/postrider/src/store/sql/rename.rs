@@ -33,6 +33,8 @@ impl SqlStore {
         renamed.deliveries = move_rows(&mut tx, deliveries, from, to).await?;
         let inbox = text!("UPDATE postrider_inbox SET consumer = $1 WHERE consumer = $2");
         renamed.received = move_rows(&mut tx, inbox, from, to).await?;
+        let repeats = text!("UPDATE postrider_repeat SET consumer = $1 WHERE consumer = $2");
+        move_rows(&mut tx, repeats, from, to).await?;
         // Attempt 0 first: a report locks it before it appends. After that no report is appended under the old name.
         let expected = text!("UPDATE postrider_consumption SET consumer = $1 WHERE consumer = $2 AND attempt = 0");
         let attempts = text!("UPDATE postrider_consumption SET consumer = $1 WHERE consumer = $2");

@@ -15,6 +15,7 @@ mod leases;
 mod lists;
 mod lost;
 mod operations;
+mod promises;
 pub(super) mod records;
 pub(super) mod redrives;
 mod rename;

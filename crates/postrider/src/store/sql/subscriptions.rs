@@ -8,13 +8,13 @@ use super::SqlStore;
 use super::audit::commit;
 use super::change::columns;
 use super::records::subscription;
-use super::rows::{get, int};
 use crate::error::Result;
 use crate::store::audit::Change;
 use crate::store::sql::{is_duplicate, is_new, retrying};
 use crate::store::subscription::check_rename;
 use crate::store::{
-    Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions,
+    History, LaneSettings, Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved,
+    Subscriptions,
 };
 use crate::subscription::{StoredSubscription, Subscription};
 
@@ -81,24 +81,40 @@ impl Subscriptions for SqlStore {
         Ok(lanes.into_iter().collect())
     }
 
-    async fn record_max_attempts(&self, lane: &str, max_attempts: u32) -> Result<()> {
-        let attempts = i32::try_from(max_attempts).unwrap_or(i32::MAX);
-        let change = text!("UPDATE postrider_lane SET max_attempts = $1, updated_at = ", now!(), " WHERE lane = $2");
-        let insert = text!("INSERT INTO postrider_lane (lane, max_attempts, updated_at) VALUES ($1, $2, ", now!(), ")");
+    async fn record_lane(&self, lane: &str, settings: LaneSettings) -> Result<()> {
+        let (attempts, history) =
+            (i32::try_from(settings.max_attempts).unwrap_or(i32::MAX), settings.history == History::Keep);
+        let change = text!(
+            "UPDATE postrider_lane SET max_attempts = $1, history = $2, updated_at = ",
+            now!(),
+            " WHERE lane = $3"
+        );
+        let insert = text!(
+            "INSERT INTO postrider_lane (lane, max_attempts, history, updated_at) VALUES ($1, $2, $3, ",
+            now!(),
+            ")"
+        );
         retrying(|| async {
-            let changed = sqlx::query(change).bind(attempts).bind(lane).execute(self.writer()).await?;
-            if changed.rows_affected() == 0 {
+            let query = sqlx::query(change).bind(attempts).bind(history).bind(lane);
+            if query.execute(self.writer()).await?.rows_affected() == 0 {
                 // Another instance may have inserted it since.
-                is_new(sqlx::query(insert).bind(lane).bind(attempts).execute(self.writer()).await)?;
+                is_new(sqlx::query(insert).bind(lane).bind(attempts).bind(history).execute(self.writer()).await)?;
             }
             Ok(())
         })
         .await
     }
 
-    async fn max_attempts(&self) -> Result<BTreeMap<String, u32>> {
-        let rows = sqlx::query(text!("SELECT lane, max_attempts FROM postrider_lane")).fetch_all(self.reader()).await?;
-        rows.iter().map(|row| Ok((get(row, 0)?, int(row, 1)?))).collect()
+    async fn lanes(&self) -> Result<BTreeMap<String, LaneSettings>> {
+        let rows: Vec<(String, i32, bool)> =
+            sqlx::query_as(text!("SELECT lane, max_attempts, history FROM postrider_lane"))
+                .fetch_all(self.reader())
+                .await?;
+        let settings = |(lane, max_attempts, history): (String, i32, bool)| {
+            let history = if history { History::Keep } else { History::Omit };
+            (lane, LaneSettings { max_attempts: max_attempts.unsigned_abs(), history })
+        };
+        Ok(rows.into_iter().map(settings).collect())
     }
 
     async fn rename_consumer(&self, from: &str, to: &str) -> Result<Renamed> {

@@ -13,11 +13,13 @@ use crate::store::sql::retrying;
 use crate::testing::{Age, Peek};
 
 /// All times that are stored, by table.
-const TIMES: [(&str, &[&str]); 13] = [
+const TIMES: [(&str, &[&str]); 15] = [
     ("postrider_event", &["created_at", "expire_at", "deliver_at"]),
     ("postrider_delivery", &["due_at", "lock_time", "lock_until"]),
     ("postrider_consumption", &["created_at", "consumed_at"]),
     ("postrider_inbox", &["received_at"]),
+    ("postrider_repeat", &["repeated_at"]),
+    ("postrider_promise", &["checked_at"]),
     ("postrider_idempotency", &["lock_until", "created_at", "updated_at"]),
     (
         "postrider_status",

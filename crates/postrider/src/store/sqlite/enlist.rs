@@ -80,6 +80,11 @@ impl Enlist for SqliteStore {
         Ok(received)
     }
 
+    async fn note_repeat(&self, conn: &mut SqliteConnection, consumer: &str, event_id: &str) -> Result<()> {
+        sqlx::query(sql!("promises/note_repeat")).bind(consumer).bind(event_id).execute(conn).await?;
+        Ok(())
+    }
+
     async fn keep_key(&self, conn: &mut SqliteConnection, consumer: &str, event_id: &str, key: &str) -> Result<()> {
         let keep = text!("UPDATE postrider_inbox SET idempotency_key = $1 WHERE consumer = $2 AND event_id = $3");
         sqlx::query(keep).bind(key).bind(consumer).bind(event_id).execute(conn).await?;
