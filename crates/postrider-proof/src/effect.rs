@@ -21,10 +21,10 @@ pub trait Effect: Enlist {
 }
 
 macro_rules! effect {
-    ($store:ty, $conn:ty, $connect:expr, $make:literal, $add:literal, $log:literal) => {
+    ($store:ty, $conn:ty, |$url:ident, $connections:ident| $connect:expr, $make:literal, $add:literal, $log:literal) => {
         impl Effect for $store {
-            async fn with_connections(url: &str, connections: u32) -> postrider::Result<Self> {
-                $connect(url, connections).await
+            async fn with_connections($url: &str, $connections: u32) -> postrider::Result<Self> {
+                $connect.await
             }
 
             async fn make(conn: &mut $conn, counter: &str) -> sqlx::Result<()> {
@@ -47,7 +47,7 @@ macro_rules! effect {
 effect!(
     SqliteStore,
     SqliteConnection,
-    |url, _| SqliteStore::connect(url),
+    |url, _connections| SqliteStore::connect(url),
     "INSERT INTO counter (name, n) VALUES (?1, 0)",
     "UPDATE counter SET n = n + 1 WHERE name = ?1",
     "INSERT INTO effect_log (name, worker) VALUES (?1, ?2)"
@@ -55,7 +55,7 @@ effect!(
 effect!(
     PostgresStore,
     PgConnection,
-    PostgresStore::connect_with,
+    |url, connections| PostgresStore::connect_with(url, connections),
     "INSERT INTO counter (name, n) VALUES ($1, 0)",
     "UPDATE counter SET n = n + 1 WHERE name = $1",
     "INSERT INTO effect_log (name, worker) VALUES ($1, $2)"
@@ -63,7 +63,7 @@ effect!(
 effect!(
     MySqlStore,
     MySqlConnection,
-    MySqlStore::connect_with,
+    |url, connections| MySqlStore::connect_with(url, connections),
     "INSERT INTO counter (name, n) VALUES (?, 0)",
     "UPDATE counter SET n = n + 1 WHERE name = ?",
     "INSERT INTO effect_log (name, worker) VALUES (?, ?)"
