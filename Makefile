@@ -42,7 +42,22 @@ test: services console-check lint doc ## everything, against real servers, which
 	@$(server_urls); $(call run_tests)
 	@POSTRIDER_EXECUTABLE=$$PWD/target/debug/postrider $(MAKE) --no-print-directory console-browser
 	$(call heading,Bench smoke)
-	@$(server_urls); cargo run --locked --release -p postrider-bench -- --smoke
+	@$(bench_smoke)
+	@$(server_urls); target/debug/postrider-bench --smoke
+
+# Optimised without a second build of the dependencies: those of the tests are used, which are optimised already. The example
+# and the whole workspace make cargo choose the same features for them.
+bench_smoke = CARGO_PROFILE_DEV_OPT_LEVEL=2 cargo build --locked --workspace --bin postrider-bench --example graceful_shutdown
+
+# Those that are larger where POSTRIDER_SOAK is set, and those that need minutes anyway.
+soak_tests := under_load|old_rows|whatever_dies|four_processes_share_the_work|kill_9|held_snapshot
+
+.PHONY: soak
+soak: services ## what takes long by its nature: load for a minute, millions of old rows, traffic and kills; half an hour
+	$(call heading,Soak)
+	@$(server_urls); export POSTRIDER_SOAK=1 NEXTEST_PROFILE=soak; \
+		$(call run_tests,-E 'test(/$(soak_tests)/)',-- $(subst |, ,$(soak_tests)))
+	@$(MAKE) --no-print-directory fuzz
 
 # The commit whose databases must always upgrade.
 OLD := 67f2175
@@ -128,6 +143,16 @@ features = $(shell sed -n '/^\[features\]/,/^\[dep/{s/^\([a-z]*\) = .*/\1/p}' cr
 features: ## the library with each feature alone
 	$(call heading,Features)
 	@for feature in $(features); do echo "$$feature"; cargo check --locked -q -p postrider --no-default-features --features "$$feature"; done
+
+.PHONY: msrv
+msrv: ## the oldest Rust that Cargo.toml promises; needs it from rustup
+	$(call heading,Oldest Rust)
+	@cargo +$$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml) check --locked --workspace --all-targets
+
+.PHONY: release
+release: ## the executable, its bill of materials and their checksums in dist/, from a clean tree
+	$(call heading,Release)
+	@scripts/release
 
 .PHONY: deny
 deny: ## known vulnerabilities, licences and sources of the dependencies; needs cargo-deny

@@ -32,7 +32,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Compare with bare hand-written loops, as ratios within one run
 #[derive(Parser)]
 #[command(
-    after_help = "Examples:\n  make bench\n  cargo run --release -p postrider-bench -- --only keyed\n  cargo run --release -p postrider-bench -- --smoke"
+    after_help = "Examples:\n  make bench\n  cargo run --locked --release -p postrider-bench -- --only keyed\n  cargo run --locked --release -p postrider-bench -- --smoke"
 )]
 struct Args {
     /// Quick run with small tables, at half the targets

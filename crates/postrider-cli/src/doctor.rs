@@ -17,8 +17,6 @@ use crate::{Context, End, output};
 
 /// The largest difference between the clocks of this machine and the database.
 const SKEW: time::Duration = time::Duration::seconds(5);
-/// The age at which an open snapshot is reported.
-const SNAPSHOT_AGE: Duration = Duration::from_secs(300);
 /// The timeout of a connection to the broker.
 const BROKER: Duration = Duration::from_secs(5);
 
@@ -27,6 +25,7 @@ const BROKER: Duration = Duration::from_secs(5);
 #[command(after_help = "Examples:
   postrider doctor
   postrider doctor --store postgres://app@localhost/shop -o json
+  postrider doctor --snapshot-seconds 0                           everything that holds a snapshot now
 
 Exits with 4 if a check fails.")]
 pub(crate) struct Doctor {
@@ -36,6 +35,9 @@ pub(crate) struct Doctor {
     /// The broker
     #[arg(long, value_name = "URL")]
     broker: Option<String>,
+    /// Report sessions and prepared transactions that have held a snapshot of the database for longer
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    snapshot_seconds: u64,
 }
 
 /// The results of the checks.
@@ -60,7 +62,8 @@ impl Doctor {
             Ok(config) => {
                 findings.ok("configuration", "all values are valid");
                 check_file(&config, &mut findings);
-                check_store(&config.get(&server::STORE), &mut findings).await;
+                let snapshot_age = Duration::from_secs(self.snapshot_seconds);
+                check_store(&config.get(&server::STORE), snapshot_age, &mut findings).await;
                 check_broker(config.get(&server::BROKER).as_deref(), &mut findings).await;
             }
             Err(error) => findings.failed("configuration", error.to_string(), "correct the value"),
@@ -102,7 +105,7 @@ fn check_file(config: &Config, findings: &mut Findings) {
     }
 }
 
-async fn check_store(url: &str, findings: &mut Findings) {
+async fn check_store(url: &str, snapshot_age: Duration, findings: &mut Findings) {
     let name = without_password(url);
     if let Some(file) = missing_file(url) {
         let missing = format!("{} does not exist", file.display());
@@ -134,7 +137,7 @@ async fn check_store(url: &str, findings: &mut Findings) {
     check_permissions(&*store, findings).await;
     check_processes(&*store, findings).await;
     check_audit(&*store, findings).await;
-    match store.snapshot_holders(SNAPSHOT_AGE).await {
+    match store.snapshot_holders(snapshot_age).await {
         Ok(holders) => compare_snapshots(&holders, findings),
         Err(error) => findings.failed("snapshots", error.to_string(), "let this user read the server's statistics"),
     }

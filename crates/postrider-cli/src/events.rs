@@ -191,7 +191,7 @@ fn branch(node: &Value, before: &str, is_last: bool) {
         "{before}{joint} {} {} {} {consumed} {}{error}",
         cell("topic"),
         cell("status"),
-        cell("occurredAt"),
+        output::cell("occurredAt", &node["occurredAt"], time::OffsetDateTime::now_utc()),
         cell("eventId")
     ));
     let children = rows(node, "children");

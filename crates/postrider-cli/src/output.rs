@@ -42,9 +42,12 @@ pub(crate) fn one(format: Format, thing: &Value) {
     match (format, thing.as_object()) {
         (Format::Json, _) => print_data(format!("{thing:#}")),
         (Format::Table, Some(fields)) => {
-            let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or_default();
-            for (name, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-                print_data(format!("{name:width$}  {}", shown(value)));
+            let now = OffsetDateTime::now_utc();
+            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let lines: Vec<_> = fields.map(|(name, value)| (heading(name), field(name, value, now))).collect();
+            let width = lines.iter().map(|(heading, _)| heading.chars().count()).max().unwrap_or_default();
+            for (heading, value) in lines {
+                print_data(format!("{}  {}", style(format!("{heading:width$}")).dim(), painted(&value)));
             }
         }
         _ => print_data(thing),
@@ -99,8 +102,17 @@ fn table(rows: &[Value], columns: &[&str], width: Option<u16>) -> String {
     table.trim_fmt()
 }
 
+/// A field of one thing, where there is room: a time with its distance from now, and a duration with its unit.
+fn field(name: &str, value: &Value, now: OffsetDateTime) -> String {
+    match (cell(name, value, now), value) {
+        (_, Value::Number(seconds)) if name.ends_with("Seconds") => format!("{seconds} s"),
+        (age, Value::String(time)) if age != shown(value) => format!("{time} ({age})"),
+        (cell, _) => cell,
+    }
+}
+
 /// A time is shown as its distance from now, and a truth as yes or no; the other formats have them as they are.
-fn cell(column: &str, value: &Value, now: OffsetDateTime) -> String {
+pub(crate) fn cell(column: &str, value: &Value, now: OffsetDateTime) -> String {
     match value {
         Value::Bool(true) => "yes".into(),
         Value::Bool(false) => "no".into(),
@@ -185,6 +197,9 @@ mod tests {
         assert_eq!(at("2026-03-01T14:00:00Z"), "in 2h");
         assert_eq!(at("2026-02-01T12:00:00Z"), "28d ago");
         assert_eq!(at("soon"), "soon");
+        assert_eq!(field("createdAt", &json!("2026-03-01T11:59:18Z"), now), "2026-03-01T11:59:18Z (42s ago)");
+        assert_eq!(field("timeoutSeconds", &json!(90), now), "90 s");
+        assert_eq!((field("enabled", &json!(true), now), field("topic", &json!("a"), now)), ("yes".into(), "a".into()));
         assert_eq!(cell("oldestAgeSeconds", &json!(125.4), now), "2m");
         assert_eq!((cell("ok", &json!(true), now), cell("paused", &json!(false), now)), ("yes".into(), "no".into()));
         assert_eq!((heading("lastUsedAt"), heading("oldestAgeSeconds")), ("LAST USED".into(), "OLDEST AGE".into()));

@@ -20,7 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
   postrider publish order.paid --data '{\"orderId\": 7}' --key order-7 --wait
   postrider publish order.paid --data @order.json            from a file
   make-order | postrider publish order.paid --data -         from another command
-  postrider publish notification.sent --data '{}' --parent EVENT_ID")]
+  postrider publish notification.sent --data '{}' --parent EVENT_ID
+
+Exits with 4 if no consumer subscribes to the topic and the event was not stored, or if --wait sees that a consumer gave up.")]
 pub(crate) struct Publish {
     /// The topic
     topic: String,

@@ -573,6 +573,7 @@ macro_rules! suite {
                 one_lane_has_one_transport
                 mistakes_in_registering_are_refused
                 a_relay_prunes_what_is_old
+                a_relay_that_cannot_prune_raises_an_alarm
             }
             views {
                 the_log_shows_what_each_consumer_did

@@ -1381,3 +1381,23 @@ pub async fn a_relay_prunes_what_is_old<H: Harness>(h: H) {
     running.stop().await;
     assert!(is_stored(&h, "young1").await);
 }
+
+/// F22: a relay that cannot remove old rows raises an alarm.
+pub async fn a_relay_that_cannot_prune_raises_an_alarm<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    enqueue_counted(&h, names(1)).await;
+    drain(&h, inbox(&h).consumer(Count::new(&h))).await;
+    age(&h, 24 * 31 * HOUR).await;
+    let file = std::env::temp_dir().join(format!("postrider-archive-{}", uuid::Uuid::new_v4().simple()));
+    std::fs::write(&file, "a file where the folder should be").unwrap();
+    let retention = Retention { archive: Some(file.clone()), ..Retention::default() };
+    let alarms = Alarms::default();
+    let relay = relay(&h, inbox(&h).consumer(Count::new(&h))).retention(retention).also_alert(alarms.clone());
+    let running = Running::start(relay);
+    alarms.1.notified().await;
+    running.stop().await;
+    let alarms = alarms.0.lock().unwrap().clone();
+    assert!(matches!(&alarms[..], [Alarm::NotPruned { error }] if error.contains("cannot be written")), "{alarms:?}");
+    assert!(is_stored(&h, "e00000").await);
+    std::fs::remove_file(file).unwrap();
+}

@@ -23,6 +23,8 @@ pub struct Proxy {
 struct Shared {
     to: SocketAddr,
     connections: AtomicUsize,
+    /// The text of requests whose responses are held back; empty for none.
+    unanswered: Mutex<Vec<u8>>,
     /// Both under one lock, so that no connection is accepted between `refuse` and `cut`.
     state: Mutex<(Acceptance, Vec<Arc<Link>>)>,
 }
@@ -71,6 +73,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             to,
             connections: AtomicUsize::new(0),
+            unanswered: Mutex::default(),
             state: Mutex::new((Acceptance::Open, Vec::new())),
         });
         let accepting = Mutex::new(tokio::spawn(accept(listener, Arc::clone(&shared))));
@@ -107,6 +110,11 @@ impl Proxy {
         let (_, links) = &*self.shared.state();
         let link = links.iter().find(|link| link.port.load(Ordering::SeqCst) == port);
         link.is_some_and(|link| link.state.send(State::Stalled).is_ok())
+    }
+
+    /// From now on a connection forwards the first request with this text, and then no more responses.
+    pub fn hold_answers_to(&self, request: &str) {
+        *self.shared.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = request.as_bytes().into();
     }
 
     /// Forwards requests and holds responses back.
@@ -193,7 +201,13 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
             // If the server cannot be reached, the client sees its connection closed.
             if let Ok(server) = TcpStream::connect(shared.to).await {
                 link.port.store(server.local_addr().map_or(0, |address| address.port()), Ordering::SeqCst);
-                carry(client, server, changes).await;
+                let on_request = |request: &[u8]| {
+                    let text = shared.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    if !text.is_empty() && request.windows(text.len()).any(|part| *part == *text) {
+                        let _ = link.state.send(State::Unanswered);
+                    }
+                };
+                carry(client, server, changes, on_request).await;
             }
             shared.state().1.retain(|other| !Arc::ptr_eq(other, &link));
         });
@@ -201,14 +215,19 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// Forwards bytes both ways until either side ends or the state is `Closed` or `Reset`.
-async fn carry(mut client: TcpStream, mut server: TcpStream, changes: watch::Receiver<State>) {
+async fn carry(
+    mut client: TcpStream,
+    mut server: TcpStream,
+    changes: watch::Receiver<State>,
+    on_request: impl Fn(&[u8]),
+) {
     // For speed only; errors are ignored.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     {
         let ((from_client, to_client), (from_server, to_server)) = (client.split(), server.split());
         tokio::select! {
-            () = pump(from_client, to_server, changes.clone(), &[State::Forwarding, State::Unanswered]) => {}
-            () = pump(from_server, to_client, changes.clone(), &[State::Forwarding]) => {}
+            () = pump(from_client, to_server, changes.clone(), &[State::Forwarding, State::Unanswered], on_request) => {}
+            () = pump(from_server, to_client, changes.clone(), &[State::Forwarding], |_| {}) => {}
         }
     }
     if *changes.borrow() == State::Reset {
@@ -222,6 +241,7 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     mut changes: watch::Receiver<State>,
     open: &[State],
+    on_bytes: impl Fn(&[u8]),
 ) {
     let mut buffer = vec![0; 16 * 1024];
     while opened(&mut changes, open).await {
@@ -230,6 +250,7 @@ async fn pump(
             read = from.read(&mut buffer) => read,
         };
         let Ok(n @ 1..) = read else { return };
+        on_bytes(&buffer[..n]);
         // Checked again: bytes may be read in the moment the state changes, and those must not be forwarded.
         if !opened(&mut changes, open).await || to.write_all(&buffer[..n]).await.is_err() {
             return;

@@ -2,8 +2,8 @@
 //! attempt.
 //!
 //! ```console
-//! $ cargo run -p postrider --example graceful_shutdown              # and press Ctrl-C
-//! $ cargo run -p postrider --example graceful_shutdown -- --demo    # it sends itself the signal
+//! $ cargo run --locked -p postrider --example graceful_shutdown              # and press Ctrl-C
+//! $ cargo run --locked -p postrider --example graceful_shutdown -- --demo    # it sends itself the signal
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its steps")]
 

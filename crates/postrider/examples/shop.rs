@@ -1,7 +1,7 @@
 //! A complete shop on SQLite: an order is paid, its coupon is committed exactly once, and a mail is sent.
 //!
 //! ```console
-//! $ cargo run -p postrider --example shop
+//! $ cargo run --locked -p postrider --example shop
 //! ```
 #![allow(clippy::print_stdout, reason = "an example prints its steps")]
 

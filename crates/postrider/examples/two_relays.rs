@@ -1,7 +1,7 @@
 //! Two relay processes on one PostgreSQL: they share the work, and each event is consumed once.
 //!
 //! ```console
-//! $ cargo run -p postrider --example two_relays -- postgres://postgres@localhost/postgres
+//! $ cargo run --locked -p postrider --example two_relays -- postgres://postgres@localhost/postgres
 //! ```
 //!
 //! Without an argument the server is the one in `POSTRIDER_TEST_POSTGRES`. The program creates its own database

@@ -77,6 +77,11 @@ pub enum Alarm {
         /// For how long, in seconds.
         seconds: u64,
     },
+    /// Old rows are not removed, so the tables grow.
+    NotPruned {
+        /// Why not.
+        error: String,
+    },
 }
 
 impl fmt::Display for Alarm {
@@ -88,6 +93,7 @@ impl fmt::Display for Alarm {
             Self::SnapshotHeld { holder, seconds } => {
                 write!(f, "{holder} has kept a snapshot of the database for {seconds} s: claims get slower; end it")
             }
+            Self::NotPruned { error } => write!(f, "old rows are not removed, and the tables grow: {error}"),
         }
     }
 }
@@ -205,6 +211,7 @@ impl Alarm {
             Self::SnapshotHeld { holder, seconds } => {
                 tracing::error!(holder, seconds, "a held snapshot slows every claim: end it");
             }
+            Self::NotPruned { error } => tracing::error!(error, "old rows are not removed, and the tables grow"),
         }
     }
 

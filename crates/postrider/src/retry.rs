@@ -101,6 +101,16 @@ mod tests {
         assert!(chi2 < 40.0, "{tenths:?}");
     }
 
+    /// F44: processes that lost the same server do not come back together, and each asks once a second at most.
+    #[test]
+    fn tries_to_reach_a_server_are_spread() {
+        let waits: std::collections::BTreeSet<_> = (0..100).map(|_| pause(2)).collect();
+        assert!(waits.len() > 90, "{waits:?}");
+        let three_tries = || (1..=3).map(pause).sum::<Duration>();
+        assert!((0..100).all(|_| three_tries() > Duration::from_secs(3)));
+        assert!((0..100).all(|_| pause(100) > Duration::from_secs(20)));
+    }
+
     proptest! {
         #[test]
         fn a_wait_stays_within_its_jitter_and_cap(failures in 0_u32.., chance in 0.0..1.0_f64, jitter in 0.0..=1.0_f64) {

@@ -2,7 +2,7 @@
 //! announces it in one transaction; two consumers have their effect once.
 //!
 //! ```console
-//! $ DATABASE_URL=postgres://postgres@localhost/shop cargo run -p postrider-axum
+//! $ DATABASE_URL=postgres://postgres@localhost/shop cargo run --locked -p postrider-axum
 //! $ curl -X POST http://127.0.0.1:3000/orders/7/pay
 //! ```
 #![allow(clippy::print_stdout, reason = "it prints its address")]

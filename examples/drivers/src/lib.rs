@@ -9,7 +9,7 @@
 //!
 //! ```console
 //! $ postrider migrate up --store postgres://postgres@localhost/shop
-//! $ cargo run -p postrider-drivers --example diesel -- postgres://postgres@localhost/shop 7
+//! $ cargo run --locked -p postrider-drivers --example diesel -- postgres://postgres@localhost/shop 7
 //! order 7 is paid, and order:7:paid is written with it
 //! ```
 

@@ -31,7 +31,7 @@ fn example(name: &str) -> Command {
     // target/debug/deps/it-0123456789abcdef
     let profile = test.parent().and_then(|deps| deps.parent()).expect("a folder of the profile");
     let file = profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    assert!(file.exists(), "{} is not there: run `cargo build --workspace --examples`", file.display());
+    assert!(file.exists(), "{} is not there: run `cargo build --locked --workspace --examples`", file.display());
     Command::new(file)
 }
 

@@ -2,7 +2,7 @@
 //! consumer publishes are one trace.
 //!
 //! ```console
-//! $ OTLP=http://127.0.0.1:4318 cargo run -p postrider-otel
+//! $ OTLP=http://127.0.0.1:4318 cargo run --locked -p postrider-otel
 //! $ curl -X POST http://127.0.0.1:3000/orders/7/pay
 //! $ curl http://127.0.0.1:3000/metrics
 //! ```

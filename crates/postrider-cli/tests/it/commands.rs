@@ -39,7 +39,9 @@ async fn the_story_of_one_event_in_a_terminal() {
     assert_eq!(stdout(&listened), "order.paid order:7 attempt 1 ok: {\"orderId\":7}\n");
 
     let shown = server.run(&["events", "show", "order:7"]);
-    assert!(stdout(&shown).contains("CONSUMED") && stdout(&shown).contains("attempts"), "{}", stdout(&shown));
+    assert!(stdout(&shown).contains("EVENT ID") && stdout(&shown).contains("attempts"), "{}", stdout(&shown));
+    let sent = stdout(&shown).lines().find(|line| line.starts_with("SENT ")).unwrap().to_owned();
+    assert!(sent.ends_with(" ago)"), "{sent}");
     let shown = server.run(&["events", "show", "order:7", "-o", "jsonl"]);
     assert_eq!(stdout(&shown).lines().count(), 1);
     let child = ["publish", "order.paid", "--data", "{}", "--id", "child", "--parent", "order:7"];
@@ -327,6 +329,27 @@ async fn the_doctor_names_missing_grants_on_postgres_and_a_rabbitmq_that_answers
     database.drop().await;
 }
 
+/// F43, F31: `doctor` names a prepared transaction that was left behind.
+#[tokio::test]
+async fn the_doctor_names_a_prepared_transaction_on_postgres() {
+    let database = Database::make(Kind::Postgres).await;
+    assert!(postrider(&["migrate", "up", "--store", &database.url]).status.success());
+    let snapshots = |seconds: &str| {
+        let found = postrider(&["doctor", "--store", &database.url, "--snapshot-seconds", seconds, "-o", "json"]);
+        let findings: Value = serde_json::from_slice(&found.stdout).unwrap();
+        let snapshots = findings.as_array().unwrap().iter().filter(|one| one["check"] == "snapshots");
+        snapshots.cloned().collect::<Vec<_>>()
+    };
+    let gid = format!("left-behind-{}", uuid::Uuid::new_v4());
+    database.run_script(&format!("BEGIN; CREATE TABLE t (n int); PREPARE TRANSACTION '{gid}'")).await;
+    let held = snapshots("0");
+    let named = |one: &Value| one["finding"].as_str().unwrap().starts_with(&format!("prepared transaction {gid} "));
+    assert!(held.iter().any(|one| one["ok"] == false && named(one)), "{held:?}");
+    assert_eq!(snapshots("300")[0]["ok"], true, "not for that long");
+    database.run_script(&format!("ROLLBACK PREPARED '{gid}'")).await;
+    database.drop().await;
+}
+
 #[test]
 fn every_command_has_help_with_examples_and_completions() {
     for command in [
@@ -359,6 +382,26 @@ fn every_command_has_help_with_examples_and_completions() {
         let completions = postrider(&["completions", shell]);
         assert!(stdout(&completions).contains("subscriptions"), "{shell}");
     }
+}
+
+/// On a terminal a table fits its width and has colours, unless `NO_COLOR` is set.
+#[test]
+fn a_table_fits_a_terminal_and_has_colours_there_only() {
+    let on_a_terminal = |settings: &str| {
+        let command = format!(
+            "stty cols 80 rows 24; {settings} {} doctor --store sqlite://none.db",
+            env!("CARGO_BIN_EXE_postrider")
+        );
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--command", &command, "/dev/null"]).env("TERM", "xterm").env_remove("NO_COLOR");
+        stdout(&script.stdin(Stdio::null()).output().unwrap())
+    };
+    let table = on_a_terminal("NO_COLOR=1");
+    assert!(table.contains("CHECK") && !table.contains('\x1b'), "{table:?}");
+    let widest = table.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    assert!((60..=80).contains(&widest), "{table}");
+    assert!(on_a_terminal("").contains("\x1b[2m"), "the heading is dim");
+    assert!(!stdout(&postrider(&["doctor", "--store", "sqlite://none.db"])).contains('\x1b'));
 }
 
 /// A reader that closes the pipe early ends the command without a panic.
@@ -450,7 +493,7 @@ async fn what_an_operator_reads_is_shown_as_tables() {
     assert!(audit.lines().count() == 2 && audit.contains("a test"), "{audit}");
     assert!(read(&["audit", "--from", "2100-01-01T00:00:00Z", "-o", "jsonl"]).is_empty());
     let shown = read(&["consumers", "show", "points"]);
-    assert!(shown.contains("maxAttempts") && shown.contains("points"), "{shown}");
+    assert!(shown.starts_with("CONSUMER ID  points\n") && shown.contains("maxAttempts"), "{shown}");
     let attempts = read(&["consumers", "attempts", "points"]);
     assert!(attempts.starts_with("CONSUMED") && attempts.contains("the wallet is away"), "{attempts}");
     assert_eq!(server.run(&["consumers", "attempts", "nowhere"]).status.code(), Some(3));

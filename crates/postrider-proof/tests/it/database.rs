@@ -15,6 +15,11 @@ use sqlx::{AssertSqlSafe, Connection, MySqlConnection, MySqlPool, PgConnection, 
 
 /// The time limit of a wait. Only a failing test waits this long.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+/// Whether this is `make soak`, where tests are as large as they can be.
+pub(crate) fn soak() -> bool {
+    std::env::var_os("POSTRIDER_SOAK").is_some()
+}
+
 /// Older than any lease of the workers.
 pub(crate) const PAST_ANY_LEASE: Duration = Duration::from_secs(60);
 
@@ -59,6 +64,31 @@ macro_rules! over_each_server {
         $crate::database::over! { mysql: $($(#[$doc])* $case,)* }
     };
 }
+/// Runs each case over each store, with the store's type: the case has consumers of its own, in this process.
+macro_rules! over_each_typed_store {
+    ($($(#[$doc:meta])* $case:ident,)*) => {
+        $crate::database::over_typed! { sqlite postrider::store::sqlite::SqliteStore: $($(#[$doc])* $case,)* }
+        $crate::database::over_each_typed_server! { $($(#[$doc])* $case,)* }
+    };
+}
+macro_rules! over_each_typed_server {
+    ($($(#[$doc:meta])* $case:ident,)*) => {
+        $crate::database::over_typed! { postgres postrider::store::postgres::PostgresStore: $($(#[$doc])* $case,)* }
+        $crate::database::over_typed! { mysql postrider::store::mysql::MySqlStore: $($(#[$doc])* $case,)* }
+    };
+}
+macro_rules! over_typed {
+    ($store:ident $type:ty: $($(#[$doc:meta])* $case:ident,)*) => {
+        mod $store {
+            $($(#[$doc])* #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() {
+                let database = $crate::database::Database::$store().await;
+                super::$case::<$type>(&database).await;
+                database.finish().await;
+            })*
+        }
+    };
+}
 macro_rules! over {
     ($store:ident: $($(#[$doc:meta])* $case:ident,)*) => {
         mod $store {
@@ -71,7 +101,7 @@ macro_rules! over {
         }
     };
 }
-pub(crate) use {over, over_each_server, over_each_store};
+pub(crate) use {over, over_each_server, over_each_store, over_each_typed_server, over_each_typed_store, over_typed};
 
 impl Database {
     pub(crate) async fn sqlite() -> Self {
@@ -170,6 +200,38 @@ impl Database {
             assert!(started.elapsed() < TIMEOUT, "{sql}: still {answer}, not {wanted}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Waits until no session but the auditor's has a transaction that began before this call.
+    pub(crate) async fn no_transaction_is_open(&self) {
+        let open = match &self.auditor {
+            // The one writer's lock is free, if it can be taken.
+            Auditor::Sqlite { .. } => {
+                let locked = self.execute("BEGIN IMMEDIATE; ROLLBACK");
+                return tokio::time::timeout(TIMEOUT / 2, locked).await.expect("no transaction is open");
+            }
+            Auditor::Postgres { .. } => {
+                let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+                let began = self.number(now).await;
+                format!(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
+                     AND state LIKE 'idle in transaction%' AND extract(epoch FROM xact_start) * 1000000 < {began}"
+                )
+            }
+            Auditor::MySql { .. } => {
+                let open = "SELECT count(*) FROM information_schema.innodb_trx t \
+                    JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id \
+                    WHERE p.db = database() AND p.id <> connection_id()";
+                let started = Instant::now();
+                while self.number(open).await > 0 {
+                    assert!(started.elapsed() < TIMEOUT / 2, "a transaction is open");
+                    // InnoDB refreshes `innodb_trx` only if it was not read for 0.1 s.
+                    tokio::time::sleep(Duration::from_millis(150)).await;
+                }
+                return;
+            }
+        };
+        self.until(&open, 0).await;
     }
 
     /// Ages all stored times by `by`.

@@ -6,6 +6,7 @@ mod broker;
 mod commit;
 mod crash;
 mod database;
+mod growth;
 mod operations;
 mod outage;
 mod proxy;

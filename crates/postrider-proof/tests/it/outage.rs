@@ -78,40 +78,68 @@ fn refused_by_the_kernel() -> usize {
     tcp.next().unwrap().split(' ').nth(place).unwrap().parse().unwrap()
 }
 
-/// F36: the listening connection stays open, but nothing arrives on it.
+/// The client port of the session that listens.
+async fn listener(database: &Database) -> u16 {
+    let listening = "SELECT coalesce(max(client_port), 0)::bigint FROM pg_stat_activity \
+        WHERE datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'";
+    loop {
+        match u16::try_from(database.number(listening).await).unwrap() {
+            0 => tokio::time::sleep(Duration::from_millis(5)).await,
+            port => return port,
+        }
+    }
+}
+
+/// F36: the listening connection stays open, but no announcement arrives on it. The poll finds the events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_listener_delays_nothing_on_postgres_and_is_replaced() {
+async fn a_silent_listener_delays_nothing_on_postgres() {
     let database = Database::postgres().await;
     let (proxy, url) = database.proxy().await;
     let mut consumer = Worker::start(&url, "relay --poll-ms 1000");
-    let listening = "SELECT coalesce(max(client_port), 0)::bigint FROM pg_stat_activity \
-        WHERE datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'";
-    let listener = loop {
-        match u16::try_from(database.number(listening).await).unwrap() {
-            0 => tokio::time::sleep(Duration::from_millis(5)).await,
-            port => break port,
-        }
-    };
-    assert!(proxy.stall_one(listener), "the server's view of the link is the proxy's");
-    let stalled = Instant::now();
-
+    assert!(proxy.stall_one(listener(&database).await), "the server's view of the link is the proxy's");
+    let mut producer = Worker::start(database.url(), "produce 10 --on-request --announce");
+    producer.wait_for_line("at ready").await;
     for event in 0..3 {
-        Worker::start(database.url(), &format!("produce 1 --from {event}")).finishes().await;
+        producer.send_line("one more").await;
+        producer.wait_for_line("at committed").await;
         let committed = Instant::now();
         consumer.wait_for_line(&format!("at settled e{event:05}")).await;
         let took = committed.elapsed();
         assert!(took < Duration::from_millis(1_500), "the poll finds it: {took:?}");
     }
+    consumer.kill().await;
+    database.every_effect_happened_once(3).await;
+    database.finish().await;
+}
 
+/// F36: a new listener replaces the silent one, and announcements arrive on it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_listener_on_postgres_is_replaced() {
+    let database = Database::postgres().await;
+    let (proxy, url) = database.proxy().await;
+    let mut consumer = Worker::start(&url, "relay --poll-ms 3600000");
+    consumer.wait_for_line("at ready").await;
+    let ready = Instant::now();
+    let silent = listener(&database).await;
+    assert!(proxy.stall_one(silent), "the server's view of the link is the proxy's");
+    let stalled = Instant::now();
     let another = format!(
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() \
-         AND query LIKE 'LISTEN%' AND state = 'idle' AND client_port <> {listener}"
+         AND query LIKE 'LISTEN%' AND state = 'idle' AND client_port <> {silent}"
     );
     database.until(&another, 1).await;
     let took = stalled.elapsed();
     eprintln!("F36: a new listener after {took:?}");
     assert!(took < Duration::from_secs(15), "a new listener took {took:?}");
+
+    let mut producer = Worker::start(database.url(), "produce 10 --on-request --announce");
+    producer.wait_for_line("at ready").await;
+    // An idle relay looks after 100 ms, and each time after twice as long: the ninth look comes before 13 s, the tenth after 24 s.
+    tokio::time::sleep((ready + Duration::from_secs(14)).saturating_duration_since(Instant::now())).await;
+    producer.send_line("one more").await;
+    let settled = tokio::time::timeout(Duration::from_secs(3), consumer.wait_for_line("at settled e00000")).await;
+    settled.expect("the new listener receives the announcement");
     consumer.kill().await;
-    database.every_effect_happened_once(3).await;
+    database.every_effect_happened_once(1).await;
     database.finish().await;
 }

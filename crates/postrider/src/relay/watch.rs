@@ -406,11 +406,20 @@ pub(super) async fn keep_figures(shared: Arc<RelayShared>, lanes: BTreeSet<Arc<s
 /// Prunes regularly, one relay at a time.
 pub(super) async fn prune(shared: Arc<RelayShared>, retention: Retention) {
     let _running = shared.store.wake().presence().run_loop(presence::RETENTION);
+    let mut failed = false;
     loop {
         shared.health.up().await;
-        if let Err(error) = prune_once(&shared, &retention).await {
-            note(&shared, error, "the relay cannot prune");
-        }
+        // One alarm until it works again, not one for each try. An unreachable store is reported as such.
+        failed = match prune_once(&shared, &retention).await {
+            Ok(()) => false,
+            Err(error) if shared.health.note(&error) => failed,
+            Err(error) => {
+                if !failed {
+                    shared.alarm(Alarm::NotPruned { error: Failure::from(error).to_string() });
+                }
+                true
+            }
+        };
         tokio::select! {
             () = tokio::time::sleep(PRUNING) => {}
             () = shared.stop.cancelled() => return,

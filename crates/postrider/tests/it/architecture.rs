@@ -25,15 +25,20 @@ fn code_map(page: &str) -> BTreeSet<PathBuf> {
     paths
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn all_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
-            rust_files(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all_files(&path, found);
+        } else {
             found.push(path);
         }
     }
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    all_files(folder, found);
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
 }
 
 #[test]
@@ -209,4 +214,21 @@ fn one_file_reads_the_machines_clock() {
     };
     let files: Vec<_> = files.iter().filter(|file| reads(file)).filter_map(|file| file.file_name()).collect();
     assert_eq!(files, ["clock.rs"]);
+}
+
+/// F43: no transaction is prepared, so none of ours can be left behind.
+#[test]
+fn no_transaction_is_prepared() {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for folder in ["src", "queries", "migrations"] {
+        all_files(&library.join(folder), &mut files);
+    }
+    assert!(files.len() > 300, "the sources were read");
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a text").to_uppercase();
+        for statement in ["PREPARE TRANSACTION", "XA PREPARE", "XA START"] {
+            assert!(!text.contains(statement), "{} prepares a transaction", file.display());
+        }
+    }
 }

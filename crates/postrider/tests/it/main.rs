@@ -20,3 +20,4 @@ mod requirements;
 mod service;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod supply_chain;

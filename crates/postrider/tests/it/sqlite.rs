@@ -334,20 +334,35 @@ async fn sqlite_holds_the_write_lock_before_it_reads() {
     store.commit(tx).await.expect("commits");
 }
 
-/// F35: another process holds the write lock. Every operation of the store waits for it, and no BUSY reaches the
-/// caller.
+/// F35: another process holds the write lock. Every operation of the store waits for it, also a transaction that reads first, and
+/// no BUSY reaches the caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn sqlite_waits_for_another_process_that_writes() {
+    use std::io::Write as _;
     let folder = Folder::new();
     let store = folder.store().await;
     subscribe(&store, "t", "c", Via::Local).await;
     let mut stranger = folder.stranger().await;
+    let mut other =
+        Command::new("sqlite3").arg(folder.file()).stdin(std::process::Stdio::piped()).spawn().expect("runs");
+    let mut commands = other.stdin.take().expect("a pipe");
+    commands.write_all(b".timeout 30000\n").expect("a command");
     for round in 0..20 {
-        run(&mut stranger, "BEGIN IMMEDIATE").await;
+        let change =
+            "INSERT INTO postrider_lease VALUES ('x', 'x', 1, 1, 1) ON CONFLICT DO UPDATE SET token = token + 1";
+        commands.write_all(format!("BEGIN IMMEDIATE; {change};\n").as_bytes()).expect("a command");
+        while sqlx::query("BEGIN IMMEDIATE").execute(&mut stranger).await.is_ok() {
+            run(&mut stranger, "ROLLBACK").await;
+            tokio::task::yield_now().await;
+        }
         let mut ours = tokio::spawn({
             let store = store.clone();
             async move {
-                enqueue(&store, vec![draft("t", &format!("e{round}"))]).await;
+                let mut tx = store.begin().await.expect("begins");
+                sqlx::query("SELECT count(*) FROM postrider_event").fetch_one(&mut *tx).await.expect("reads");
+                let event = draft("t", &format!("e{round}"));
+                Outbox::new(store.clone()).enqueue(&mut tx, event).await.expect("writes");
+                store.commit(tx).await.expect("commits");
                 let lease = store.claim(&Claim::new("c", 10)).await?;
                 store.settle(lease.token, &lease.ids(), History::Keep).await
             }
@@ -355,14 +370,16 @@ async fn sqlite_waits_for_another_process_that_writes() {
         // There is no signal for a wait on a lock, so the test checks that nothing happens.
         let waits = tokio::time::timeout(Duration::from_millis(20), &mut ours).await;
         assert!(waits.is_err(), "did not wait: {waits:?}");
-        run(
-            &mut stranger,
-            "INSERT INTO postrider_lease VALUES ('x', 'x', 1, 1, 1) ON CONFLICT DO UPDATE SET token = token + 1",
-        )
-        .await;
-        run(&mut stranger, "COMMIT").await;
+        commands.write_all(b"COMMIT;\n").expect("a command");
         assert_eq!(ours.await.expect("runs").expect("never busy").len(), 1);
     }
+    drop(commands);
+    assert!(other.wait().expect("ends").success(), "the other process was not refused either");
+    let changes: i64 = sqlx::query_scalar("SELECT token FROM postrider_lease WHERE name = 'x'")
+        .fetch_one(&mut stranger)
+        .await
+        .expect("its row");
+    assert_eq!(changes, 20);
 }
 
 /// F35: the error for a caller's own transaction that reads first says how to begin it.

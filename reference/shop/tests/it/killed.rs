@@ -15,8 +15,11 @@ use crate::customer::{Chance, Customer};
 use crate::fixture::{Fixture, Tested, over_every_store};
 use crate::process::Process;
 
-/// The number of orders, of kills, and of concurrent customers.
-const ORDERS: usize = 2_000;
+/// The number of orders; `make soak` has more.
+fn orders() -> usize {
+    if std::env::var_os("POSTRIDER_SOAK").is_some() { 2_000 } else { 1_000 }
+}
+/// The number of kills, and of concurrent customers.
 const KILLS: usize = 10;
 const CUSTOMERS: usize = 16;
 const USERS: usize = 12;
@@ -55,7 +58,7 @@ async fn scene_5_crash_and_restart_the_books_balance_whatever_dies<S: Tested>(sh
             let customer = Customer::new(base);
             loop {
                 let order = next.fetch_add(1, Ordering::SeqCst);
-                if order >= ORDERS {
+                if order >= orders() {
                     return;
                 }
                 let mut chance = Chance::of(order);
@@ -67,7 +70,7 @@ async fn scene_5_crash_and_restart_the_books_balance_whatever_dies<S: Tested>(sh
     }
     let mut dead = BTreeSet::new();
     for kill in 1..=KILLS {
-        while done.load(Ordering::SeqCst) < kill * ORDERS / (KILLS + 1) {
+        while done.load(Ordering::SeqCst) < kill * orders() / (KILLS + 1) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         process.kill().await;
@@ -107,15 +110,15 @@ async fn scene_5_crash_and_restart_the_books_balance_whatever_dies<S: Tested>(sh
     assert_eq!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'WAIT_PAY'").await, 0);
     // Checks that the run covered several paths and failures.
     let on_purpose = "SELECT count(*) FROM postrider_consumption WHERE code = 'onPurpose'";
-    assert!(shop.number(on_purpose).await > ORDERS as i64);
+    assert!(shop.number(on_purpose).await > orders() as i64);
     // No unexpected failures: no deadlock, no violated constraint. A kill leaves attempts whose lease ran out.
     let strange = "SELECT count(*) FROM postrider_consumption WHERE error IS NOT NULL
         AND coalesce(code, '') NOT IN ('onPurpose', 'notLocked', 'couponLocked', 'insufficientBalance', 'leaseRanOut')";
     assert_eq!(shop.number(strange).await, 0);
-    assert!(shop.number("SELECT count(*) FROM shop_order").await >= ORDERS as i64);
-    assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'PAID'").await > ORDERS as i64 / 10);
-    assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'CANCELED'").await > ORDERS as i64 / 10);
-    assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'REFUNDED'").await > ORDERS as i64 / 20);
+    assert!(shop.number("SELECT count(*) FROM shop_order").await >= orders() as i64);
+    assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'PAID'").await > orders() as i64 / 10);
+    assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'CANCELED'").await > orders() as i64 / 10);
+    assert!(shop.number("SELECT count(*) FROM shop_order WHERE status = 'REFUNDED'").await > orders() as i64 / 20);
 }
 
 /// Users, some with too small a balance, and the coupons of the orders that use their own.
@@ -126,7 +129,7 @@ async fn open_accounts<S: Tested>(shop: &Fixture<S>) {
         accounts::give_coupon(&shop.shop, &format!("shared-{user}"), &name, 100).await.unwrap();
     }
     let mut giving = JoinSet::new();
-    for order in 0..ORDERS {
+    for order in 0..orders() {
         let wanted = wanted(order, &mut Chance::of(order));
         if let Some(coupon) = wanted["couponId"].as_str().filter(|coupon| coupon.starts_with("coupon-")) {
             let (shop, coupon, user) = (shop.clone(), coupon.to_owned(), format!("user-{}", order % USERS));

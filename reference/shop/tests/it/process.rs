@@ -162,6 +162,6 @@ fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().and_then(Path::parent).unwrap();
     let file = profile.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
-    assert!(file.exists(), "{} is not there: run `cargo build --workspace --examples`", file.display());
+    assert!(file.exists(), "{} is not there: run `cargo build --locked --workspace --examples`", file.display());
     file
 }

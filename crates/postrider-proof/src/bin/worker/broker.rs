@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider::{Inbox, LaneOptions, RabbitMq, Relay};
+use postrider_proof::effect::Effect;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::consume::Count;
-use crate::effect::Effect;
 use crate::points::{Point, Stops};
 
 #[derive(Args)]

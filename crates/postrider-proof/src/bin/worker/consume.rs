@@ -9,10 +9,10 @@ use postrider::transport::{Lane, Outcome, Parcel};
 use postrider::{
     Consumer, Event, Failure, Inbox, LaneOptions, Received, Relay, RelayOptions, RetryPolicy, Store, Transport,
 };
+use postrider_proof::effect::Effect;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::effect::Effect;
 use crate::points::{Point, Stops};
 
 #[derive(Args)]

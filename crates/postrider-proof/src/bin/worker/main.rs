@@ -4,7 +4,6 @@
 
 mod broker;
 mod consume;
-mod effect;
 mod operate;
 mod points;
 mod produce;
@@ -15,8 +14,8 @@ use clap::{Parser, Subcommand};
 use postrider::store::mysql::MySqlStore;
 use postrider::store::postgres::PostgresStore;
 use postrider::store::sqlite::SqliteStore;
+use postrider_proof::effect::Effect;
 
-use crate::effect::Effect;
 use crate::points::{Stop, Stops};
 
 #[derive(Parser)]

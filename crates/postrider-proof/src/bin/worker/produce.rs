@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use postrider::{Draft, Inbox, Outbox, Relay, RelayOptions};
+use postrider_proof::effect::Effect;
 use tokio::io::AsyncBufReadExt;
 
 use crate::consume::{Done, Renamed};
-use crate::effect::Effect;
 use crate::points::{Point, Stops};
 
 #[derive(Args)]
