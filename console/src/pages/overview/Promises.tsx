@@ -6,6 +6,7 @@ import type { Meaning } from '../../components/Status';
 import { has, type MessageKey, t } from '../../i18n';
 import { useNow } from '../../lib/clock';
 import { brief, hourMinute, number } from '../../lib/format';
+import { useWhole } from '../../shell/session';
 
 /** A promise is kept, kept with effort (events wait so that order is kept), or broken. */
 export function lookOf(promise: Promise_): { icon: IconName; meaning: Meaning } {
@@ -30,7 +31,8 @@ export function lineOf(promise: Promise_): string {
 }
 
 export function PromisesPanel({ onOpen }: { onOpen: () => void }) {
-  const { data } = useQuery({ ...promises, retry: false });
+  const whole = useWhole();
+  const { data } = useQuery({ ...promises, retry: false, enabled: whole.may });
   const now = useNow();
   if (!data) return null;
   return (

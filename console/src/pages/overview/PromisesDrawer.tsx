@@ -36,11 +36,20 @@ function Equation({ figures }: { figures: Record<string, number> }) {
   );
 }
 
+/** In this order; figures of a service's own books come before their discrepancies. */
+const ORDER = ['repeats', 'stopped', 'twice', 'leases', 'oldestSeconds', 'overdue', 'lanes', 'outOfOrder', 'heldKeys'];
+
+function place(name: string): number {
+  const at = ORDER.indexOf(name);
+  return at < 0 ? (name === 'discrepancies' ? ORDER.length + 1 : ORDER.length) : at;
+}
+
 function Figures({ promise }: { promise: Promise_ }) {
-  const zeroIsGood = ['twice', 'overdue', 'outOfOrder', 'discrepancies', 'missing'];
+  const zeroIsGood = ['twice', 'overdue', 'lanes', 'outOfOrder', 'discrepancies', 'missing'];
+  const figures = Object.entries(promise.figures).sort(([a], [b]) => place(a) - place(b));
   return (
     <div className="figures">
-      {Object.entries(promise.figures).map(([name, value]) => {
+      {figures.map(([name, value]) => {
         const tone = zeroIsGood.includes(name)
           ? value === 0
             ? 'm-ok c'
@@ -56,6 +65,37 @@ function Figures({ promise }: { promise: Promise_ }) {
         );
       })}
     </div>
+  );
+}
+
+/** What is wrong, and the events that it concerns. */
+function Findings({ promise }: { promise: Promise_ }) {
+  const findings = promise.findings ?? [];
+  const told = new Set(findings.map((each) => each.eventId));
+  const others = promise.events?.filter((id) => !told.has(id)) ?? [];
+  return (
+    <ul className="findings-list">
+      {findings.map((each) => (
+        <li key={each.what}>
+          <span className="m-bad c">{each.what}</span>
+          {each.eventId && (
+            <Link to="/events/$id" params={{ id: each.eventId } as never}>
+              {t('show')}
+            </Link>
+          )}
+        </li>
+      ))}
+      {others.length > 0 && (
+        <li>
+          <span className="m-bad c">{t('promises.broken')}</span>
+          {others.map((id) => (
+            <Link key={id} to="/events/$id" params={{ id } as never} className="mono">
+              {id}
+            </Link>
+          ))}
+        </li>
+      )}
+    </ul>
   );
 }
 
@@ -93,16 +133,7 @@ function One({ promise, checkedAt, sql, onRedrive }: OneProps) {
             ))}
           </div>
         )}
-        {!promise.ok && (promise.events?.length ?? 0) > 0 && (
-          <p className="m-bad">
-            <span className="c">{t('promises.broken')}: </span>
-            {promise.events?.map((id) => (
-              <Link key={id} to="/events/$id" params={{ id } as never} className="mono">
-                {id}{' '}
-              </Link>
-            ))}
-          </p>
-        )}
+        {!promise.ok && <Findings promise={promise} />}
         <div className="history" role="img" aria-label={t('range.24h')}>
           {promise.history.map((each) => (
             <i key={each.at} className={each.ok ? (each.strained ? 'm-warn' : 'm-ok') : 'm-bad'} />

@@ -7,7 +7,7 @@ import { t } from '../../i18n';
 import { actionOf } from '../../lib/audit';
 import { hourMinute, number } from '../../lib/format';
 import { ratePoints } from '../../lib/rate';
-import { useRefusal } from '../../shell/session';
+import { useOperatorsWhole } from '../../shell/session';
 import { niceTop, pathOf } from './scale';
 
 const TOP = 28;
@@ -140,9 +140,9 @@ type DrawingProps = { points: Point[]; minutes: number; hover: number | null; on
 function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
   const { ref, width, height } = useSize();
   const axis = height - BELOW;
-  const refused = useRefusal('operator');
+  const { may } = useOperatorsWhole();
   const from = Date.now() - minutes * 60_000;
-  const records = useQuery({ ...audit({ limit: 100 }), enabled: !refused }).data?.records ?? [];
+  const records = useQuery({ ...audit({ limit: 100 }), enabled: may }).data?.records ?? [];
   const right = width - 6;
   const start = Date.parse(points[0]?.at ?? new Date(from).toISOString());
   const end = Date.parse(points.at(-1)?.at ?? new Date().toISOString());
