@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { afterAll } from 'vitest';
 
 const EXECUTABLE =
   process.env.POSTRIDER_EXECUTABLE ?? fileURLToPath(new URL('../../../target/debug/postrider', import.meta.url));
@@ -20,6 +21,12 @@ function environment(): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(([name]) => !name.startsWith('POSTRIDER_'));
   return Object.fromEntries(own);
 }
+
+/** Those that a failed test has not stopped end with its file. */
+const running = new Set<Server>();
+afterAll(async () => {
+  await Promise.all([...running].map((each) => each.stop()));
+});
 
 export class Server {
   url = '';
@@ -41,6 +48,7 @@ export class Server {
       throw new Error(`${EXECUTABLE} is missing: build it with cargo, or name another in POSTRIDER_EXECUTABLE`);
     const dir = mkdtempSync(join(tmpdir(), 'postrider-console-'));
     const server = new Server(kind, dir, store ?? `sqlite://${dir}/bus.db`, flags);
+    running.add(server);
     await server.run('127.0.0.1:0');
     server.token = /^admin token: (\S+)$/m.exec(server.log)?.[1] ?? '';
     const page = await fetch(server.url, { headers: { accept: 'text/html' } }).then((answer) => answer.text());
@@ -98,6 +106,7 @@ export class Server {
   }
 
   async stop(): Promise<void> {
+    if (!running.delete(this)) return;
     await this.end('SIGTERM');
     rmSync(this.dir, { recursive: true, force: true });
     this.whenStopped();
