@@ -199,6 +199,7 @@ export const en = {
   'promise.lost.line': '{owed} owed = {done} done + {waiting} waiting + {dead} dead',
   'promise.twice.line': '{stopped} repeats stopped by the inbox today, {twice} effects without a row',
   'promise.stuck.line': '{overdue} leases past their end; the oldest was claimed {oldestSeconds} s ago',
+  'promise.stuck.idle': 'no lease is past its end',
   'promise.order.line': '{heldKeys} keys hold {held} events behind a dead one',
   'promise.order.ok': 'no key is out of order',
   'figure.owed': 'deliveries owed',

@@ -199,6 +199,7 @@ export const zh: Messages = {
   'promise.lost.line': '应投递 {owed} = 完成 {done} + 等待 {waiting} + 死信 {dead}',
   'promise.twice.line': '今天收件箱拦截重复 {stopped} 次，无登记的效果 {twice} 次',
   'promise.stuck.line': '{overdue} 个租约超期；最早的认领于 {oldestSeconds} 秒前',
+  'promise.stuck.idle': '没有租约超期',
   'promise.order.line': '{heldKeys} 个键的 {held} 个事件排在死信之后',
   'promise.order.ok': '没有键乱序',
   'figure.owed': '应投递',

@@ -9,10 +9,11 @@ import { Modal } from '../../components/Dialog';
 import { Loaded } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
+import { storeNow } from '../../lib/clock';
 import { clock, duration, number } from '../../lib/format';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard } from '../../wizard';
-import { figureName, lookOf } from './Promises';
+import { figureName, figuresOf, lookOf } from './Promises';
 
 /** owed = done + waiting + dead, drawn as four bars. */
 function Equation({ figures }: { figures: Record<string, number> }) {
@@ -36,20 +37,11 @@ function Equation({ figures }: { figures: Record<string, number> }) {
   );
 }
 
-/** In this order; figures of a service's own books come before their discrepancies. */
-const ORDER = ['repeats', 'stopped', 'twice', 'leases', 'oldestSeconds', 'overdue', 'lanes', 'outOfOrder', 'heldKeys'];
-
-function place(name: string): number {
-  const at = ORDER.indexOf(name);
-  return at < 0 ? (name === 'discrepancies' ? ORDER.length + 1 : ORDER.length) : at;
-}
-
 function Figures({ promise }: { promise: Promise_ }) {
   const zeroIsGood = ['twice', 'overdue', 'lanes', 'outOfOrder', 'discrepancies', 'missing'];
-  const figures = Object.entries(promise.figures).sort(([a], [b]) => place(a) - place(b));
   return (
     <div className="figures">
-      {figures.map(([name, value]) => {
+      {figuresOf(promise).map(([name, value]) => {
         const tone = zeroIsGood.includes(name)
           ? value === 0
             ? 'm-ok c'
@@ -99,6 +91,27 @@ function Findings({ promise }: { promise: Promise_ }) {
   );
 }
 
+const HALF_HOUR_MS = 1_800_000;
+const DAY_SLOTS = 48;
+
+/** The last day in half hours. One in which nothing was checked stays pale. */
+function History({ promise }: { promise: Promise_ }) {
+  const known = new Map(promise.history.map((each) => [Math.floor(Date.parse(each.at) / HALF_HOUR_MS), each]));
+  const last = Math.floor(storeNow() / HALF_HOUR_MS);
+  const lookAt = (slot: number) => {
+    const found = known.get(slot);
+    if (!found) return 'none';
+    return found.ok ? (found.strained ? 'm-warn' : 'm-ok') : 'm-bad';
+  };
+  return (
+    <div className="history" role="img" aria-label={t('range.24h')}>
+      {Array.from({ length: DAY_SLOTS }, (_, index) => (
+        <i key={index} className={lookAt(last - DAY_SLOTS + 1 + index)} />
+      ))}
+    </div>
+  );
+}
+
 type OneProps = { promise: Promise_; checkedAt: string; sql: boolean; onRedrive: (promise: Promise_) => void };
 
 function One({ promise, checkedAt, sql, onRedrive }: OneProps) {
@@ -134,11 +147,7 @@ function One({ promise, checkedAt, sql, onRedrive }: OneProps) {
           </div>
         )}
         {!promise.ok && <Findings promise={promise} />}
-        <div className="history" role="img" aria-label={t('range.24h')}>
-          {promise.history.map((each) => (
-            <i key={each.at} className={each.ok ? (each.strained ? 'm-warn' : 'm-ok') : 'm-bad'} />
-          ))}
-        </div>
+        <History promise={promise} />
         {sql && promise.sql && <Code text={promise.sql} />}
       </div>
     </section>

@@ -135,6 +135,11 @@ function RateTable({ points }: { points: Point[] }) {
   );
 }
 
+/** A line between two whole numbers is not rounded to one of them. */
+function tick(value: number): string {
+  return Number.isInteger(value) ? number(value) : String(Number(value.toFixed(2)));
+}
+
 type DrawingProps = { points: Point[]; minutes: number; hover: number | null; onHover: (index: number | null) => void };
 
 function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
@@ -182,7 +187,7 @@ function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
           <g key={share}>
             <line x1={LEFT} x2={right} y1={y(top * share)} y2={y(top * share)} stroke="var(--line)" />
             <text x={LEFT - 8} y={y(top * share) + 4} textAnchor="end">
-              {number(top * share)}
+              {tick(top * share)}
             </text>
           </g>
         ))}
