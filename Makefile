@@ -119,6 +119,7 @@ console-browser: console services ## the console in a real browser, on the real 
 	$(call heading,Console in a browser)
 	@[[ -n $${POSTRIDER_EXECUTABLE:-} ]] || cargo build --locked -p postrider-cli
 	@$(server_urls); scripts/chromium scripts/node npm --prefix console run browser
+	@PERF_SECONDS=10 scripts/chromium scripts/node npm --prefix console run perf
 
 .PHONY: services
 services: ## start the servers of the tests

@@ -1,6 +1,6 @@
 // What users of comparable consoles complain about. Each test is named after its complaint, with the issues that say it.
 import { describe, expect, test } from 'vitest';
-import { done, open } from './setup';
+import { done, type Opened, open } from './setup';
 
 type Stored = Record<string, unknown>;
 
@@ -202,7 +202,7 @@ describe('complaints', () => {
     const { page } = opened;
     const row = page.getByRole('row', { name: /order 10518/ });
     await row.getByText('Partial').waitFor();
-    // Somebody else redrives it: the row changes where it stands, without a reload.
+    // Another person redrives it: the row changes where it stands, without a reload.
     await page.request.post(`${opened.base}/api/v1/events/order:10518:paid/redrive`, { data: { reason: 'by CLI' } });
     await row.getByText('Consumed').waitFor();
     await row.getByText('4/4').waitFor();
@@ -318,6 +318,35 @@ describe('the list', () => {
     await page.getByText('What is copied').waitFor();
     await done(opened);
   });
+});
+
+describe('an export', () => {
+  const saved = async (opened: Opened, act: () => Promise<void>) => {
+    const file = opened.page.waitForEvent('download');
+    await act();
+    let text = '';
+    for await (const chunk of await (await file).createReadStream()) text += chunk;
+    return text
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line) as Stored);
+  };
+  test.each([['streamed by the server'], ['read page by page from a server that does not have it']])(
+    'is %s',
+    async (name) => {
+      const opened = await open('/events?topic=order.refunded');
+      const { page } = opened;
+      await page.getByRole('row', { name: /order 10370/ }).waitFor();
+      if (name.startsWith('read')) await page.route('**/api/v1/export*', (route) => route.fulfill({ status: 404 }));
+      const rows = await saved(opened, () => page.getByRole('button', { name: 'Export' }).first().click());
+      expect(rows.length).toBeGreaterThan(2);
+      expect(new Set(rows.map((each) => each.topic))).toEqual(new Set(['order.refunded']));
+      await page.getByLabel(/Select order:10370/).click();
+      const one = await saved(opened, () => page.getByRole('toolbar').getByRole('button', { name: 'Export' }).click());
+      expect(one.map((each) => each.eventId)).toEqual(['order:10370:refunded']);
+      await done(opened);
+    },
+  );
 });
 
 describe('consumers', () => {

@@ -202,7 +202,11 @@ describe('pages', () => {
     const opened = await open('/', { scenario: 'broken-promise' });
     await text(opened, 'Nothing lost does not hold').waitFor();
     await opened.page.getByRole('link', { name: 'Show' }).first().click();
-    await opened.page.getByRole('dialog', { name: 'Promises' }).getByText('order:10364:paid').waitFor();
+    const drawer = opened.page.getByRole('dialog', { name: 'Promises' });
+    await drawer.getByText('points has no delivery of order:10364:paid, which it is owed').waitFor();
+    expect(await drawer.locator('.history').first().locator('i').count(), 'half hours of a day').toBe(48);
+    await drawer.getByRole('link', { name: 'Show' }).click();
+    await opened.page.waitForURL(/events\/order%3A10364%3Apaid|events\/order:10364:paid/);
     await done(opened);
   });
   test('a consumer is paused with a reason and resumed', async () => {

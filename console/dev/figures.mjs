@@ -393,6 +393,17 @@ export const promises = (broken) => ({
       },
       since: broken === 'lost' ? ago(20) : null,
       events: broken === 'lost' ? ['order:10364:paid'] : [],
+      findings:
+        broken === 'lost'
+          ? [
+              {
+                what: 'points has no delivery of order:10364:paid, which it is owed',
+                eventId: 'order:10364:paid',
+                consumerId: 'points',
+                foundAt: ago(20),
+              },
+            ]
+          : [],
       sql: 'SELECT count(*) FROM postrider_delivery',
       history: bars([]),
     },
@@ -649,7 +660,7 @@ function makeMinutes(span, step) {
     const paused = x > 0.38 && x < 0.5;
     const failed = (x > 0.78 ? (x - 0.76) * 55 : 1.4) * step;
     return {
-      at: at(start - (minutes - index) * step * 60_000),
+      at: at(Date.now() - (minutes - index) * step * 60_000),
       created: Math.round(value * 60),
       sent: Math.round(value * 60),
       consumed: Math.round((paused ? value * 0.63 : x > 0.5 && x < 0.62 ? value * 1.2 : value * 0.985) * 60),

@@ -214,7 +214,7 @@ function stepsOf(ramp, size) {
     if (count > 0)
       steps.push({
         size: count,
-        ratePerSecond: [null, 5, 20, 50][steps.length] ?? 50,
+        ratePerSecond: [1, 5, 20][steps.length] ?? 50,
         state: 'todo',
         done: 0,
         delivered: 0,

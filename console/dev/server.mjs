@@ -76,13 +76,14 @@ async function answer(state, base, request, response) {
   }
   if (!url.pathname.startsWith('/api/v1/')) return serveFile(base, url.pathname, response);
   const path = url.pathname.slice('/api/v1'.length);
-  // Sessions live in the store: while it is away, nobody is known.
+  // Sessions live in the store: while it is away, no caller is known.
   if (state.storeDown)
     return problem(response, 503, 'storeAway', 'error communicating with database: Connection refused (os error 111)');
   const loggedIn = /postrider_session=ok/.test(request.headers.cookie ?? '') && !state.loggedOut;
   if (path !== '/login' && !loggedIn) return problem(response, 401, 'unauthorized', 'Log in first.');
+  const wanted = request.method === 'HEAD' ? 'GET' : request.method;
   for (const [method, pattern, handle] of routes) {
-    const match = request.method === method && pattern.exec(path);
+    const match = wanted === method && pattern.exec(path);
     if (!match) continue;
     const args = match.slice(1).map(decodeURIComponent);
     const body = method === 'GET' ? {} : await bodyOf(request);

@@ -1,4 +1,5 @@
-// Measures the time and memory budgets of the design in Chromium and fails beyond them. Needs `npm run build` first.
+// Measures the time and memory budgets of the design in Chromium, prints them, and fails at twice a budget: a machine that does
+// other work is slower, and a mistake costs more than that. Needs `npm run build` first.
 // PERF_SECONDS (30) is how long the busy list is watched; the budget is for ten minutes (600).
 import { launch, openPage } from '../browser/open.mjs';
 import { startMock } from '../dev/server.mjs';
@@ -8,9 +9,10 @@ const RUNS = 5;
 const SECONDS = Number(process.env.PERF_SECONDS ?? 30);
 const MB = 1_000_000;
 const rows = [];
-/** The least disturbed run: other work on the machine only ever makes a run slower. */
-const best = (list) => Math.min(...list);
-const check = (name, value, limit, unit) => rows.push({ name, value, limit, unit, over: value > limit });
+/** How far beyond its budget a figure may be before the run fails. */
+const SLACK = 2;
+const median = (list) => [...list].sort((a, b) => a - b)[Math.floor(list.length / 2)];
+const check = (name, value, limit, unit) => rows.push({ name, value, limit, unit });
 
 /** Milliseconds from a click until the page shows what it should. */
 async function timed(page, act, shown) {
@@ -54,8 +56,8 @@ async function firstPage(browser) {
     await page.context().close();
     mock.close();
   }
-  check(`first paint, ${SLOWER}× slower`, best(paints), 500, 'ms');
-  check(`overview complete, ${SLOWER}× slower`, best(wholes), 1200, 'ms');
+  check(`first paint, ${SLOWER}× slower`, median(paints), 500, 'ms');
+  check(`overview complete, ${SLOWER}× slower`, median(wholes), 1200, 'ms');
 }
 
 async function moves(browser) {
@@ -74,7 +76,7 @@ async function moves(browser) {
     ['Audit', '.audit tbody tr'],
     ['Overview', '.tile'],
   ];
-  for (const [name, mark] of [...links, ...links, ...links]) {
+  for (const [name, mark] of Array.from({ length: RUNS }, () => links).flat()) {
     // The first visit loads the page's code, as hovering over the link does.
     const link = page.getByRole('link', { name, exact: true }).first();
     await link.hover();
@@ -90,36 +92,48 @@ async function moves(browser) {
         }),
       [await link.getAttribute('href'), mark],
     );
-    routes.set(name, Math.min(took, routes.get(name) ?? took));
+    routes.set(name, [...(routes.get(name) ?? []), took]);
   }
-  check('route change, slowest page', Math.max(...routes.values()), 150, 'ms');
+  check('route change, slowest page', Math.max(...[...routes.values()].map(median)), 150, 'ms');
   await page.goto(`${mock.url}/events`);
   await page.getByRole('row', { name: /order 10533/ }).waitFor();
-  const filter = await timed(
-    page,
-    () => page.getByRole('button', { name: /^Partial/ }).click(),
-    () =>
-      page.waitForFunction(
-        () =>
-          /Partial/.test(document.querySelector('.event-table tbody')?.textContent ?? '') &&
-          !/Retrying/.test(document.querySelector('.event-table tbody')?.textContent ?? ''),
+  const partial = page.getByRole('button', { name: /^Partial/ });
+  const only = (wanted) =>
+    page.waitForFunction((alone) => {
+      const text = document.querySelector('.event-table tbody')?.textContent ?? '';
+      return /Partial/.test(text) && /Retrying/.test(text) !== alone;
+    }, wanted);
+  const filters = [];
+  const palettes = [];
+  for (let run = 0; run < RUNS; run += 1) {
+    filters.push(
+      await timed(
+        page,
+        () => partial.click(),
+        () => only(true),
       ),
-  );
-  check('filter to rows', filter, 300, 'ms');
-  await page.keyboard.press('Control+k');
-  await page.keyboard.type('1049');
-  await page.waitForTimeout(300);
-  const palette = await timed(
-    page,
-    () => page.keyboard.press('2'),
-    () =>
-      page
-        .getByRole('option', { name: /Order 10492/ })
-        .first()
-        .waitFor(),
-  );
+    );
+    await partial.click();
+    await only(false);
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('1049');
+    await page.waitForTimeout(300);
+    palettes.push(
+      await timed(
+        page,
+        () => page.keyboard.press('2'),
+        () =>
+          page
+            .getByRole('option', { name: /Order 10492/ })
+            .first()
+            .waitFor(),
+      ),
+    );
+    await page.keyboard.press('Escape');
+  }
+  check('filter to rows', median(filters), 300, 'ms');
   // 60 ms of it are the pause that lets a fast typist ask once.
-  check('palette: last key to answer', palette, 100 + 60, 'ms');
+  check('palette: last key to answer', median(palettes), 100 + 60, 'ms');
   await page.context().close();
   mock.close();
 }
@@ -155,8 +169,8 @@ await firstPage(browser);
 await moves(browser);
 await busy(browser);
 await browser.close();
-for (const { name, value, limit, unit, over } of rows)
-  console.log(
-    `${name.padEnd(40)} ${value.toFixed(1).padStart(9)} ${unit.padEnd(3)} of ${limit}${over ? '  OVER' : ''}`,
-  );
-process.exit(rows.some((each) => each.over) ? 1 : 0);
+for (const { name, value, limit, unit } of rows) {
+  const note = value > limit * SLACK ? '  OVER' : value > limit ? '  beyond its budget' : '';
+  console.log(`${name.padEnd(40)} ${value.toFixed(1).padStart(9)} ${unit.padEnd(3)} of ${limit}${note}`);
+}
+process.exit(rows.some(({ value, limit }) => value > limit * SLACK) ? 1 : 0);

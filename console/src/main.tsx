@@ -7,11 +7,13 @@ import { ApiError, whenUnauthorized } from './api/client';
 import { loadMessages } from './i18n';
 import { applySettings, useSettings } from './lib/settings';
 import { router } from './router';
+import { noteLogin } from './shell/session';
 import { noteError } from './shell/store';
 import './styles/tokens.css';
 import './styles/base.css';
 import './styles/components.css';
 import './styles/shell.css';
+import './styles/forced.css';
 
 const client = new QueryClient({
   queryCache: new QueryCache({ onError: noteError }),
@@ -31,7 +33,7 @@ async function exchangeToken(): Promise<void> {
   const token = new URLSearchParams(location.hash.slice(1)).get('token');
   if (!token) return;
   history.replaceState(null, '', location.pathname + location.search);
-  await login(token).catch(() => undefined);
+  await login(token).catch(noteLogin);
 }
 
 /** The session has ended: log in, then come back to the same address. */

@@ -1,9 +1,10 @@
 // Starts the real executable on a free port with a folder of its own, and ends it by its process id.
-import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { afterAll } from 'vitest';
 
 const EXECUTABLE =
   process.env.POSTRIDER_EXECUTABLE ?? fileURLToPath(new URL('../../../target/debug/postrider', import.meta.url));
@@ -15,40 +16,53 @@ const STOP_MS = 30_000;
 export type Kind = 'demo' | 'serve';
 type Answer = { status: number; body: Record<string, unknown> };
 
-/** Settings of whoever runs the tests must not reach the server. */
+/** Settings of the shell that runs the tests must not reach the server. */
 function environment(): NodeJS.ProcessEnv {
   const own = Object.entries(process.env).filter(([name]) => !name.startsWith('POSTRIDER_'));
   return Object.fromEntries(own);
 }
 
+/** Those that a failed test has not stopped end with its file. */
+const running = new Set<Server>();
+afterAll(async () => {
+  await Promise.all([...running].map((each) => each.stop()));
+});
+
 export class Server {
   url = '';
   token = '';
+  /** What is done after the process has ended, such as removing its database. */
+  whenStopped: () => void = () => {};
   private child!: ChildProcess;
   private log = '';
   private constructor(
     private readonly kind: Kind,
     private readonly dir: string,
     private readonly store: string,
+    private readonly flags: string[],
   ) {}
 
   /** `demo` has the shop under traffic, on SQLite. `serve` is empty, on SQLite or the given store. */
-  static async start(kind: Kind, store?: string): Promise<Server> {
+  static async start(kind: Kind, store?: string, flags: string[] = []): Promise<Server> {
     if (!existsSync(EXECUTABLE))
       throw new Error(`${EXECUTABLE} is missing: build it with cargo, or name another in POSTRIDER_EXECUTABLE`);
     const dir = mkdtempSync(join(tmpdir(), 'postrider-console-'));
-    const server = new Server(kind, dir, store ?? `sqlite://${dir}/bus.db`);
+    const server = new Server(kind, dir, store ?? `sqlite://${dir}/bus.db`, flags);
+    running.add(server);
     await server.run('127.0.0.1:0');
     server.token = /^admin token: (\S+)$/m.exec(server.log)?.[1] ?? '';
     const page = await fetch(server.url, { headers: { accept: 'text/html' } }).then((answer) => answer.text());
-    if (!page.includes('<base href'))
+    if (!page.includes('<base href') && !process.env.CONSOLE_DIST)
       throw new Error(`${EXECUTABLE} was built without the console: run \`make console\`, then cargo build`);
     return server;
   }
 
   private async run(listen: string): Promise<void> {
     const rest = this.kind === 'demo' ? ['--data-dir', join(this.dir, 'demo')] : ['--store', this.store];
-    const child = spawn(EXECUTABLE, [this.kind, '--listen', listen, ...rest], { cwd: this.dir, env: environment() });
+    const child = spawn(EXECUTABLE, [this.kind, '--listen', listen, ...rest, ...this.flags], {
+      cwd: this.dir,
+      env: environment(),
+    });
     this.child = child;
     this.log = '';
     this.url = await new Promise<string>((resolve, reject) => {
@@ -92,8 +106,25 @@ export class Server {
   }
 
   async stop(): Promise<void> {
+    if (!running.delete(this)) return;
     await this.end('SIGTERM');
     rmSync(this.dir, { recursive: true, force: true });
+    this.whenStopped();
+  }
+
+  /** Runs a line that the console shows, with the admin's token, as a person who pasted it into a shell. */
+  shell(line: string): { code: number; output: string } {
+    const bin = join(this.dir, 'bin');
+    mkdirSync(bin, { recursive: true });
+    if (!existsSync(join(bin, 'postrider'))) symlinkSync(EXECUTABLE, join(bin, 'postrider'));
+    const env = {
+      ...environment(),
+      PATH: `${bin}:${process.env.PATH}`,
+      POSTRIDER_SERVER: this.url,
+      POSTRIDER_TOKEN: this.token,
+    };
+    const { status, stdout, stderr } = spawnSync('sh', ['-c', line], { cwd: this.dir, env, encoding: 'utf8' });
+    return { code: status ?? -1, output: stdout + stderr };
   }
 
   /** A call with the admin's token. Any refusal is a failure of the test. */
@@ -121,8 +152,8 @@ export class Server {
     return this.call('POST', '/events', { payload: {}, ...event });
   }
 
-  async makeToken(role: string): Promise<{ tokenId: string; secret: string }> {
-    return (await this.call('POST', '/tokens', { name: `${role}-${Date.now()}`, role })) as never;
+  async makeToken(role: string, rest: object = {}): Promise<{ tokenId: string; secret: string }> {
+    return (await this.call('POST', '/tokens', { name: `${role}-${Date.now()}`, role, ...rest })) as never;
   }
 
   /** Takes the next deliveries of a consumer that pulls, waiting for the first, and reports one result for all. */

@@ -13,7 +13,7 @@ export type Live = {
   /** Events a second, from the newest whole minute. */
   rate: number | null;
   stats: Stats | null;
-  /** What the stream said since the page was opened, oldest first. */
+  /** What the stream has brought since the page was opened, oldest first. */
   levels: Level[];
   /** New events since the list was read, newest first; at most 200 are kept. */
   fresh: EventSummary[];

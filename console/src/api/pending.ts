@@ -133,6 +133,8 @@ export type Promise_ = {
   sql?: string | null;
   events?: string[];
   keys?: string[];
+  /** What is wrong, a sentence each. */
+  findings?: { what: string; eventId?: string | null; consumerId?: string | null; foundAt: string }[];
   /** Who checks it, and when it did, where that is not this server on its own schedule. */
   source?: string | null;
   checkedAt?: string | null;

@@ -27,6 +27,8 @@ export function planSteps(ramp: number[], total: number): OperationStep[] {
 
 const WIDTHS = [54, 84, 118, 380];
 const HEIGHTS = [27, 49, 75, 110];
+/** A stair of this height has room for its size, not for its rate. */
+const LOW = 40;
 
 export function Ramp({ steps, limit, below }: Props) {
   const gap = 26;
@@ -83,13 +85,13 @@ export function Ramp({ steps, limit, below }: Props) {
             />
             <text
               x={left + width / 2}
-              y={y + height / 2 + (step.ratePerSecond ? -1 : 5)}
+              y={y + height / 2 + (step.ratePerSecond && height > LOW ? -1 : 5)}
               textAnchor="middle"
               className="ramp-size"
             >
               {number(step.size)}
             </text>
-            {step.ratePerSecond && (
+            {step.ratePerSecond && height > LOW && (
               <text x={left + width / 2} y={y + height / 2 + 14} textAnchor="middle" className="ramp-rate">
                 {step.ratePerSecond}/s
               </text>

@@ -15,7 +15,7 @@ export function consumerState(consumer: Consumer, now: number, silentAfter = SIL
   return 'active';
 }
 
-/** For how long nobody has asked on behalf of this consumer. */
+/** For how long no worker has asked for this consumer. */
 export function silentSeconds(consumer: Consumer, now: number): number {
   return consumer.lastSeenAt ? (now - Date.parse(consumer.lastSeenAt)) / 1000 : 0;
 }

@@ -25,7 +25,7 @@ function stateOf(attempts: Consumption[], delivery?: Delivery): DeliveryState {
   return 'waiting';
 }
 
-/** One part a consumer, what needs somebody first. Attempt 0 only says that it is expected. */
+/** One part for each consumer; what needs a person comes first. Attempt 0 only says that it is expected. */
 export function partsOf(event: EventDetail): ConsumerPart[] {
   const ids = new Set<string>();
   for (const each of event.consumptions) ids.add(each.consumerId);

@@ -2,13 +2,15 @@
 import { useQuery } from '@tanstack/react-query';
 import { useRouter } from '@tanstack/react-router';
 import { type KeyboardEvent, useEffect, useRef, useState } from 'react';
-import { search } from '../api/queries';
+import { apiBase } from '../api/client';
+import { events, search } from '../api/queries';
 import type { SearchHit } from '../api/types';
 import { copyText } from '../components/Copy';
 import { Modal } from '../components/Dialog';
 import { Icon, type IconName } from '../components/Icon';
 import { EVENT, StatusIcon } from '../components/Status';
 import { changeLanguage, t } from '../i18n';
+import { listCommand } from '../lib/cli';
 import { storeNow } from '../lib/clock';
 import { brief } from '../lib/format';
 import { changeSettings, darkNow, settings } from '../lib/settings';
@@ -16,6 +18,8 @@ import { PAGES } from './pages';
 import './palette.css';
 
 type Item = {
+  /** A key that chooses it at once. */
+  hot?: string;
   group: 'jump' | 'do' | 'copy';
   icon: IconName;
   status?: string | null;
@@ -26,6 +30,9 @@ type Item = {
   href?: string;
   run?: () => void;
 };
+
+/** As many events of a key are looked at to say how many are dead. */
+const KEY_EVENTS = 50;
 
 const KIND_ICONS: Record<SearchHit['kind'], IconName> = {
   event: 'list',
@@ -59,6 +66,20 @@ function hrefOf(hit: SearchHit): string {
 function moreOf(hit: SearchHit): string | undefined {
   if (hit.expected === undefined || !hit.createdAt) return undefined;
   return ` · ${hit.consumed ?? 0}/${hit.expected} · ${brief((storeNow() - Date.parse(hit.createdAt)) / 1000)}`;
+}
+
+/** What the events of a key say: 4 events, 1 dead, 1 held. */
+function useAbout(key: SearchHit | undefined) {
+  const all = useQuery({ ...events({ key: key?.id, limit: KEY_EVENTS }), enabled: key?.kind === 'key' }).data;
+  if (!all || key?.kind !== 'key') return null;
+  const dead = all.events.reduce((sum, each) => sum + each.failedConsumers, 0);
+  const held = all.events.filter((each) => each.held).length;
+  const parts = [
+    t('palette.events', { n: `${all.nextCursor ? '≥ ' : ''}${all.events.length}` }),
+    dead > 0 && t('palette.dead', { n: dead }),
+    held > 0 && t('palette.held', { n: held }),
+  ];
+  return { dead, text: parts.filter(Boolean).join(', ') };
 }
 
 function hitItem(hit: SearchHit): Item {
@@ -142,17 +163,22 @@ export function Palette({ onClose }: { onClose: () => void }) {
   });
   const hits = only || !asked ? [] : (query.data?.hits ?? []);
   const key = hits.find((hit) => hit.kind === 'key' || hit.kind === 'aggregate');
-  const items: Item[] = [...hits.map(hitItem)];
+  const about = useAbout(key);
+  const items: Item[] = hits.map((hit) =>
+    hit === key && about ? { ...hitItem(hit), more: ` · ${about.text}` } : hitItem(hit),
+  );
   if (key) {
     items.push({
       group: 'do',
       icon: 'repeat',
       title: t('palette.redrive', { q: key.label }),
+      note: about ? t('palette.deliveries', { n: about.dead }) : undefined,
       href: `/events?key=${encodeURIComponent(key.id)}&delivery=DEAD`,
     });
     items.push({
       group: 'do',
       icon: 'filter',
+      hot: '⇧ ↵',
       title: t('palette.filter', { q: key.id }),
       href: `/events?key=${encodeURIComponent(key.id)}`,
     });
@@ -160,9 +186,9 @@ export function Palette({ onClose }: { onClose: () => void }) {
       group: 'copy',
       icon: 'terminal',
       title: 'CLI',
-      note: `postrider events list --key ${key.id}`,
+      note: listCommand({ key: key.id }, apiBase),
       mono: true,
-      run: () => void copyText(`postrider events list --key ${key.id}`),
+      run: () => void copyText(listCommand({ key: key.id }, apiBase)),
     });
   }
   if (only || words === '' || hits.length === 0) items.push(...commands(words));
@@ -181,6 +207,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
   function onKey(event: KeyboardEvent) {
     if (event.key === 'ArrowDown') setAt(Math.min(items.length - 1, current + 1));
     else if (event.key === 'ArrowUp') setAt(Math.max(0, current - 1));
+    else if (event.key === 'Enter' && event.shiftKey) choose(items.find((item) => item.hot) ?? items[current]);
     else if (event.key === 'Enter') choose(items[current], event.metaKey || event.ctrlKey);
     else return;
     event.preventDefault();
@@ -237,6 +264,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
               )}
               {item.more && <span className="t2 nowrap">{item.more}</span>}
               <span className="grow" />
+              {item.hot && index !== current && item.hot.split(' ').map((each) => <kbd key={each}>{each}</kbd>)}
               {index === current && (
                 <kbd>
                   <Icon name="enter" size={12} />

@@ -1,14 +1,15 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link, useLocation } from '@tanstack/react-router';
-import { failures, health, operations } from '../api/queries';
+import { failures, operations } from '../api/queries';
 import { Icon } from '../components/Icon';
 import { Menu } from '../components/Menu';
 import { t } from '../i18n';
 import { Logo } from './Logo';
 import { overlay } from './overlay';
 import { PAGES, type PageLink, pageOf } from './pages';
-import { storeName, useSession } from './session';
+import { storeName, useHealth, useSession } from './session';
 import { useStore } from './store';
+import { Choices, LogOut, SessionNote } from './Who';
 
 function useBadges() {
   const groups = useQuery(failures).data?.groups.length ?? 0;
@@ -37,7 +38,7 @@ export function Rail() {
   const session = useSession();
   const { down } = useStore();
   const badges = useBadges();
-  const instances = useQuery({ ...health, retry: false }).data?.instances.length;
+  const instances = useHealth().data?.instances.length;
   const current = pageOf(path);
   return (
     <div className="rail">
@@ -61,9 +62,14 @@ export function Rail() {
         <div className="row">
           <span className={`dot ${down ? 'm-bad' : 'm-ok'}`} />
           <span className="cut">
-            {[instances !== undefined && t('instances.n', { n: instances }), storeName(session?.store), session?.broker]
-              .filter(Boolean)
-              .join(' · ')}
+            {(down && instances === undefined && t('down.banner')) ||
+              [
+                instances !== undefined && t('instances.n', { n: instances }),
+                storeName(session?.store),
+                session?.broker,
+              ]
+                .filter(Boolean)
+                .join(' · ')}
           </span>
         </div>
         <div className="between">
@@ -103,14 +109,21 @@ export function TabBar() {
           </button>
         )}
       >
-        {(close) =>
-          rest.map((page) => (
-            <Link key={page.to} to={page.to} onClick={close}>
-              <Icon name={page.icon} />
-              {t(page.word)}
-            </Link>
-          ))
-        }
+        {(close) => (
+          <>
+            {rest.map((page) => (
+              <Link key={page.to} to={page.to} onClick={close}>
+                <Icon name={page.icon} />
+                {t(page.word)}
+              </Link>
+            ))}
+            <hr />
+            <Choices />
+            <hr />
+            <SessionNote />
+            <LogOut onDone={close} />
+          </>
+        )}
       </Menu>
     </nav>
   );

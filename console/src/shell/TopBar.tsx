@@ -1,9 +1,6 @@
-import { useQueryClient } from '@tanstack/react-query';
-import { Link, useLocation, useNavigate } from '@tanstack/react-router';
-import { logout } from '../api/actions';
+import { Link, useLocation } from '@tanstack/react-router';
 import { togglePause, useLive } from '../api/live';
 import { Icon } from '../components/Icon';
-import { Menu } from '../components/Menu';
 import { changeLanguage, t } from '../i18n';
 import { useNow } from '../lib/clock';
 import { zoneName } from '../lib/format';
@@ -13,6 +10,7 @@ import { overlay } from './overlay';
 import { pageOf } from './pages';
 import { useSession } from './session';
 import { useStore } from './store';
+import { Who } from './Who';
 
 function LiveWord() {
   const mode = useLive((live) => live.mode);
@@ -51,61 +49,6 @@ function LiveWord() {
       <span className="only-wide">{t('live.live')}</span>
       {rate !== null && <span className="t3 only-wide">{rate}/s</span>}
     </>
-  );
-}
-
-function Who() {
-  const session = useSession();
-  const client = useQueryClient();
-  const navigate = useNavigate();
-  const settings = useSettings();
-  if (!session) return null;
-  const parts = session.name.split(/[.\-_ ]/).filter(Boolean);
-  const initials = (parts.length > 1 ? parts.map((part) => part[0]).join('') : session.name).slice(0, 2).toUpperCase();
-  async function leave() {
-    await logout().catch(() => undefined);
-    client.clear();
-    await navigate({ to: '/login' });
-  }
-  return (
-    <Menu
-      button={(open, toggle) => (
-        <button
-          type="button"
-          aria-expanded={open}
-          onClick={toggle}
-          aria-label={`${session.name} ${t(`role.${session.role}`)}`}
-        >
-          <span className="avatar">{initials}</span>
-          <span className="who">
-            {session.name} {t(`role.${session.role}`)}
-          </span>
-        </button>
-      )}
-    >
-      {(close) => (
-        <>
-          <button type="button" onClick={() => changeSettings({ compact: !settings.compact })}>
-            <Icon name="list" />
-            {settings.compact ? t('density.normal') : t('density.compact')}
-          </button>
-          <button type="button" onClick={() => changeSettings({ letterKeys: !settings.letterKeys })}>
-            <Icon name="key" />
-            {settings.letterKeys ? t('keys.off') : t('keys.on')}
-          </button>
-          <button
-            type="button"
-            onClick={() => {
-              close();
-              void leave();
-            }}
-          >
-            <Icon name="logout" />
-            {t('logout')}
-          </button>
-        </>
-      )}
-    </Menu>
   );
 }
 

@@ -7,7 +7,7 @@ export function takes(field: string): boolean {
   return known === null || known.has(field);
 }
 
-/** Whether a refusal told which fields are known. */
+/** Whether a refusal names the fields that are known. */
 export function learn(error: unknown): boolean {
   if (!(error instanceof ApiError) || error.status !== 422) return false;
   const list = /unknown field .*expected one of (.*)/.exec(error.detail)?.[1];

@@ -1,5 +1,6 @@
 import type { Query } from '../api/client';
 import type { FailureGroup, NewOperation } from '../api/pending';
+import { redriveCommand } from '../lib/cli';
 
 /** What is redriven: failure groups, chosen events, or a filter. */
 export type What = { groups?: FailureGroup[]; eventIds?: string[]; filter?: Query; consumerId?: string };
@@ -26,7 +27,7 @@ function consumerOf(what: What, plan: Plan): string | undefined {
 }
 
 type Takes = (field: string) => boolean;
-/** Fields that a server without them does not need to be told. */
+/** Fields that are left out for a server without them. */
 const OPTIONAL = ['consumers', 'ramp', 'stopAbovePercent', 'gateSeconds', 'oldestFirst'] as const;
 
 /** Whether chosen events are redriven one by one, because the server takes no list of them. */
@@ -74,42 +75,17 @@ export function bodyOf(what: What, plan: Plan, takes: Takes = () => true): NewOp
   return body;
 }
 
-const quote = (text: string) => (/^[\w.:,/@%-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
-const FLAGS: Record<string, string> = {
-  consumerId: 'consumer',
-  deliveryStatus: 'delivery-status',
-  traceId: 'trace',
-  aggregateType: 'aggregate-type',
-  aggregateId: 'aggregate',
-  tenantId: 'tenant',
-  olderThanSeconds: 'older-than',
-};
-
-/** Filters as flags of the command line, in the order given. */
-export function flagsOf(filter: Query): string {
-  return Object.entries(filter)
-    .filter(([name, value]) => value && name !== 'limit' && name !== 'cursor')
-    .map(([name, value]) => ` --${FLAGS[name] ?? name} ${quote(String(value))}`)
-    .join('');
-}
-
 export function cliOf(what: What, plan: Plan, reason: string, takes: Takes = () => true): string {
   const speed = speedOf(plan, takes);
-  const consumer = consumerOf(what, plan);
-  const parts = ['postrider dead redrive'];
-  if (consumer) parts.push(`--consumer ${quote(consumer)}`);
-  if (what.groups)
-    parts.push(
-      ...what.groups.map((each) => (each.groupId && takes('failureGroup') ? `--group ${quote(each.groupId)}` : '')),
-    );
-  if (what.eventIds)
-    parts.push(what.eventIds.slice(0, 3).map(quote).join(' ') + (what.eventIds.length > 3 ? ' …' : ''));
-  if (what.filter)
-    parts.push(
-      flagsOf(Object.fromEntries(Object.entries(what.filter).filter(([name]) => name !== 'consumerId'))).trim(),
-    );
-  if (speed === 'rate') parts.push(`--rate ${plan.rate}`);
-  if (speed === 'ramp') parts.push(`--ramp ${plan.ramp.join(',')} --stop-above ${plan.stopAbove}%`);
-  if (reason.trim()) parts.push(`--reason ${quote(reason.trim())}`);
-  return parts.filter(Boolean).join(' ');
+  const body = bodyOf(what, plan, takes);
+  return redriveCommand({
+    eventIds: what.eventIds,
+    groups: body.failureGroups ?? (body.failureGroup ? [body.failureGroup] : []),
+    filter: body.filter,
+    consumerId: body.consumerId,
+    ramp: speed === 'ramp' ? plan.ramp : null,
+    stopAbove: speed === 'ramp' ? plan.stopAbove : null,
+    rate: speed === 'rate' ? plan.rate : null,
+    reason: reason.trim(),
+  });
 }

@@ -13,10 +13,11 @@ import { Menu } from '../../components/Menu';
 import type { Meaning } from '../../components/Status';
 import { type MessageKey, t } from '../../i18n';
 import { actionOf, detailOf, targetOf } from '../../lib/audit';
+import { quote } from '../../lib/cli';
 import { storeNow } from '../../lib/clock';
 import { clock, dayMonth, isoDay } from '../../lib/format';
 import { useUrl } from '../../lib/url';
-import { useRefusal } from '../../shell/session';
+import { useOperatorsWhole } from '../../shell/session';
 import { RangeMenu } from '../events/AddFilter';
 import { RANGES } from '../events/filters';
 import './audit.css';
@@ -34,13 +35,13 @@ const ICONS: [RegExp, IconName][] = [
   [/token/, 'key'],
   [/log/, 'user'],
 ];
-/** What is shown until somebody chooses. */
+/** What is shown until a person chooses. */
 const WEEK = '7d';
 const FILTERS = ['actor', 'action', 'target'] as const;
 
 export function Audit() {
   const [search, change] = useUrl();
-  const refused = useRefusal('operator');
+  const { may, refused } = useOperatorsWhole();
   const range = search.range ?? WEEK;
   const seconds = RANGES[range];
   const query = useQuery({
@@ -53,7 +54,7 @@ export function Audit() {
       cursor: search.cursor,
       limit: 100,
     }),
-    enabled: !refused,
+    enabled: may,
   });
   const set = (part: Record<string, string | undefined>) => change({ ...part, cursor: undefined });
   // A server without these filters sends everything; the page filters again, which changes nothing otherwise.
@@ -137,7 +138,7 @@ export function Audit() {
                 <div className="row under">
                   <span className="grow">
                     <Cli
-                      line={`postrider audit${search.actor ? ` --actor ${search.actor}` : ''}${search.target ? ` --target ${search.target}` : ''}`}
+                      line={`postrider audit${search.actor ? ` --actor ${quote(search.actor)}` : ''}${search.target ? ` --target ${quote(search.target)}` : ''}`}
                     />
                   </span>
                   {page.nextCursor && (

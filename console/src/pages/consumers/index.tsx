@@ -11,6 +11,7 @@ import { Icon, type IconName } from '../../components/Icon';
 import { Sparkline } from '../../components/Sparkline';
 import { CONSUMER, StatusWord } from '../../components/Status';
 import { t, tx } from '../../i18n';
+import { quote } from '../../lib/cli';
 import { useNow } from '../../lib/clock';
 import { byLag, consumerState, isCounted, POOR_SUCCESS, silentSeconds } from '../../lib/consumer';
 import { brief, number, percent, took } from '../../lib/format';
@@ -114,7 +115,9 @@ export function Consumers() {
                 </div>
                 <p className="under">{tx('consumers.note', { a: <b>rabbitmq</b>, b: <b>external</b> })}</p>
                 <div className="under">
-                  <Cli line={chosen ? `postrider consumers show ${chosen.consumerId}` : 'postrider consumers list'} />
+                  <Cli
+                    line={chosen ? `postrider consumers show ${quote(chosen.consumerId)}` : 'postrider consumers list'}
+                  />
                 </div>
               </div>
               {chosen && (

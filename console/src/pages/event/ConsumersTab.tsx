@@ -137,12 +137,14 @@ function Part({ part, first, via, refused, onRedrive, onDiscard }: PartProps) {
   );
 }
 
-/** Older attempts stand behind a button. */
+/** Older attempts stand behind a button; on a phone more of them do. */
 const NEWEST = 5;
+const NEWEST_NARROW = 3;
 
 function Attempts({ attempts }: { attempts: Consumption[] }) {
   const [all, setAll] = useState(false);
-  const hidden = all ? 0 : Math.max(0, attempts.length - NEWEST);
+  const newest = matchMedia('(max-width: 767px)').matches ? NEWEST_NARROW : NEWEST;
+  const hidden = all ? 0 : Math.max(0, attempts.length - newest);
   const timed = attempts.some((each) => each.durationMs != null);
   const owned = attempts.some((each) => each.owner || byPeople(each));
   if (attempts.length === 0) return <p className="part-none t2">{t('part.none')}</p>;

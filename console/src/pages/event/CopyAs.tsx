@@ -8,14 +8,14 @@ import { Icon, type IconName } from '../../components/Icon';
 import { Menu } from '../../components/Menu';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
+import { quote } from '../../lib/cli';
 import { usePageKeys } from '../../shell/keys';
 
 type Form = { name: string; icon: IconName; text: string };
 
 export function formsOf(event: EventDetail, server: string, page: string): Form[] {
   const id = event.eventId;
-  const quoted = `'${id.replaceAll("'", "'\\''")}'`;
-  const shell = /^[\w.:@-]+$/.test(id) ? id : quoted;
+  const shell = quote(id);
   return [
     { name: t('copy.link'), icon: 'link', text: page },
     { name: 'CLI', icon: 'terminal', text: `postrider events show \\\n  ${shell} \\\n  --server ${server}` },

@@ -8,7 +8,7 @@ import { EVENT, StatusPill } from '../../components/Status';
 import { Age } from '../../components/Time';
 import { has, type MessageKey, t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
-import { clock, duration, isoDay, middle, moment, offset } from '../../lib/format';
+import { brief, clock, isoDay, middle, moment, offset } from '../../lib/format';
 import { useLimits, useRefusal } from '../../shell/session';
 import type { Ask } from './AskAct';
 import { CopyAs } from './CopyAs';
@@ -88,7 +88,7 @@ export function Header({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask)
       </div>
       <div className="card cells facts only-wide">
         <Fact label={t('fact.occurred')} value={at(event.occurredAt)}>
-          <Age at={event.occurredAt} form={(seconds) => t('ago', { t: duration(seconds) })} />
+          <Age at={event.occurredAt} form={(seconds) => t('ago', { t: brief(seconds) })} />
         </Fact>
         <Fact label={t('fact.sent')} value={event.sentAt ? at(event.sentAt) : '–'}>
           {event.sentAt && offset(Date.parse(event.sentAt) - Date.parse(event.occurredAt))}

@@ -5,14 +5,14 @@ import { Empty, Loaded } from '../../components/Empty';
 import { t } from '../../i18n';
 import { actionOf, detailOf } from '../../lib/audit';
 import { dateTime } from '../../lib/format';
-import { useRefusal } from '../../shell/session';
+import { useOperatorsWhole } from '../../shell/session';
 
 export const history = (eventId: string) => audit({ target: eventId, limit: 100 });
 
 /** Who did what to this event. */
 export function HistoryTab({ event }: { event: EventDetail }) {
-  const refused = useRefusal('operator');
-  const query = useQuery({ ...history(event.eventId), enabled: !refused });
+  const { may, refused } = useOperatorsWhole();
+  const query = useQuery({ ...history(event.eventId), enabled: may });
   if (refused) {
     return (
       <div className="card">

@@ -109,6 +109,27 @@ function Tree({ node }: { node: JsonNode }) {
   );
 }
 
+const TOKEN = /("(?:[^"\\]|\\.)*"(?:\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b)/;
+
+/** A closed value on its line, in the colours of an open one. */
+function Closed({ text }: { text: string }) {
+  return text.split(TOKEN).map((piece, index) => {
+    if (index % 2 === 0) return piece;
+    const kind = piece.startsWith('"')
+      ? piece.endsWith(':')
+        ? 'key'
+        : 'string'
+      : /\d/.test(piece)
+        ? 'number'
+        : 'word';
+    return (
+      <span key={index} className={`json-${kind}`}>
+        {piece}
+      </span>
+    );
+  });
+}
+
 const TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/;
 
 function Content({ line }: { line: Line }) {
@@ -120,7 +141,11 @@ function Content({ line }: { line: Line }) {
           {': '}
         </>
       )}
-      <span className={`json-${line.type}`}>{line.text}</span>
+      {line.foldable && line.kind === 'one' ? (
+        <Closed text={line.text} />
+      ) : (
+        <span className={`json-${line.type}`}>{line.text}</span>
+      )}
       {line.comma && ','}
       {line.count !== null && <span className="tag">{line.count}</span>}
       {line.type === 'number' && losesDigits(line.text) && <span className="tag m-info">{t('json.exact')}</span>}

@@ -327,7 +327,7 @@ function Spent({ line }: { line: Timeline }) {
     ['vain', 'bad', parts.vain],
     ['between', 'warn', parts.between],
   ] as const;
-  // Where the server does not measure the work, nothing is said about it.
+  // Where the server does not measure the work, the part is left out.
   const rows = all.filter(([name, , ms]) => name === 'outbox' || ms > 0);
   const whole = rows.reduce((sum, [, , ms]) => sum + ms, 0) || 1;
   return (

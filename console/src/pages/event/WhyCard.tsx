@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import type { EventDetail } from '../../api/pending';
-import { consumers, events, failures, health, topics } from '../../api/queries';
+import { consumers, events, failures, topics } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Icon, type IconName } from '../../components/Icon';
 import { givenUpAt, Ladder } from '../../components/Ladder';
@@ -13,7 +13,7 @@ import { t, tx } from '../../i18n';
 import { storeNow, useNow } from '../../lib/clock';
 import { type Why, whyWaiting } from '../../lib/event';
 import { clock, duration, hourMinute, number, shortError } from '../../lib/format';
-import { useLimits, useRefusal } from '../../shell/session';
+import { useHealth, useLimits, useRefusal } from '../../shell/session';
 import { useConsumerActs } from '../consumers/acts';
 import type { Ask } from './AskAct';
 
@@ -59,7 +59,7 @@ function Chain(props: { icon: IconName; first?: string; between?: number; more: 
 
 export function WhyCard({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask) => void }) {
   const list = useQuery(consumers()).data ?? [];
-  const instances = useQuery({ ...health, retry: false }).data?.instances.length ?? null;
+  const instances = useHealth().data?.instances.length ?? null;
   const why = whyWaiting(event, list, storeNow(), instances);
   if (!why) return null;
   return <Answer event={event} why={why} onAsk={onAsk} />;

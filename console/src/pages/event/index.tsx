@@ -12,7 +12,7 @@ import { t } from '../../i18n';
 import { bytes, counted } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { usePageKeys } from '../../shell/keys';
-import { useRefusal } from '../../shell/session';
+import { useOperatorsWhole, useRefusal } from '../../shell/session';
 import { PAGE } from '../events/filters';
 import { type Ask, AskAct } from './AskAct';
 import { ConsumersTab } from './ConsumersTab';
@@ -43,14 +43,15 @@ export function Event() {
 function Shown({ event }: { event: EventDetail }) {
   const [search, change] = useUrl();
   const [ask, setAsk] = useState<Ask | null>(null);
+  const operator = useRefusal('operator');
   const tab: Tab = TABS.includes(search.tab as Tab) ? (search.tab as Tab) : 'consumers';
   const go = (next: Tab) => change({ tab: next === 'consumers' ? undefined : next, at: undefined });
   usePageKeys({
     ...Object.fromEntries(TABS.map((name, index) => [String(index + 1), () => go(name)])),
-    r: () => event.actions?.redrive.allowed !== false && setAsk({ verb: 'redrive' }),
+    r: () => !operator && event.actions?.redrive.allowed !== false && setAsk({ verb: 'redrive' }),
   });
-  const refused = useRefusal('operator');
-  const records = useQuery({ ...history(event.eventId), enabled: !refused }).data?.records.length;
+  const { may } = useOperatorsWhole();
+  const records = useQuery({ ...history(event.eventId), enabled: may }).data?.records.length;
   const traced = useQuery({ ...trace(event.traceId ?? ''), enabled: !!event.traceId, retry: false }).data?.events
     .length;
   const extra: Partial<Record<Tab, string>> = {

@@ -2,8 +2,10 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useRouter } from '@tanstack/react-router';
 import { useRef, useState } from 'react';
-import { url } from '../../api/client';
+import { apiBase } from '../../api/client';
+import { exportEvents, exportProblem } from '../../api/export';
 import { clearFresh, useLive } from '../../api/live';
+import type { EventSummary } from '../../api/pending';
 import { counts, events } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { FilterChip, Segments } from '../../components/Controls';
@@ -12,13 +14,13 @@ import { Failed, Skeleton } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
 import { toast } from '../../components/Toasts';
 import { type MessageKey, t } from '../../i18n';
+import { listCommand } from '../../lib/cli';
 import { storeNow } from '../../lib/clock';
 import { counted, number, short, words } from '../../lib/format';
 import { type Search, useUrl } from '../../lib/url';
 import { usePageKeys } from '../../shell/keys';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
-import { flagsOf } from '../../wizard/plan';
 import { AddFilter, RangeMenu } from './AddFilter';
 import { ColumnMenu } from './columns';
 import { EmptyList } from './EmptyList';
@@ -48,6 +50,8 @@ export function Events() {
   const [everything, setEverything] = useState(false);
   const [wizard, setWizard] = useState<What | null>(null);
   const [publish, setPublish] = useState(false);
+  /** What the export says while it runs. */
+  const [saving, setSaving] = useState<string | null>(null);
   const operator = useRefusal('operator');
   const admin = useRefusal('admin');
   const table = useRef<HTMLTableElement>(null);
@@ -72,6 +76,16 @@ export function Events() {
     await client.invalidateQueries({ queryKey: ['events'] });
     table.current?.querySelector<HTMLElement>('tbody tr')?.focus();
   };
+  const save = async (chosen: EventSummary[] | null) => {
+    setSaving(t('export'));
+    try {
+      const n = await exportEvents(filter, chosen, (read) => setSaving(t('export.running', { n: number(read) })));
+      if (n !== null) toast({ icon: 'download', title: t('export.done', { n: number(n) }) });
+    } catch (error) {
+      toast({ icon: 'alert', title: t('export.failed'), text: exportProblem(error) });
+    }
+    setSaving(null);
+  };
   const redrive = () => setWizard(everything ? { filter } : { eventIds: selected });
   usePageKeys({
     n: () => void showNew(),
@@ -94,10 +108,15 @@ export function Events() {
           </span>
         )}
         <div className="tools only-wide">
-          <a className="btn quiet" href={url('/export', { format: 'jsonl', ...filter })} download="events.jsonl">
-            <Icon name="download" size={15} />
-            {t('export')}
-          </a>
+          <Button
+            kind="quiet"
+            icon="download"
+            refused={operator}
+            busy={saving !== null}
+            onClick={() => void save(null)}
+          >
+            {saving ?? t('export')}
+          </Button>
           <Button refused={admin} icon="plus" onClick={() => setPublish(true)}>
             {t('publish')}
           </Button>
@@ -186,14 +205,15 @@ export function Events() {
               <Button icon="repeat" refused={operator} onClick={redrive}>
                 {t('act.redrive')} <kbd>r</kbd>
               </Button>
-              <a
-                className="btn ghost"
-                href={url('/export', { format: 'jsonl', ...(everything ? filter : { eventIds: selected.join(',') }) })}
-                download="events.jsonl"
+              <Button
+                icon="download"
+                className="ghost"
+                refused={operator}
+                busy={saving !== null}
+                onClick={() => void save(everything ? null : rows.filter((each) => selected.includes(each.eventId)))}
               >
-                <Icon name="download" size={15} />
-                {t('export')}
-              </a>
+                {saving ?? t('export')}
+              </Button>
               <Button icon="copy" className="ghost" onClick={() => copyIds(selected)}>
                 {t('copy.ids')}
               </Button>
@@ -207,7 +227,7 @@ export function Events() {
               {rows.length > 0 &&
                 t('events.range', { a: number((page - 1) * PAGE + 1), b: number((page - 1) * PAGE + rows.length) })}
             </span>
-            <Cli line={`postrider events list${flagsOf(filter)}`} />
+            <Cli line={listCommand(filter, apiBase)} />
             <Button small icon="chevronLeft" disabled={page <= 1} onClick={() => router.history.back()}>
               {t('newer')}
             </Button>

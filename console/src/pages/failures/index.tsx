@@ -153,7 +153,7 @@ export function Failures() {
               )}
               {(data.mended?.length ?? 0) > 0 && <Mended list={data.mended ?? []} />}
               <div className="under">
-                <Cli line={`postrider failures${search.consumer ? ` --consumer ${search.consumer}` : ''}`} />
+                <Cli line="postrider failures" />
               </div>
             </div>
             {chosen && (

@@ -11,7 +11,7 @@ import { changeLanguage, t, tx } from '../../i18n';
 import { settings } from '../../lib/settings';
 import { useUrl } from '../../lib/url';
 import { Logo } from '../../shell/Logo';
-import { environmentClass } from '../../shell/session';
+import { environmentClass, SESSION_HOURS, SESSION_IDLE_MINUTES, takeRefusedLogin } from '../../shell/session';
 import { FanOut } from './FanOut';
 import './login.css';
 
@@ -42,7 +42,7 @@ export function Login() {
   const [token, setToken] = useState('');
   const [shown, setShown] = useState(false);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<ApiError | null>(null);
+  const [error, setError] = useState(takeRefusedLogin);
   const ready = useReady();
   const environment = ready?.environment?.name;
   useEffect(() => {
@@ -80,6 +80,7 @@ export function Login() {
             <div className="secret">
               <input
                 id="token"
+                autoFocus
                 className={`input mono ${error ? 'invalid' : ''}`}
                 type={shown ? 'text' : 'password'}
                 autoComplete="off"
@@ -108,7 +109,10 @@ export function Login() {
             </Button>
             <p className="login-note">
               {t('login.note')}{' '}
-              {ready?.session && t('login.ends', { idle: ready.session.idleMinutes, hours: ready.session.hours })}
+              {t('login.ends', {
+                idle: ready?.session?.idleMinutes ?? SESSION_IDLE_MINUTES,
+                hours: ready?.session?.hours ?? SESSION_HOURS,
+              })}
             </p>
           </form>
           <section>

@@ -1,8 +1,9 @@
+import type { Query } from '../../api/client';
 import type { FailureGroup, Operation } from '../../api/pending';
 import type { Look } from '../../components/Status';
 import { t } from '../../i18n';
+import { redriveCommand } from '../../lib/cli';
 import { number } from '../../lib/format';
-import { flagsOf } from '../../wizard/plan';
 
 /** Its short number, or the start of its id as long as there is none. */
 export function nameOf(operation: Operation): string {
@@ -60,21 +61,15 @@ export function resultOf(operation: Operation): string {
   return operation.state === 'DONE' ? t('op.well') : t('op.sofar', { n: number(well) });
 }
 
-const quote = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
-
 export function cliOf(operation: Operation): string {
-  const parts = ['postrider dead redrive'];
-  if (operation.consumerId) parts.push(`--consumer ${operation.consumerId}`);
-  const rest = Object.fromEntries(
-    Object.entries(operation.filter ?? {}).filter(([name]) => name !== 'consumerId' && name !== 'deliveryStatus'),
-  );
-  parts.push(flagsOf(rest as never).trim());
-  for (const id of operation.failureGroups ?? (operation.failureGroup ? [operation.failureGroup] : []))
-    parts.push(`--group ${id}`);
-  if (operation.ramp) parts.push(`--ramp ${operation.ramp.join(',')}`);
-  if (operation.stopAbovePercent != null) parts.push(`--stop-above ${operation.stopAbovePercent}%`);
-  const rate = operation.ratePerSecond ?? operation.steps?.at(-1)?.ratePerSecond;
-  if (rate) parts.push(`--rate ${rate}`);
-  if (operation.reason) parts.push(`--reason ${quote(operation.reason)}`);
-  return parts.filter(Boolean).join(' ');
+  return redriveCommand({
+    eventIds: operation.eventIds,
+    groups: operation.failureGroups ?? (operation.failureGroup ? [operation.failureGroup] : []),
+    filter: operation.filter as Query,
+    consumerId: operation.consumerId,
+    ramp: operation.ramp,
+    stopAbove: operation.stopAbovePercent,
+    rate: operation.ratePerSecond ?? operation.steps?.at(-1)?.ratePerSecond,
+    reason: operation.reason,
+  });
 }

@@ -1,13 +1,13 @@
 // The way to the first event. Each step ticks itself.
 import { useQuery } from '@tanstack/react-query';
 import { type ReactNode, useState } from 'react';
-import { health, instances } from '../../api/queries';
+import { instances } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Code, copyText } from '../../components/Copy';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
 import { hourMinute } from '../../lib/format';
-import { storeName, useSession } from '../../shell/session';
+import { storeName, useHealth, useSession, useWhole } from '../../shell/session';
 
 const SNIPPETS = {
   Rust: `let mut tx = pool.begin().await?;
@@ -21,6 +21,28 @@ VALUES ('any-unique-id', 'order.paid', '{"orderId": 123}');`,
   -d '{"topic": "order.paid", "payload": {"orderId": 123}}'`,
   CLI: `postrider publish order.paid --data '{"orderId": 123}' --wait`,
 };
+
+const PIECES = /("(?:[^"\\]|\\.)*"|'[^']*'|\/\/.*|\b(?:let|mut|await|INSERT INTO|VALUES)\b)/;
+
+/** The line that publishes stands out; words and strings of the language have their colours. */
+function Snippet({ text }: { text: string }) {
+  return text.split('\n').map((line, at) => (
+    <span key={at} className={/enqueue|INSERT|\/events|publish/.test(line) ? 'snippet-line strong' : 'snippet-line'}>
+      {line.split(PIECES).map((piece, index) =>
+        index % 2 === 0 ? (
+          piece
+        ) : (
+          <span
+            key={index}
+            className={/^["']/.test(piece) ? 'word-string' : piece.startsWith('//') ? '' : 'word-known'}
+          >
+            {piece}
+          </span>
+        ),
+      )}
+    </span>
+  ));
+}
 
 type StepProps = {
   n: number;
@@ -47,8 +69,9 @@ function Step({ n, state, title, text, aside, children }: StepProps) {
 
 export function FirstRun({ listens, wrote, onSkip }: { listens: boolean; wrote: boolean; onSkip: () => void }) {
   const session = useSession();
-  const store = useQuery({ ...health, retry: false }).data;
-  const relays = useQuery(instances).data ?? [];
+  const store = useHealth().data;
+  const whole = useWhole();
+  const relays = useQuery({ ...instances, enabled: whole.may }).data ?? [];
   const [opened] = useState(() => hourMinute(Date.now()));
   const [tab, setTab] = useState<keyof typeof SNIPPETS>('Rust');
   const ticked = t('first.ticked', { at: opened });
@@ -115,7 +138,9 @@ export function FirstRun({ listens, wrote, onSkip }: { listens: boolean; wrote: 
                 {t('copy')}
               </Button>
             </header>
-            <pre tabIndex={0}>{SNIPPETS[tab]}</pre>
+            <pre tabIndex={0}>
+              <Snippet text={SNIPPETS[tab]} />
+            </pre>
           </div>
         </Step>
       </ol>

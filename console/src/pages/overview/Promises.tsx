@@ -6,6 +6,7 @@ import type { Meaning } from '../../components/Status';
 import { has, type MessageKey, t } from '../../i18n';
 import { useNow } from '../../lib/clock';
 import { brief, hourMinute, number } from '../../lib/format';
+import { useWhole } from '../../shell/session';
 
 /** A promise is kept, kept with effort (events wait so that order is kept), or broken. */
 export function lookOf(promise: Promise_): { icon: IconName; meaning: Meaning } {
@@ -18,9 +19,22 @@ export function figureName(name: string): string {
   return has(`figure.${name}`) ? t(`figure.${name}` as MessageKey) : name;
 }
 
+/** In this order; figures of a service's own books come before their discrepancies. */
+const ORDER = ['repeats', 'stopped', 'twice', 'leases', 'oldestSeconds', 'overdue', 'lanes', 'outOfOrder', 'heldKeys'];
+
+function place(name: string): number {
+  const at = ORDER.indexOf(name);
+  return at < 0 ? (name === 'discrepancies' ? ORDER.length + 1 : ORDER.length) : at;
+}
+
+export function figuresOf(promise: Promise_): [string, number][] {
+  return Object.entries(promise.figures).sort(([a], [b]) => place(a) - place(b));
+}
+
 /** The figures of a promise as one sentence. */
 export function lineOf(promise: Promise_): string {
-  const values = Object.fromEntries(Object.entries(promise.figures).map(([name, value]) => [name, number(value)]));
+  const values = Object.fromEntries(figuresOf(promise).map(([name, value]) => [name, number(value)]));
+  if (promise.name === 'stuck' && !promise.figures.leases && !promise.figures.overdue) return t('promise.stuck.idle');
   if (promise.name === 'order' && !promise.figures.held) return t('promise.order.ok');
   const key = `promise.${promise.name}.line`;
   if (has(key)) return t(key, values);
@@ -30,7 +44,8 @@ export function lineOf(promise: Promise_): string {
 }
 
 export function PromisesPanel({ onOpen }: { onOpen: () => void }) {
-  const { data } = useQuery({ ...promises, retry: false });
+  const whole = useWhole();
+  const { data } = useQuery({ ...promises, retry: false, enabled: whole.may });
   const now = useNow();
   if (!data) return null;
   return (

@@ -9,10 +9,11 @@ import { Modal } from '../../components/Dialog';
 import { Loaded } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
+import { storeNow } from '../../lib/clock';
 import { clock, duration, number } from '../../lib/format';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard } from '../../wizard';
-import { figureName, lookOf } from './Promises';
+import { figureName, figuresOf, lookOf } from './Promises';
 
 /** owed = done + waiting + dead, drawn as four bars. */
 function Equation({ figures }: { figures: Record<string, number> }) {
@@ -37,10 +38,10 @@ function Equation({ figures }: { figures: Record<string, number> }) {
 }
 
 function Figures({ promise }: { promise: Promise_ }) {
-  const zeroIsGood = ['twice', 'overdue', 'outOfOrder', 'discrepancies', 'missing'];
+  const zeroIsGood = ['twice', 'overdue', 'lanes', 'outOfOrder', 'discrepancies', 'missing'];
   return (
     <div className="figures">
-      {Object.entries(promise.figures).map(([name, value]) => {
+      {figuresOf(promise).map(([name, value]) => {
         const tone = zeroIsGood.includes(name)
           ? value === 0
             ? 'm-ok c'
@@ -55,6 +56,58 @@ function Figures({ promise }: { promise: Promise_ }) {
           </div>
         );
       })}
+    </div>
+  );
+}
+
+/** What is wrong, and the events that it concerns. */
+function Findings({ promise }: { promise: Promise_ }) {
+  const findings = promise.findings ?? [];
+  const told = new Set(findings.map((each) => each.eventId));
+  const others = promise.events?.filter((id) => !told.has(id)) ?? [];
+  return (
+    <ul className="findings-list">
+      {findings.map((each) => (
+        <li key={each.what}>
+          <span className="m-bad c">{each.what}</span>
+          {each.eventId && (
+            <Link to="/events/$id" params={{ id: each.eventId } as never}>
+              {t('show')}
+            </Link>
+          )}
+        </li>
+      ))}
+      {others.length > 0 && (
+        <li>
+          <span className="m-bad c">{t('promises.broken')}</span>
+          {others.map((id) => (
+            <Link key={id} to="/events/$id" params={{ id } as never} className="mono">
+              {id}
+            </Link>
+          ))}
+        </li>
+      )}
+    </ul>
+  );
+}
+
+const HALF_HOUR_MS = 1_800_000;
+const DAY_SLOTS = 48;
+
+/** The last day in half hours. One in which nothing was checked stays pale. */
+function History({ promise }: { promise: Promise_ }) {
+  const known = new Map(promise.history.map((each) => [Math.floor(Date.parse(each.at) / HALF_HOUR_MS), each]));
+  const last = Math.floor(storeNow() / HALF_HOUR_MS);
+  const lookAt = (slot: number) => {
+    const found = known.get(slot);
+    if (!found) return 'none';
+    return found.ok ? (found.strained ? 'm-warn' : 'm-ok') : 'm-bad';
+  };
+  return (
+    <div className="history" role="img" aria-label={t('range.24h')}>
+      {Array.from({ length: DAY_SLOTS }, (_, index) => (
+        <i key={index} className={lookAt(last - DAY_SLOTS + 1 + index)} />
+      ))}
     </div>
   );
 }
@@ -93,21 +146,8 @@ function One({ promise, checkedAt, sql, onRedrive }: OneProps) {
             ))}
           </div>
         )}
-        {!promise.ok && (promise.events?.length ?? 0) > 0 && (
-          <p className="m-bad">
-            <span className="c">{t('promises.broken')}: </span>
-            {promise.events?.map((id) => (
-              <Link key={id} to="/events/$id" params={{ id } as never} className="mono">
-                {id}{' '}
-              </Link>
-            ))}
-          </p>
-        )}
-        <div className="history" role="img" aria-label={t('range.24h')}>
-          {promise.history.map((each) => (
-            <i key={each.at} className={each.ok ? (each.strained ? 'm-warn' : 'm-ok') : 'm-bad'} />
-          ))}
-        </div>
+        {!promise.ok && <Findings promise={promise} />}
+        <History promise={promise} />
         {sql && promise.sql && <Code text={promise.sql} />}
       </div>
     </section>

@@ -7,7 +7,7 @@ import { t } from '../../i18n';
 import { actionOf } from '../../lib/audit';
 import { hourMinute, number } from '../../lib/format';
 import { ratePoints } from '../../lib/rate';
-import { useRefusal } from '../../shell/session';
+import { useOperatorsWhole } from '../../shell/session';
 import { niceTop, pathOf } from './scale';
 
 const TOP = 28;
@@ -135,14 +135,19 @@ function RateTable({ points }: { points: Point[] }) {
   );
 }
 
+/** A line between two whole numbers is not rounded to one of them. */
+function tick(value: number): string {
+  return Number.isInteger(value) ? number(value) : String(Number(value.toFixed(2)));
+}
+
 type DrawingProps = { points: Point[]; minutes: number; hover: number | null; onHover: (index: number | null) => void };
 
 function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
   const { ref, width, height } = useSize();
   const axis = height - BELOW;
-  const refused = useRefusal('operator');
+  const { may } = useOperatorsWhole();
   const from = Date.now() - minutes * 60_000;
-  const records = useQuery({ ...audit({ limit: 100 }), enabled: !refused }).data?.records ?? [];
+  const records = useQuery({ ...audit({ limit: 100 }), enabled: may }).data?.records ?? [];
   const right = width - 6;
   const start = Date.parse(points[0]?.at ?? new Date(from).toISOString());
   const end = Date.parse(points.at(-1)?.at ?? new Date().toISOString());
@@ -182,7 +187,7 @@ function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
           <g key={share}>
             <line x1={LEFT} x2={right} y1={y(top * share)} y2={y(top * share)} stroke="var(--line)" />
             <text x={LEFT - 8} y={y(top * share) + 4} textAnchor="end">
-              {number(top * share)}
+              {tick(top * share)}
             </text>
           </g>
         ))}

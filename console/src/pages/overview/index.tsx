@@ -4,11 +4,12 @@ import { useState } from 'react';
 import { useLive } from '../../api/live';
 import { consumers, events, stats, subscriptions } from '../../api/queries';
 import { Segments } from '../../components/Controls';
-import { Loaded } from '../../components/Empty';
+import { Empty, Loaded } from '../../components/Empty';
 import { t } from '../../i18n';
 import { useNow } from '../../lib/clock';
 import { dateTime } from '../../lib/format';
 import { useUrl } from '../../lib/url';
+import { useWhole } from '../../shell/session';
 import { Attention } from './Attention';
 import { ConsumerList } from './ConsumerList';
 import { FirstRun } from './FirstRun';
@@ -37,7 +38,8 @@ export function Overview() {
   const range: Range = search.range && search.range in RANGES ? (search.range as Range) : '1h';
   const minutes = RANGES[range];
   const [skipped, setSkipped] = useState(false);
-  const figures = useQuery(stats(minutes, minutes > 360 ? 5 : 1));
+  const whole = useWhole();
+  const figures = useQuery({ ...stats(minutes, minutes > 360 ? 5 : 1), enabled: whole.may });
   const now = useLive((live) => live.stats);
   const wrote = useLive((live) => live.fresh.length > 0);
   const list = useQuery(consumers());
@@ -69,9 +71,19 @@ export function Overview() {
           />
         </div>
       </div>
-      <Loaded query={{ ...figures, data: current }}>{(data) => <Tiles stats={data} minutes={minutes} />}</Loaded>
+      {!whole.refused && (
+        <Loaded query={{ ...figures, data: current }}>{(data) => <Tiles stats={data} minutes={minutes} />}</Loaded>
+      )}
       <div className="overview">
-        <Loaded query={{ ...figures, data: current }}>{(data) => <RateChart stats={data} minutes={minutes} />}</Loaded>
+        {whole.refused ? (
+          <div className="card">
+            <Empty icon="lock" title={t('chart.title')} text={whole.refused} />
+          </div>
+        ) : (
+          <Loaded query={{ ...figures, data: current }}>
+            {(data) => <RateChart stats={data} minutes={minutes} />}
+          </Loaded>
+        )}
         <Attention />
         <Loaded query={list}>{(data) => <ConsumerList consumers={data} />}</Loaded>
         <PromisesPanel onOpen={() => change({ panel: 'promises' })} />

@@ -12,9 +12,10 @@ import { Icon } from '../../components/Icon';
 import { EVENT, StatusIcon } from '../../components/Status';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
+import { quote } from '../../lib/cli';
 import { clock } from '../../lib/format';
 import { useUrl } from '../../lib/url';
-import { useRefusal } from '../../shell/session';
+import { useOperators } from '../../shell/session';
 import { RedriveWizard } from '../../wizard';
 import { assetsOf, openParts } from './balance';
 import { EventPart } from './Effects';
@@ -26,10 +27,10 @@ export function Story() {
   const { key } = useParams({ strict: false }) as { key: string };
   const [search] = useUrl();
   const navigate = useNavigate();
-  const refused = useRefusal('operator');
+  const { may, refused } = useOperators();
   const query = useQuery({
     ...story(search.type ? { aggregateType: search.type, aggregateId: key } : { key }),
-    enabled: !refused,
+    enabled: may,
   });
   // A server without stories has the events of the key at least.
   const missing = query.error instanceof ApiError && query.error.status === 404;
@@ -158,7 +159,7 @@ function Shown({ data }: { data: StoryData }) {
         </aside>
       </div>
       <div className="under">
-        <Cli line={`postrider story ${data.key}`} />
+        <Cli line={`postrider story ${quote(data.key)}`} />
       </div>
       {wizard && <RedriveWizard what={{ eventIds: ids }} onClose={() => setWizard(false)} />}
     </>

@@ -6,6 +6,7 @@ import { Segments } from '../../components/Controls';
 import { Cli } from '../../components/Copy';
 import { Loaded } from '../../components/Empty';
 import { t } from '../../i18n';
+import { quote } from '../../lib/cli';
 import { useUrl } from '../../lib/url';
 import { useRefusal } from '../../shell/session';
 import { Editor } from './Editor';
@@ -76,13 +77,7 @@ export function Subscriptions() {
                 <List subscriptions={all} consumers={list} onEdit={edit} />
               )}
               <div className="under">
-                <Cli
-                  line={
-                    search.topic && search.consumer
-                      ? `postrider subscriptions set ${search.topic} ${search.consumer}`
-                      : 'postrider subscriptions list'
-                  }
-                />
+                <Cli line={`postrider subscriptions list${search.topic ? ` ${quote(search.topic)}` : ''}`} />
               </div>
             </div>
             {edited && (

@@ -1,13 +1,13 @@
 // What runs, what counts?
 import { useQuery } from '@tanstack/react-query';
-import { config, health, instances, jobs } from '../../api/queries';
+import { config, instances, jobs } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Cli, copyText } from '../../components/Copy';
 import { Empty, Loaded } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
-import { useRefusal } from '../../shell/session';
+import { useHealth, useOperatorsWhole, useWhole } from '../../shell/session';
 import { Cells } from './Cells';
 import { Configuration } from './Configuration';
 import { Instances, Jobs } from './Tables';
@@ -15,11 +15,12 @@ import { Troubles } from './Troubles';
 import './system.css';
 
 export function System() {
-  const state = useQuery({ ...health, retry: false });
-  const who = useQuery(instances);
-  const schedule = useQuery(jobs);
-  const operator = useRefusal('operator');
-  const settings = useQuery({ ...config, enabled: !operator });
+  const state = useHealth();
+  const whole = useWhole();
+  const who = useQuery({ ...instances, enabled: whole.may });
+  const schedule = useQuery({ ...jobs, enabled: whole.may });
+  const { may, refused: operator } = useOperatorsWhole();
+  const settings = useQuery({ ...config, enabled: may });
   const schema = state.data?.store.schema;
   const ok = schema && schema.found === schema.needed;
   function bundle() {
@@ -60,22 +61,39 @@ export function System() {
           </Button>
         </div>
       </div>
-      {state.data && <Cells health={state.data} jobs={schedule.data ?? []} settings={settings.data ?? []} />}
-      {state.data && <Troubles health={state.data} />}
-      <div className="system-two">
-        <Loaded query={who}>{(list) => <Instances list={list} health={state.data} />}</Loaded>
-        <Loaded query={schedule}>{(list) => <Jobs list={list} />}</Loaded>
-      </div>
-      {operator ? (
+      {whole.refused ? (
         <div className="card">
-          <Empty icon="lock" title={t('system.config')} text={operator} />
+          <Empty icon="lock" title={whole.refused} />
         </div>
       ) : (
-        <Loaded query={settings}>{(list) => <Configuration settings={list} />}</Loaded>
+        <>
+          {operator && (
+            <div className="card system-lock">
+              <Empty
+                icon="lock"
+                title={[
+                  t('system.store'),
+                  t('system.broker'),
+                  t('system.schema'),
+                  t('system.clock'),
+                  t('system.config'),
+                ].join(' · ')}
+                text={operator}
+              />
+            </div>
+          )}
+          {state.data && <Cells health={state.data} jobs={schedule.data ?? []} settings={settings.data ?? []} />}
+          {state.data && <Troubles health={state.data} />}
+          <div className="system-two">
+            <Loaded query={who}>{(list) => <Instances list={list} health={state.data} />}</Loaded>
+            <Loaded query={schedule}>{(list) => <Jobs list={list} />}</Loaded>
+          </div>
+          {!operator && <Loaded query={settings}>{(list) => <Configuration settings={list} />}</Loaded>}
+          <div className="under">
+            <Cli line="postrider config" />
+          </div>
+        </>
       )}
-      <div className="under">
-        <Cli line="postrider config" />
-      </div>
     </div>
   );
 }

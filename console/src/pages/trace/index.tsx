@@ -12,6 +12,7 @@ import { Icon } from '../../components/Icon';
 import { EVENT, StatusPill } from '../../components/Status';
 import { toast } from '../../components/Toasts';
 import { t, tx } from '../../i18n';
+import { quote } from '../../lib/cli';
 import { middle, number, took } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { type Waterfall, type WaterRow, waterfallOf } from '../../lib/waterfall';
@@ -163,7 +164,7 @@ function Shown({ data }: { data: TraceData }) {
       )}
       {chosen && search.view !== 'table' && <RowDetail row={chosen} />}
       <div className="under">
-        <Cli line={`postrider events trace ${data.traceId}`} />
+        <Cli line={`postrider events trace ${quote(data.traceId)}`} />
       </div>
       {wizard && <RedriveWizard what={{ eventIds: leaves }} onClose={() => setWizard(false)} />}
     </>
