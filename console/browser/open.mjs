@@ -23,7 +23,7 @@ export function launch() {
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
 const TYPES = { '.js': 'text/javascript', '.css': 'text/css', '.svg': 'image/svg+xml' };
 
-/** CONSOLE_DIST=1: the pages of `dist/` instead of those that the executable has, with its own headers. */
+/** The pages of `dist/` instead of those that the executable has, with its own headers. */
 async function serveBuild(context, base) {
   const index = readFileSync(join(DIST, 'index.html'));
   await context.route(
@@ -48,6 +48,7 @@ export async function openPage(browser, base, path, options = {}) {
     height = 900,
     token = 'prt_mock',
     cookies = [],
+    build = false,
     scale = 1,
     forcedColors = null,
     before = () => {},
@@ -67,7 +68,7 @@ export async function openPage(browser, base, path, options = {}) {
     { theme, language },
   );
   await context.addCookies(cookies);
-  if (process.env.CONSOLE_DIST) await serveBuild(context, base);
+  if (build) await serveBuild(context, base);
   const page = await context.newPage();
   before(page);
   await page.goto(`${base}${path}${token ? `#token=${token}` : ''}`);

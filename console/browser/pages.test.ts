@@ -13,6 +13,12 @@ describe('login', () => {
     expect(await opened.page.getByRole('alert').textContent()).toMatch(/unknown or revoked.*req-/s);
     await done(opened);
   });
+  test('a refused token of the address is explained, and the address is kept', async () => {
+    const opened = await open('/events?status=FAILED', { token: 'wrong' });
+    await opened.page.getByRole('alert').getByText('unknown or revoked').waitFor();
+    expect(opened.page.url()).toMatch(/\/login\?back=%2Fevents%3Fstatus%3DFAILED$/);
+    await done(opened);
+  });
   test('the token leaves the address and nothing of it is stored', async () => {
     const opened = await open('/events');
     await opened.page.getByRole('heading', { name: 'Events' }).waitFor();

@@ -26,8 +26,13 @@ export function ConsumersTab({ event, onAsk }: Props) {
   return (
     <>
       <WhyCard event={event} onAsk={onAsk} />
-      <div className="card parts">
-        {parts.length === 0 && <Empty icon="inbox" title={t('why.unheard', { topic: event.topic })} />}
+      {/* Of an event that waits, the card above says the same. */}
+      {parts.length === 0 && event.status !== 'PENDING' && (
+        <div className="card">
+          <Empty icon="inbox" title={t('why.unheard', { topic: event.topic })} />
+        </div>
+      )}
+      <div className="card parts" hidden={parts.length === 0}>
         {parts.map((part, index) => (
           <Part
             key={part.consumerId}

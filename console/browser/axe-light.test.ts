@@ -1,0 +1,3 @@
+import { axe } from './axe';
+
+axe('light');
