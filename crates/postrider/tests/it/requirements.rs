@@ -26,15 +26,18 @@ fn named(folder: &Path, found: &mut BTreeMap<String, PathBuf>) {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.is_dir() && !matches!(name, "target" | "node_modules") {
             named(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+        } else if name.ends_with(".rs") || name.ends_with(".test.ts") {
             let text = std::fs::read_to_string(&path).expect("source text");
             // A file of tests, of cases that become tests by the suite's macro, or with a module of unit tests.
             let is_test = path.components().any(|part| part.as_os_str() == "tests")
                 || folder.ends_with("postrider-conformance/src")
+                || name.ends_with(".test.ts")
                 || text.contains("#[test]")
                 || text.contains("#[tokio::test");
-            let comments = text.lines().filter_map(|line| line.trim().strip_prefix("///"));
-            for id in comments.flat_map(words).filter(|word| is_test && is_id(word)) {
+            let comment =
+                |line: &'_ str| line.trim().strip_prefix("///").or(line.trim().strip_prefix("/**")).map(str::to_owned);
+            let comments: Vec<_> = text.lines().filter_map(comment).collect();
+            for id in comments.iter().flat_map(|text| words(text)).filter(|word| is_test && is_id(word)) {
                 found.entry(id.to_owned()).or_insert_with(|| path.clone());
             }
         }
@@ -58,7 +61,7 @@ fn what_is_called_proven_has_a_test() {
     assert!(states.len() > 150, "the tables were read: {states:?}");
 
     let mut tests = BTreeMap::new();
-    for folder in ["crates", "reference", "examples", "bench"] {
+    for folder in ["crates", "reference", "examples", "bench", "console/browser"] {
         named(&root.join(folder), &mut tests);
     }
     let unproven: Vec<_> =
