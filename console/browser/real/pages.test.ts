@@ -62,7 +62,7 @@ const PAGES: [string, string][] = [
 ];
 
 /** Calls that the console is ready for before the server is. */
-const AHEAD = /^404 \/api\/v1\/(promises|stories)$/;
+const AHEAD = /^404 \/api\/v1\/stories$/;
 
 /** All four pairs are looked at with the mock's data. */
 const VARIANTS = [
