@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
 use crate::store::access::{AuditEnds, Sealed};
 use crate::store::figure::Counted;
-use crate::store::{Consumption, DeliveryId, Instance, Operation, Routing, StoredAlert, Token, batch};
+use crate::store::{Consumption, DeliveryId, Instance, Operation, Routing, SecretText, StoredAlert, Token, batch};
 use crate::subscription::StoredSubscription;
 
 /// All tables. A transaction works on a clone.
@@ -33,6 +33,8 @@ pub(super) struct State {
     pub(super) keys: BTreeMap<(String, String), KeyRow>,
     /// By topic and consumer.
     pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
+    /// Of webhooks, by topic and consumer.
+    pub(super) secrets: BTreeMap<(String, String), SecretRow>,
     /// By id.
     pub(super) instances: BTreeMap<String, Instance>,
     /// By kind and subject.
@@ -64,6 +66,13 @@ pub(super) struct State {
     last_sequence: i64,
     last_delivery: i64,
     last_mark: i64,
+}
+
+#[derive(Clone)]
+pub(super) struct SecretRow {
+    pub(super) secret: SecretText,
+    pub(super) previous: Option<SecretText>,
+    pub(super) changed_at: OffsetDateTime,
 }
 
 #[derive(Clone)]
@@ -249,6 +258,7 @@ impl State {
             row.consumption.consumed_at = row.consumption.consumed_at.map(|at| at - by);
         }
         self.inbox.values_mut().for_each(|row| row.received_at -= by);
+        self.secrets.values_mut().for_each(|row| row.changed_at -= by);
         for row in self.keys.values_mut() {
             row.until -= by;
             row.updated_at -= by;

@@ -32,7 +32,7 @@ impl Subscriptions for SqlStore {
     }
 
     async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged> {
-        change.subscription.check()?;
+        change.check()?;
         retrying(|| self.change(change)).await
     }
 
@@ -86,10 +86,10 @@ impl Subscriptions for SqlStore {
         let change = text!("UPDATE postrider_lane SET max_attempts = $1, updated_at = ", now!(), " WHERE lane = $2");
         let insert = text!("INSERT INTO postrider_lane (lane, max_attempts, updated_at) VALUES ($1, $2, ", now!(), ")");
         retrying(|| async {
-            let changed = sqlx::query(change).bind(attempts).bind(lane).execute(self.writer()).await?;
+            let changed = sqlx::query(change).bind(attempts).bind(lane).execute(self.writer()?).await?;
             if changed.rows_affected() == 0 {
                 // Another instance may have inserted it since.
-                is_new(sqlx::query(insert).bind(lane).bind(attempts).execute(self.writer()).await)?;
+                is_new(sqlx::query(insert).bind(lane).bind(attempts).execute(self.writer()?).await)?;
             }
             Ok(())
         })
