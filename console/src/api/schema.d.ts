@@ -334,7 +334,7 @@ export interface paths {
         };
         /**
          * One event, with every attempt, everything that still waits, what caused it and what it caused
-         * @description Payload and metadata are shown to operators and admins.
+         * @description Payload and metadata are shown to operators and admins; what `server.mask` names, to admins only.
          */
         get: operations["show"];
         put?: never;
@@ -407,7 +407,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The payload of an event, as a file */
+        /**
+         * The payload of an event, as a file
+         * @description What `server.mask` names is in it for admins only.
+         */
         get: operations["payload"];
         put?: never;
         post?: never;
@@ -911,7 +914,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whether requests can be served: the store answers and has this program's schema */
+        /** Whether requests can be served: the store answers, can be written, and has this program's schema */
         get: operations["readyz"];
         put?: never;
         post?: never;
@@ -1579,6 +1582,12 @@ export interface components {
             /** @description The broker's routing key, where it is not the topic. */
             routingKey?: string | null;
             /**
+             * @description The secret that signs the calls of a webhook instead of the server's: `whsec_` and 24 to 64 bytes in base64. A new one
+             *     signs at once, and the one before it beside it for 24 hours. Left out, it stays as it is; `null` removes both. No call
+             *     returns it.
+             */
+            secret?: string | null;
+            /**
              * Format: int32
              * @description Where it stands in lists.
              */
@@ -1868,7 +1877,7 @@ export interface components {
          * @description Whether a result counted.
          * @enum {string}
          */
-        SettleOutcome: "settled" | "leaseLost";
+        SettleOutcome: "settled" | "leaseLost" | "outOfOrder";
         Settled: {
             deliveryId: string;
             outcome: components["schemas"]["SettleOutcome"];
@@ -1954,6 +1963,8 @@ export interface components {
              * @description After a change: how many events wait another way than before.
              */
             moved?: number | null;
+            /** @description Whether a secret of its own signs its calls. No read shows the secret. */
+            ownSecret?: boolean;
             /** @description Why the broker does not bring its events. */
             problem?: string | null;
             /**
@@ -6262,6 +6273,8 @@ export interface operations {
             query?: {
                 /** @description What becomes of the deliveries that wait; needed while there are any. */
                 waiting?: "deliver" | "discard";
+                /** @description Why, for the audit; needed to discard what waits. */
+                reason?: string;
             };
             header?: {
                 /** @description Remove it only if it has this version. */
@@ -7067,7 +7080,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description They cannot: `storeAway`, `schemaOld`, `schemaNew`, `schemaOther` or `stopping`. */
+            /** @description They cannot: `storeAway`, `storeFull`, `storeReadOnly`, `storeReplaced`, `schemaOld`, `schemaNew`, `schemaOther` or `stopping`. */
             503: {
                 headers: {
                     [name: string]: unknown;

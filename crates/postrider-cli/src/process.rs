@@ -19,7 +19,7 @@ use postrider::transport::webhook::{WebhookOptions, WebhookSecret, Webhooks};
 use postrider::{
     LaneOptions, RabbitMq, Relay, RelayOptions, Retention, RetryPolicy, Rollup, RollupOptions, Shards, Store, Unheard,
 };
-use postrider_server::{BasePath, ConnectionLimits, Options, Server, Setting, Tls, check_listen};
+use postrider_server::{BasePath, ConnectionLimits, Mask, Options, Server, Setting, Tls, check_listen};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;
@@ -46,6 +46,7 @@ pub(crate) struct Plan {
     notify: Option<NotifyWebhook>,
     environment: String,
     links: BTreeMap<String, String>,
+    mask: Mask,
 }
 
 impl Plan {
@@ -126,7 +127,22 @@ impl Plan {
         let notify = notify(config)?;
         let environment = config.get(&server::SERVER_ENVIRONMENT);
         let links = links(config)?;
-        Ok(Self { retry, redrive, relay, retention, webhooks, broker, broker_lane, alerts, notify, environment, links })
+        let mask = Mask::parse(&config.get(&server::SERVER_MASK));
+        let mask = mask.map_err(|e| config.refuse(&server::SERVER_MASK, e))?;
+        Ok(Self {
+            retry,
+            redrive,
+            relay,
+            retention,
+            webhooks,
+            broker,
+            broker_lane,
+            alerts,
+            notify,
+            environment,
+            links,
+            mask,
+        })
     }
 
     /// The reconciler of the broker, if there is one, for all stores that publish to it.
@@ -168,6 +184,7 @@ impl Plan {
             metrics: Some(metrics),
             retention: self.retention.clone(),
             audit: config.get(&server::RETENTION_AUDIT),
+            mask: self.mask.clone(),
             store_kind: store_kind(&config.get(&server::STORE)).into(),
             environment: config.get(&server::SERVER_ENVIRONMENT),
             links: self.links.clone(),

@@ -1,5 +1,7 @@
 //! `postrider subscriptions`: which consumer gets which topic.
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -43,6 +45,8 @@ enum Action {
 #[command(after_help = "Examples:
   postrider subscriptions set order.paid points --via pull --rate 50 --max-attempts 5
   postrider subscriptions set order.paid mailer --endpoint https://mail.example.org/hook --timeout 5
+  openssl rand -base64 32 > mailer.secret; postrider subscriptions set order.paid mailer \
+      --endpoint https://mail.example.org/hook --secret-file mailer.secret
   postrider subscriptions set order.paid points --via rabbitmq --all-topics --reason 'points has its own database now'
   postrider subscriptions set order.paid points --disabled --if-match '\"3f2a9c0d11b7e845\"'")]
 struct Set {
@@ -77,6 +81,12 @@ struct Set {
     /// How often a delivery is tried, unless its event says so; via local, pull and webhook
     #[arg(long, value_name = "ATTEMPTS")]
     max_attempts: Option<u32>,
+    /// A file with the secret that signs its calls, `whsec_…`; `-` is stdin. The one before it signs beside it for 24 hours
+    #[arg(long, value_name = "FILE", conflicts_with = "no_secret")]
+    secret_file: Option<PathBuf>,
+    /// Remove its secrets: the server's sign
+    #[arg(long)]
+    no_secret: bool,
     /// Change it only if it has this version: the `etag` that `list -o json` shows
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
@@ -92,7 +102,7 @@ struct Set {
 #[command(after_help = "Examples:
   postrider subscriptions remove order.paid points
   postrider subscriptions remove order.paid points --waiting deliver   # they are still delivered
-  postrider subscriptions remove order.paid points --waiting discard   # each is ended, with the removal as its reason")]
+  postrider subscriptions remove order.paid points --waiting discard --reason 'the service is gone'   # each is ended")]
 struct Remove {
     /// The topic
     topic: String,
@@ -101,6 +111,9 @@ struct Remove {
     /// What becomes of the deliveries that wait
     #[arg(long, value_parser = ["deliver", "discard"])]
     waiting: Option<String>,
+    /// Why, for the audit; needed to discard
+    #[arg(long)]
+    reason: Option<String>,
     /// Remove it only if it has this version
     #[arg(long, value_name = "ETAG")]
     if_match: Option<String>,
@@ -120,12 +133,14 @@ impl Subscriptions {
             }
             Action::Set(set) => {
                 let (place, if_match) = (path(&set.topic, &set.consumer), set.if_match.clone());
-                let stored = remote.ask_if(Method::PUT, &place, Some(&set.body()), if_match.as_deref()).await?;
+                let stored = remote.ask_if(Method::PUT, &place, Some(&set.body()?), if_match.as_deref()).await?;
                 output::one(context.output, &stored);
             }
-            Action::Remove(Remove { topic, consumer, waiting, if_match }) => {
-                let query = waiting.map(|waiting| format!("?waiting={waiting}")).unwrap_or_default();
-                let place = format!("{}{query}", path(&topic, &consumer));
+            Action::Remove(Remove { topic, consumer, waiting, reason, if_match }) => {
+                let query = [("waiting", waiting), ("reason", reason)].into_iter();
+                let query = query.filter_map(|(name, text)| Some(format!("{name}={}", escaped(&text?))));
+                let query: Vec<_> = query.collect();
+                let place = format!("{}?{}", path(&topic, &consumer), query.join("&"));
                 remote.ask_if(Method::DELETE, &place, None, if_match.as_deref()).await?;
             }
         }
@@ -133,8 +148,18 @@ impl Subscriptions {
     }
 }
 
+fn read_secret(file: &Path) -> Result<String, End> {
+    let text = match file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(file),
+    };
+    let text = text.map_err(|e| End::Wrong(format!("{} cannot be read: {e}", file.display())))?;
+    Ok(text.trim().to_owned())
+}
+
 impl Set {
-    fn body(self) -> Value {
+    fn body(self) -> Result<Value, End> {
+        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let mut body = json!({ "enabled": !self.disabled, "sortOrder": self.sort_order, "allTopics": self.all_topics });
         let texts = [
             ("via", self.via),
@@ -149,6 +174,11 @@ impl Set {
         {
             body[field] = value;
         }
-        body
+        match secret {
+            Some(secret) => body["secret"] = secret.into(),
+            None if self.no_secret => body["secret"] = Value::Null,
+            None => {}
+        }
+        Ok(body)
     }
 }

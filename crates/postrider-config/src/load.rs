@@ -116,6 +116,7 @@ impl Config {
             let text = std::fs::read_to_string(path)
                 .map_err(|e| ConfigError(format!("{} cannot be read: {e}", path.display())))?;
             config.read_file(path, &text)?;
+            config.refuse_shared_secrets(path)?;
         }
         config.read_environment(sources.environment)?;
         for pair in sources.set {
@@ -181,6 +182,29 @@ impl Config {
         Ok(())
     }
 
+    /// Secrets in a file that every user of the machine can read are no secrets. A group may read it: services share one.
+    #[cfg(unix)]
+    fn refuse_shared_secrets(&self, path: &Path) -> Result<(), ConfigError> {
+        use std::os::unix::fs::PermissionsExt as _;
+        const OTHERS: u32 = 0o007;
+        let is_secret = |spec: &&Spec| {
+            let value = self.values.get(spec.name);
+            value.is_some_and(|(value, origin)| matches!(origin, Origin::File(_)) && spec.kind.shown(value) != *value)
+        };
+        let secrets: Vec<_> = self.specs.iter().filter(is_secret).map(|spec| spec.name).collect();
+        let mode = std::fs::metadata(path).map_or(0, |file| file.permissions().mode());
+        if secrets.is_empty() || mode & OTHERS == 0 {
+            return Ok(());
+        }
+        let (keys, path) = (secrets.join(", "), path.display());
+        Err(ConfigError(format!("{path} has secrets ({keys}) and every user can open it: chmod 600 '{path}'")))
+    }
+
+    #[cfg(not(unix))]
+    fn refuse_shared_secrets(&self, _path: &Path) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
     /// Only values that count are checked: a flag may replace a bad value of the file.
     fn check(&self) -> Result<(), ConfigError> {
         for Spec { name, kind, .. } in &self.specs {
@@ -193,8 +217,13 @@ impl Config {
     }
 
     fn read_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
-        let table: toml::Table =
-            text.parse().map_err(|e: toml::de::Error| ConfigError(format!("{} is no TOML: {e}", path.display())))?;
+        // Not the whole error: it repeats the line, which may have a secret.
+        let refused = |e: toml::de::Error| {
+            let before = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            ConfigError(format!("{} is no TOML: line {line}: {}", path.display(), e.message()))
+        };
+        let table: toml::Table = text.parse().map_err(refused)?;
         let mut values = Vec::new();
         flatten("", &table, &mut values).map_err(|key| {
             ConfigError(format!("{key} in {} must be text, a number, true, false or a list of texts", path.display()))
@@ -332,6 +361,39 @@ mod tests {
             assert_eq!(value(read(&file, &environment, &set)?), (other, Origin::Flag), "{name}");
         }
         Ok(())
+    }
+
+    /// S22: a file with secrets that every user can open is refused, and an error repeats no line of it.
+    #[cfg(unix)]
+    #[test]
+    fn secrets_are_read_from_files_that_others_cannot_open() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("postrider-config-{}.toml", std::process::id()));
+        let load = |text: &str, mode: u32| {
+            std::fs::write(&path, text).expect("a file");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("its owner");
+            let loaded = Config::load(&TABLES, Sources { file: Some(&path), ..Sources::default() });
+            loaded.map(drop).map_err(|error| error.to_string())
+        };
+        for secret in
+            ["webhook.secret = 'canary'", "store = 'postgres://app:canary@db/bus'", "otel.headers = ['a=canary']"]
+        {
+            for mode in [0o604, 0o606, 0o644, 0o777] {
+                let error = load(secret, mode).expect_err("it is refused");
+                assert!(error.contains(&format!("chmod 600 '{}'", path.display())), "{error}");
+                assert!(
+                    error.contains(secret.split(' ').next().expect("a key")) && !error.contains("canary"),
+                    "{error}"
+                );
+            }
+            assert_eq!((load(secret, 0o600), load(secret, 0o640)), (Ok(()), Ok(())));
+        }
+        for open in ["outbox.batch-size = 7", "store = 'postgres://app@db/bus'", ""] {
+            assert_eq!(load(open, 0o644), Ok(()));
+        }
+        let error = load("[webhook]\nsecret = canary", 0o600).expect_err("it is no TOML");
+        assert!(error.contains("line 2") && !error.contains("canary"), "{error}");
+        std::fs::remove_file(&path).expect("it was there");
     }
 
     /// A.17

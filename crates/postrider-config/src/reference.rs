@@ -24,7 +24,8 @@ listen = \"127.0.0.1:7070\"
 batch-size = 50
 ```
 
-All programs may share one file. Each reads its own keys; a key of no program is refused.
+All programs may share one file. Each reads its own keys; a key of no program is refused. A file with a secret, or with a password in a URL,
+is refused if every user can open it (`chmod 600 postrider.toml`).
 This page is generated from `crates/postrider-config`.
 ";
 

@@ -15,6 +15,7 @@ keys! {
     TLS_KEY: Option<String> = optional("tls.key"), "The PEM file with the private key";
     SERVER_BASE_PATH: String = text("server.base-path", "/"), "The path that the whole server is below, such as /bus behind a proxy";
     SERVER_ENVIRONMENT: String = text("server.environment", "local"), "What this installation is, for people and in alerts: local, staging, prod or another name";
+    SERVER_MASK: Vec<String> = list("server.mask"), "Parts of payloads and metadata that only admins and consumers see, as JSON paths with commas between them: `$.card.number, $..email, $.items[*].price`";
     SERVER_LINKS: Vec<String> = list("server.links"), "Pages of the business, as `ORDER=https://shop.example/orders/{id}` with commas between them; `trace=…{traceId}` is the tracing system's";
     OUTBOX_BATCH_SIZE: u32 = number("outbox.batch-size", "100", 1, 500), "Deliveries in one claim";
     OUTBOX_MAX_RETRY_COUNT: u32 = number("outbox.max-retry-count", "10", 1, 10_000), "Attempts in all, the first included; after the last a delivery is DEAD";

@@ -6,8 +6,10 @@ use postrider::entry::DeliveryStatus;
 use postrider::prelude::*;
 use postrider::redrive::{RedriveRules, Refusal};
 use postrider::status::{ConsumerState, EventStatus};
+use postrider::store::access::{NewAudit, audited};
 use postrider::store::{
-    Appended, Claim, DeadHead, History, Lease, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, Token,
+    Appended, Claim, DeadHead, History, Lease, SecretChange, SecretText, SubscriptionChange, SubscriptionChanged,
+    SubscriptionRemoval, Token,
 };
 use postrider::subscription::RABBITMQ;
 use postrider::{Draft, Enqueued, Outbox, Subscription, Via};
@@ -262,6 +264,55 @@ pub async fn a_change_may_ask_for_a_version<H: Harness>(h: H) {
     assert_eq!(ruled(h.store().end_subscription(&removal).await).expect_err("it is refused"), Refusal::Stale);
     h.store().remove_subscription(TOPIC, LANE).await.unwrap();
     assert!(stale(h.store().change_subscription(&only_if(&["*"], 4)).await), "it does not exist");
+}
+
+/// S17: a webhook's own secret, the one before it for a day, and neither in any other read nor in the audit.
+pub async fn a_webhook_may_have_its_own_secret<H: Harness>(h: H) {
+    let [one, two] =
+        ["c2VjcmV0LW51bWJlci1vbmUtb2YtdHdv", "c2VjcmV0LW51bWJlci10d28tb2YtdHdv"].map(|key| format!("whsec_{key}"));
+    let webhook = || subscription(TOPIC, LANE, Via::Webhook);
+    let change = async |subscription: Subscription, secret: SecretChange| {
+        let change = SubscriptionChange { secret, ..SubscriptionChange::new(subscription) };
+        h.store().change_subscription(&change).await
+    };
+    let set = |text: &str| SecretChange::Set(text.parse().unwrap());
+    let found = async |consumer: &str| {
+        let own = h.store().webhook_secrets().await.unwrap();
+        assert!(own.iter().all(|own| own.topic == TOPIC), "{own:?}");
+        let own = own.into_iter().filter(|own| own.consumer == consumer);
+        own.flat_map(|own| own.secrets).map(|secret| secret.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    let record = NewAudit { actor: "ada", action: "set", outcome: "200", ..NewAudit::default() };
+    audited(&record, change(webhook(), set(&one))).await.done.unwrap();
+    let audit = h.store().audit(None, 1).await.unwrap().remove(0).after.unwrap();
+    assert!(audit.contains("\"secret\":\"set\"") && !audit.contains("whsec"), "{audit}");
+    change(webhook(), SecretChange::Keep).await.unwrap();
+    change(webhook(), set(&one)).await.unwrap();
+    assert_eq!(found(LANE).await, [one.as_str()], "set again, it is no rotation");
+    change(webhook(), set(&two)).await.unwrap();
+    assert_eq!(found(LANE).await, [two.clone(), one.clone()], "both sign");
+    age(&h, 25 * HOUR).await;
+    assert_eq!(found(LANE).await, [two.as_str()], "the rotation has ended");
+    change(webhook(), set(&one)).await.unwrap();
+    h.store().rename_consumer(LANE, "renamed").await.unwrap();
+    assert_eq!((found("renamed").await, found(LANE).await), (vec![one.clone(), two.clone()], vec![]));
+    let renamed = || subscription(TOPIC, "renamed", Via::Webhook);
+    change(renamed(), SecretChange::Remove).await.unwrap();
+    assert_eq!(found("renamed").await, Vec::<String>::new(), "neither of them signs any more");
+
+    change(renamed(), set(&one)).await.unwrap();
+    change(subscription(TOPIC, "renamed", Via::Pull), SecretChange::Keep).await.unwrap();
+    assert_eq!(found("renamed").await, Vec::<String>::new(), "it is no webhook any more");
+    change(renamed(), set(&one)).await.unwrap();
+    h.store().remove_subscription(TOPIC, "renamed").await.unwrap();
+    assert_eq!(found("renamed").await, [one.as_str()], "what waits is still called and signed");
+    change(renamed(), SecretChange::Keep).await.unwrap();
+    assert_eq!(found("renamed").await, Vec::<String>::new(), "it is another webhook");
+
+    let refused = change(subscription(TOPIC, "puller", Via::Pull), set(&one)).await;
+    assert!(matches!(refused, Err(postrider::Error::Invalid { field: "secret", .. })), "{refused:?}");
+    assert!("whsec_c2hvcnQ=".parse::<SecretText>().is_err());
+    assert_eq!(format!("{:?}", set(&one)), "Set(SecretText(***))");
 }
 
 /// Two changes at the same moment that exclude each other: one of them wins.

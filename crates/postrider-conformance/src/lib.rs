@@ -49,6 +49,7 @@ pub mod lineage;
 pub mod list;
 pub mod migrate;
 pub mod operations;
+pub mod probe;
 pub mod promises;
 pub mod prune;
 pub mod publish;
@@ -255,6 +256,7 @@ macro_rules! suite {
                 a_second_via_is_refused
                 a_moved_key_stays_in_order
                 a_change_may_ask_for_a_version
+                a_webhook_may_have_its_own_secret
                 concurrent_changes_leave_one_via
                 what_a_producer_wrote_late_moves_with_a_second_call
                 a_new_topic_is_registered_with_the_via_of_its_consumer
@@ -515,6 +517,9 @@ macro_rules! suite {
                 oldest_due_is_the_longest_wait_of_each_lane
                 dead_letters_tell_what_waits_behind_them
                 old_operations_and_figures_are_pruned
+            }
+            probe {
+                many_at_once_leave_nothing
             }
             prune {
                 a_batch_looks_at_no_more_than_its_limit

@@ -18,9 +18,11 @@ mod input;
 mod limits;
 mod listen;
 mod live;
+mod mask;
 mod openapi;
 mod pace;
 mod page;
+mod probe;
 mod problem;
 mod rate;
 mod routes;
@@ -36,6 +38,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use postrider::redrive::RedriveRules;
+use postrider::store::access::Role;
 use postrider::store::{DeadHead, History, IntoStore, LaneSettings};
 use postrider::transport::rabbitmq::Reconciler;
 use postrider::{Bus, Retention, RetryPolicy, Store, Unheard, presence};
@@ -45,6 +48,7 @@ pub use access::{Entry, Reach, TABLE};
 pub use connections::ConnectionLimits;
 pub use console::{BasePath, Console};
 pub use listen::{ListenError, Tls, check as check_listen};
+pub use mask::Mask;
 pub use openapi::document;
 pub use settings::Setting;
 
@@ -87,6 +91,8 @@ pub struct Options {
     pub metrics: Option<PrometheusHandle>,
     /// The rules for finished rows, for people.
     pub retention: Retention,
+    /// What only admins and consumers see of payloads and metadata.
+    pub mask: Mask,
     /// How long audit records are kept.
     pub audit: Duration,
     /// The kind of the store, for people.
@@ -123,6 +129,7 @@ impl Default for Options {
             settings: Vec::new(),
             metrics: None,
             retention: Retention::default(),
+            mask: Mask::default(),
             audit: Duration::from_secs(365 * 24 * 3600),
             store_kind: String::new(),
             environment: "local".into(),
@@ -143,6 +150,7 @@ pub(crate) struct Shared {
     handed_out: handed::HandedOut,
     holders: holders::Holders,
     paces: pace::Paces,
+    probed: probe::Probed,
     document: String,
     page: String,
     /// Messages for all open streams.
@@ -153,6 +161,15 @@ pub(crate) struct Shared {
 }
 
 pub(crate) type App = Arc<Shared>;
+
+impl Shared {
+    /// Masks what a caller may not see of an event that it reads. A consumer that claims gets everything, because it works with it.
+    fn mask(&self, caller: &auth::Caller, envelope: &mut postrider::Envelope) {
+        if caller.role != Role::Admin {
+            self.options.mask.apply(envelope);
+        }
+    }
+}
 
 /// The API on a store.
 pub struct Server {
@@ -173,6 +190,7 @@ impl Server {
                 handed_out: handed::HandedOut::default(),
                 holders: holders::Holders::default(),
                 paces: pace::Paces::default(),
+                probed: probe::Probed::default(),
                 page: match &options.console {
                     Some(console) => console.page(&options.base_path),
                     None => page::render(&document, &options.base_path),
@@ -210,6 +228,7 @@ impl Server {
             tokio::spawn(live::watch(Arc::clone(&app))),
             tokio::spawn(holders::watch(Arc::clone(&app))),
             tokio::spawn(seal::watch(Arc::clone(&app))),
+            tokio::spawn(probe::watch(Arc::clone(&app))),
         ];
         let present =
             presence::keep(Arc::clone(&app.store), || std::future::ready(()), app.stop.clone().cancelled_owned());

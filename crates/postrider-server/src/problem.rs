@@ -6,6 +6,8 @@ use postrider::Error;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::probe;
+
 /// The media type of every problem.
 pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
@@ -113,7 +115,11 @@ impl Problem {
     fn unavailable(error: &Error) -> Self {
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(%error, cause, "a request was not served: the store is away");
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", "the store is away: try again in a moment")
+        let (code, detail) = match error.obstacle() {
+            Some(obstacle) => (probe::code(obstacle), obstacle.to_string()),
+            None => ("unavailable", "the store is away: try again in a moment".into()),
+        };
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
             .header(header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 }

@@ -42,7 +42,7 @@ GRANT SELECT, INSERT ON postrider_subscription TO postrider_relay;
 GRANT SELECT, UPDATE, DELETE ON postrider_operation TO postrider_relay;
 GRANT SELECT, UPDATE ON postrider_rollup TO postrider_relay;
 GRANT SELECT ON postrider_pause, postrider_audience, postrider_audience_version, postrider_migrations, postrider_outbox,
-    postrider_consume_log TO postrider_relay;
+    postrider_consume_log, postrider_webhook_secret TO postrider_relay;
 
 -- `postrider serve --role api`: it publishes, hands deliveries to pulling consumers, reads everything, and does what operators
 -- ask for. It cannot remove events or their history, change a payload, or change what an audit
@@ -51,7 +51,8 @@ GRANT SELECT, INSERT, UPDATE (waits_for) ON postrider_event TO postrider_console
 GRANT SELECT, INSERT, UPDATE (consumer) ON postrider_consumption TO postrider_console;
 GRANT SELECT, UPDATE (consumer) ON postrider_inbox, postrider_repeat TO postrider_console;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_subscription, postrider_pause, postrider_lease,
-    postrider_session, postrider_lookup, postrider_instance, postrider_lane, postrider_promise TO postrider_console;
+    postrider_session, postrider_lookup, postrider_instance, postrider_lane, postrider_promise,
+    postrider_webhook_secret TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_status, postrider_operation, postrider_token TO postrider_console;
 GRANT SELECT, INSERT ON postrider_mark, postrider_audit TO postrider_console;
 -- The sealer gives records their places. Pruning removes old ones, which the chain shows if it is done by hand.

@@ -101,7 +101,42 @@ pub enum Error {
     Encode(#[source] serde_json::Error),
 }
 
+/// Why a store takes no writes although it answers. The cause of [`Error::Unavailable`]; see [`Error::obstacle`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Obstacle {
+    /// Its disk is full, or fails.
+    #[error("the disk of the store is full or cannot be written: free some space")]
+    Full,
+    /// It is read-only, as a standby is.
+    #[error("the store is read-only")]
+    ReadOnly,
+    /// The file that was opened is no longer at its path.
+    #[error("the database file was removed or replaced while it was open: put it back, or restart this program")]
+    Replaced,
+}
+
+/// An obstacle with the error of the driver that shows it.
+#[derive(Debug, thiserror::Error)]
+#[error("{obstacle}")]
+struct Obstructed {
+    obstacle: Obstacle,
+    #[source]
+    error: Option<Box<dyn StdError + Send + Sync>>,
+}
+
 impl Error {
+    /// Why the store takes no writes, if that is the reason of [`Error::Unavailable`].
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        let Self::Unavailable(cause) = self else { return None };
+        cause.downcast_ref::<Obstructed>().map(|obstructed| obstructed.obstacle)
+    }
+
+    #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+    pub(crate) fn obstructed(obstacle: Obstacle, error: Option<Box<dyn StdError + Send + Sync>>) -> Self {
+        Self::Unavailable(Obstructed { obstacle, error }.into())
+    }
+
     pub(crate) fn invalid(field: &'static str, message: String) -> Self {
         Self::Invalid { field, message }
     }

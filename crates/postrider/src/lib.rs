@@ -159,6 +159,8 @@ pub mod error;
 pub mod event;
 pub mod facets;
 pub mod failures;
+#[cfg(any(feature = "postgres", feature = "mysql", feature = "rabbitmq"))]
+mod host;
 pub mod idempotency;
 pub mod inbox;
 pub mod jobs;
@@ -201,7 +203,7 @@ pub use sqlx;
 pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
 pub use envelope::{Envelope, Initiator};
-pub use error::{Error, Result};
+pub use error::{Error, Obstacle, Result};
 pub use event::{Aggregate, Event, EventId, RawEvent};
 pub use idempotency::Idempotency;
 pub use inbox::Inbox;

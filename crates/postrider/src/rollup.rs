@@ -43,7 +43,8 @@ impl Default for RollupOptions {
             // A few milliseconds, so that the locks delay no other work.
             batch: 500,
             poll: Duration::from_millis(250),
-            lease: Duration::from_secs(15),
+            // Statuses of lists stand still so long after a kill; the working instance writes every third of it.
+            lease: Duration::from_secs(5),
             owner: "rollup".into(),
         }
     }

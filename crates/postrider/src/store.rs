@@ -40,6 +40,8 @@ mod sql;
 mod subscription;
 mod transaction;
 mod upkeep;
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+mod verify;
 mod wake;
 
 use std::sync::Arc;
@@ -71,8 +73,8 @@ pub use sessions::Tx;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use sql::is_transaction_lost;
 pub use subscription::{
-    LaneSettings, Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved,
-    Subscriptions, Waiting,
+    LaneSettings, OwnSecrets, Renamed, SECRET_ROTATION, SecretChange, SecretText, SubscriptionChange,
+    SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions, Waiting,
 };
 pub use transaction::{TransactionError, Transactions, retry_lost};
 pub use upkeep::{Finished, Folded, Prunable, Prune, Pruned, Upkeep};

@@ -237,7 +237,7 @@ async fn console(server: &Process) {
     let token = ask(post.clone(), "/tokens", json!({ "name": "viewer", "role": "viewer" }), 201).await;
     ask(Method::DELETE, &format!("/tokens/{}", token["tokenId"].as_str().unwrap()), Value::Null, 204).await;
     ask(post, "/login", json!({ "token": server.token() }), 200).await;
-    ask(Method::DELETE, "/subscriptions/order.paid/reports?waiting=discard", Value::Null, 204).await;
+    ask(Method::DELETE, "/subscriptions/order.paid/reports?waiting=discard&reason=gone", Value::Null, 204).await;
     for path in ["events?topic=order.paid", "events/e1", "subscriptions", "consumers", "failures", "jobs", "instances"]
     {
         ask(get.clone(), &format!("/{path}"), Value::Null, 200).await;

@@ -5,8 +5,10 @@ mod alerts;
 mod bench;
 mod broker;
 mod bytes;
+mod canary;
 mod commands;
 mod demo;
+mod disk;
 mod flood;
 mod grants;
 mod health;
@@ -21,6 +23,7 @@ mod story;
 mod subscriptions;
 #[cfg(feature = "otel")]
 mod telemetry;
+mod tls;
 mod upgrade;
 mod webhooks;
 

@@ -107,9 +107,31 @@ impl Process {
         Self::serve(command, database, more)
     }
 
+    /// With more variables in its environment.
+    pub(crate) fn start_with_environment(database: &Database, more: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.envs(variables.iter().copied());
+        Self::serve(command, database, more)
+    }
+
     /// The executable of another build.
     pub(crate) fn start_program(program: &str, database: &Database) -> Self {
         Self::serve(Command::new(program), database, &[])
+    }
+
+    /// In a process whose files may not grow beyond so many KiB, until [`Process::lift_limit`]. Without the `trap` a write beyond
+    /// it would end the process instead of failing.
+    pub(crate) fn start_limited(database: &Database, kib: u32) -> Self {
+        let mut command = Command::new("bash");
+        let script = "trap '' XFSZ; ulimit -S -f \"$1\"; shift; exec \"$@\"";
+        command.args(["-c", script, "bash", &kib.to_string(), env!("CARGO_BIN_EXE_postrider")]);
+        Self::serve(command, database, &[])
+    }
+
+    pub(crate) fn lift_limit(&self) {
+        let lifted =
+            Command::new("prlimit").args(["--pid", &self.child.id().to_string(), "--fsize=unlimited:"]).status();
+        assert!(lifted.unwrap().success());
     }
 
     fn serve(mut command: Command, database: &Database, more: &[&str]) -> Self {
@@ -163,6 +185,27 @@ impl Process {
 
     pub(crate) async fn admin(&self, method: Method, path: &str, body: Value, expected: u16) -> Value {
         self.ask(self.token(), method, path, body, expected).await
+    }
+
+    /// The code of `/readyz`, or `ready`.
+    pub(crate) async fn readiness(&self) -> String {
+        let response = self.client.get(format!("{}/readyz", self.url)).send().await.unwrap();
+        if response.status().is_success() {
+            return "ready".into();
+        }
+        assert_eq!(response.status().as_u16(), 503);
+        response.json::<Value>().await.unwrap()["code"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until `/readyz` says this, some seconds at most.
+    pub(crate) async fn until_readiness_is(&self, expected: &str) {
+        let asking = async {
+            while self.readiness().await != expected {
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        };
+        let asked = tokio::time::timeout(std::time::Duration::from_secs(20), asking).await;
+        assert!(asked.is_ok(), "{}, not {expected}", self.readiness().await);
     }
 
     /// A token of this role.

@@ -1,5 +1,6 @@
 //! `postrider serve`, as a process, over HTTP, on each store.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use reqwest::Method;
@@ -193,6 +194,7 @@ async fn a_wrong_configuration_stops_the_start() {
     let file = database.folder().join("postrider.toml");
     let start = |toml: &str, arguments: &[&str]| {
         std::fs::write(&file, toml).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
         let file = file.display().to_string();
         postrider(&[&["serve", "--store", &database.url, "--config", &file], arguments].concat())
     };
@@ -200,7 +202,7 @@ async fn a_wrong_configuration_stops_the_start() {
         ("[outbox]\nbatch-size = 0", &[][..], "outbox.batch-size in {file} must be a number from 1 to 500"),
         ("[outbox]\nlease = 3", &[], "outbox.lease in {file} is no key"),
         ("[retention]\ninbox-days = 1", &[], "retention.inbox-days in {file}: retention of the inbox must be at least"),
-        ("[webhook]\nsecret = 'short'", &[], "webhook.secret in {file}: webhook secret must be whsec_"),
+        ("[webhook]\nsecret = 'short'", &[], "webhook.secret in {file}: secret must be whsec_"),
         ("listen = '0.0.0.0:0'", &[], "listen in {file}: 0.0.0.0:0 can be reached from outside"),
         ("", &["--listen", "[::]:0"], "listen in the command line: [::]:0 can be reached from outside"),
         ("", &["--set", "tls.cert=x"], "tls.key in the defaults: is needed beside tls.cert"),
@@ -219,6 +221,42 @@ async fn a_wrong_configuration_stops_the_start() {
         assert!(stderr(&refused).contains(&expected), "{}", stderr(&refused));
         assert!(!stdout(&refused).contains("listening"));
     }
+    database.drop().await;
+}
+
+/// F09: after a kill the next process takes over the roll-up soon, so that lists do not stand still.
+#[tokio::test]
+async fn lists_follow_soon_after_a_kill() {
+    let database = Database::make(Kind::Sqlite).await;
+    let server = Process::start(&database, &[]);
+    server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({}), 200).await;
+    let listed = async |server: &Process, id: &str| {
+        server.admin(Method::POST, "/events", json!({ "eventId": id, "topic": "order.paid", "payload": 1 }), 202).await;
+        let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
+        let delivery = &claimed["deliveries"][0];
+        let result =
+            json!({ "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"], "success": true });
+        server.admin(Method::POST, "/consumers/points/settle", json!({ "results": [result] }), 200).await;
+        let began = std::time::Instant::now();
+        while server.admin(Method::GET, "/events?status=CONSUMED", Value::Null, 200).await["events"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["eventId"] != id)
+        {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        began.elapsed()
+    };
+    // It holds the lease of the roll-up now.
+    listed(&server, "before").await;
+    let token = server.token.clone();
+    server.kill();
+    let mut server = Process::start(&database, &[]);
+    server.token = token;
+    let waited = listed(&server, "after").await;
+    assert!(waited < Duration::from_secs(9), "{waited:?}");
+    server.stop();
     database.drop().await;
 }
 

@@ -204,7 +204,8 @@ async fn disabled_and_removed(kind: Kind) {
     let stage = Stage::open(kind).await;
     let mut served = Vec::new();
     for via in EVERY {
-        for (end, query) in [("off", ""), ("deliver", "?waiting=deliver"), ("discard", "?waiting=discard")] {
+        for (end, query) in [("off", ""), ("deliver", "?waiting=deliver"), ("discard", "?waiting=discard&reason=gone")]
+        {
             let consumer = format!("{via}-{end}");
             stage.set(&consumer, via, json!({})).await;
             stage.publish(&consumer).await;

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::process::{Database, Kind, Process};
+use crate::{stderr, stdout};
 
 pub(crate) const SECRET: &str = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -81,6 +82,107 @@ async fn a_webhook_is_signed_retried_and_consumed() {
     assert_eq!(shown["consumptions"][1]["errorCode"], "http302");
     server.stop();
     database.drop().await;
+}
+
+/// Which of the secrets have signed, as the standard's own library judges it.
+fn signed_by(secrets: &[&str], headers: &[(String, String)], body: &[u8]) -> Vec<bool> {
+    let mut map = reqwest::header::HeaderMap::new();
+    for name in ["webhook-id", "webhook-timestamp", "webhook-signature"] {
+        map.insert(name, header(headers, name).parse().unwrap());
+    }
+    let verify = |secret: &&str| standardwebhooks::Webhook::new(secret).unwrap().verify(body, &map).is_ok();
+    secrets.iter().map(verify).collect()
+}
+
+/// S17: a subscription has a secret of its own, also where the server has none; it is rotated, removed and never shown. The
+/// other subscriptions are signed by the server.
+async fn a_subscription_has_its_own_secret(kind: Kind) {
+    let database = Database::make(kind).await;
+    let secret = format!("webhook.secret=whsec_{SECRET}");
+    let hosts = "webhook.allow-hosts=127.0.0.1";
+    let server = Process::start(&database, &["--set", hosts]);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = format!("http://{}/hook", listener.local_addr().unwrap());
+    let [one, two] = [1, 2].map(|n| format!("whsec_{}", BASE64_STANDARD.encode([n; 32])));
+    let servers = format!("whsec_{SECRET}");
+    let known = [servers.as_str(), one.as_str(), two.as_str()];
+    let path = "/subscriptions/order.paid/mailer";
+    let put = async |server: &Process, secret: Option<Value>, expected: u16| {
+        let mut body = json!({ "endpoint": endpoint });
+        if let Some(secret) = secret {
+            body["secret"] = secret;
+        }
+        server.admin(Method::PUT, path, body, expected).await
+    };
+    let refused = put(&server, None, 409).await;
+    assert_eq!(refused["code"], "webhookSecretMissing");
+    for bad in ["whsec_c2hvcnQ=", "whsec_%", "", "hunter2-hunter2-hunter2-hunter2-!"] {
+        let refused = put(&server, Some(json!(bad)), 422).await;
+        assert_eq!(refused["errors"][0]["field"], "secret");
+        assert!(bad.is_empty() || !refused.to_string().contains(bad), "{refused}");
+    }
+    assert_eq!(put(&server, Some(json!(one)), 200).await["ownSecret"], true);
+    put(&server, None, 200).await;
+    let mut number = 0;
+    let mut called = async |server: &Process| {
+        number += 1;
+        let event = json!({ "eventId": format!("e{number}"), "topic": "order.paid", "payload": number });
+        server.admin(Method::POST, "/events", event, 202).await;
+        loop {
+            let (headers, body) = receive(&listener, "204 No Content").await;
+            // A call may come twice, after a restart.
+            if header(&headers, "webhook-id") == format!("e{number}") {
+                return signed_by(&known, &headers, &body);
+            }
+        }
+    };
+    assert_eq!(called(&server).await, [false, true, false]);
+    let token = server.token.clone();
+    server.stop();
+
+    let mut server = Process::start(&database, &["--set", hosts, "--set", &secret]);
+    server.token = token;
+    assert_eq!(called(&server).await, [false, true, false], "its own comes first");
+    let file = database.folder().join("secret");
+    std::fs::write(&file, format!("{two}\n")).unwrap();
+    let file = file.display().to_string();
+    let set = ["subscriptions", "set", "order.paid", "mailer", "--endpoint", &endpoint, "--secret-file", &file];
+    let done = server.run(&set);
+    assert!(done.status.success() && !stdout(&done).contains(&two), "{}", stderr(&done));
+    // The relay reads the subscriptions every second.
+    let mut signed = called(&server).await;
+    while signed != [false, true, true] {
+        assert_eq!(signed, [false, true, false]);
+        signed = called(&server).await;
+    }
+    for path in ["/subscriptions", path, "/audit", "/config", "/events/e1"] {
+        let shown = server.admin(Method::GET, path, Value::Null, 200).await.to_string();
+        assert!(known.iter().all(|secret| !shown.contains(&secret["whsec_".len()..])), "{path}");
+    }
+    let audit = server.admin(Method::GET, "/audit", Value::Null, 200).await.to_string();
+    assert!(audit.contains("secret") && audit.contains("set"), "that it was set is recorded: {audit}");
+    let removed = put(&server, Some(Value::Null), 200).await;
+    assert_eq!(removed["ownSecret"], Value::Null);
+    while called(&server).await != [true, false, false] {}
+    let log = std::fs::read_to_string(database.folder().join("log")).unwrap();
+    assert!(known.iter().all(|secret| !log.contains(&secret["whsec_".len()..])));
+    server.kill();
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_subscription_has_its_own_secret_on_sqlite() {
+    a_subscription_has_its_own_secret(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn a_subscription_has_its_own_secret_on_postgres() {
+    a_subscription_has_its_own_secret(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_subscription_has_its_own_secret_on_mysql() {
+    a_subscription_has_its_own_secret(Kind::MySql).await;
 }
 
 /// A receiver that does not answer has the time that its subscription names, and as many attempts.

@@ -197,6 +197,8 @@ struct Known {
     /// The smallest rate that its subscriptions name.
     per_second: Option<u32>,
     subscriptions: Vec<Subscription>,
+    /// The names of all other consumers.
+    others: Vec<String>,
 }
 
 impl Known {
@@ -209,13 +211,15 @@ impl Known {
             let all = stored.into_iter().map(|stored| stored.subscription);
             all.filter(|one| one.consumer == consumer).collect()
         };
-        let mut subscriptions = of(app.store.subscriptions(None).await?);
+        let all = app.store.subscriptions(None).await?.into_iter().map(|stored| stored.subscription);
+        let (mut subscriptions, others): (Vec<_>, Vec<_>) = all.partition(|one| one.consumer == consumer);
+        let others = others.into_iter().map(|one| one.consumer).collect();
         if subscriptions.is_empty() && app.store.next_due(&[consumer]).await?.into_iter().flatten().next().is_some() {
             subscriptions = of(app.store.removed_subscriptions().await?);
         }
         let via = subscriptions.first().map(|one| one.via).ok_or_else(|| unknown(consumer))?;
         let per_second = subscriptions.iter().filter_map(|one| one.rate_per_second).min();
-        Ok(Self { via, per_second, subscriptions })
+        Ok(Self { via, per_second, subscriptions, others })
     }
 
     /// The consumer, if everything that it gets is inside the caller's scope: what changes it changes all of that.

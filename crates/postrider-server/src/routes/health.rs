@@ -11,7 +11,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::problem::Problem;
-use crate::{App, console};
+use crate::{App, console, probe};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -35,14 +35,17 @@ async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Whether requests can be served: the store answers and has this program's schema
+/// Whether requests can be served: the store answers, can be written, and has this program's schema
 #[utoipa::path(get, path = "/readyz", tag = "server", responses(
     (status = 200, description = "They can.", content_type = "text/plain", body = String),
-    (status = 503, description = "They cannot: `storeAway`, `schemaOld`, `schemaNew`, `schemaOther` or `stopping`.", body = Problem, content_type = "application/problem+json"),
+    (status = 503, description = "They cannot: `storeAway`, `storeFull`, `storeReadOnly`, `storeReplaced`, `schemaOld`, `schemaNew`, `schemaOther` or `stopping`.", body = Problem, content_type = "application/problem+json"),
 ))]
 async fn readyz(State(app): State<App>) -> Result<&'static str, Problem> {
     if app.stop.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", "the server is stopping"));
+    }
+    if let Some(obstacle) = app.probed.obstacle() {
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, probe::code(obstacle), obstacle.to_string()));
     }
     match app.store.check_schema().await {
         Ok(()) => Ok("ok\n"),

@@ -1,5 +1,7 @@
 //! Subscriptions: which consumer gets which topic, and how.
 
+use std::collections::HashSet;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -7,11 +9,11 @@ use axum::response::{IntoResponse, Response};
 use postrider::presence::SubscriptionProblem;
 use postrider::redrive::Refusal;
 use postrider::store::access::{Role, explain};
-use postrider::store::{LIVE, SubscriptionChange, SubscriptionRemoval, Waiting};
+use postrider::store::{LIVE, SecretChange, SubscriptionChange, SubscriptionRemoval, Waiting};
 use postrider::subscription::{EVERY_TOPIC, StoredSubscription};
 use postrider::transport::webhook::{check_endpoint, without_password};
 use postrider::{Error, Subscription, Via};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -87,6 +89,10 @@ struct SubscriptionView {
     updated_at: At,
     /// Its version, for `If-Match`.
     etag: String,
+    /// Whether a secret of its own signs its calls. No read shows the secret.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    own_secret: bool,
     /// After a change: how many events of this subscription wait. They are still delivered.
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<u64>,
@@ -100,12 +106,13 @@ struct SubscriptionView {
 
 impl SubscriptionView {
     /// Only an admin, who may set it, sees the password in an endpoint.
-    fn of(app: &App, caller: &Caller, problems: &Problems, stored: StoredSubscription) -> Self {
+    fn of(app: &App, caller: &Caller, known: &Known, stored: StoredSubscription) -> Self {
         let mut subscription = stored.subscription;
         if caller.role != Role::Admin {
             subscription.endpoint = subscription.endpoint.as_deref().map(without_password);
         }
-        let problem = problems.of(app, &subscription);
+        let problem = known.problem(app, &subscription);
+        let own_secret = known.secrets.contains(&(subscription.topic.clone(), subscription.consumer.clone()));
         Self {
             etag: etag(&subscription),
             topic: subscription.topic,
@@ -122,6 +129,7 @@ impl SubscriptionView {
             max_attempts: subscription.max_attempts,
             created_at: stored.created_at.into(),
             updated_at: stored.updated_at.into(),
+            own_secret,
             waiting: None,
             moved: None,
             problem,
@@ -137,21 +145,27 @@ impl SubscriptionView {
     }
 }
 
-/// What the broker's queues lack. Only the instance that keeps the queues knows it; it tells the others.
-struct Problems(Vec<SubscriptionProblem>);
+/// What is known of subscriptions beside their rows.
+struct Known {
+    /// What the broker's queues lack. Only the instance that keeps the queues knows it; it tells the others.
+    problems: Vec<SubscriptionProblem>,
+    /// The topic and consumer of those with a secret of their own.
+    secrets: HashSet<(String, String)>,
+}
 
-impl Problems {
+impl Known {
     async fn read(app: &App) -> Result<Self, Problem> {
         let instances = if app.options.broker.is_some() { app.store.instances(LIVE).await? } else { Vec::new() };
-        Ok(Self(instances.into_iter().flat_map(|one| one.running.problems).collect()))
+        let secrets = app.store.webhook_secrets().await?.into_iter().map(|own| (own.topic, own.consumer)).collect();
+        Ok(Self { problems: instances.into_iter().flat_map(|one| one.running.problems).collect(), secrets })
     }
 
-    fn of(&self, app: &App, subscription: &Subscription) -> Option<String> {
+    fn problem(&self, app: &App, subscription: &Subscription) -> Option<String> {
         let here =
             app.options.broker.as_ref().and_then(|broker| broker.problem(&subscription.topic, &subscription.consumer));
         let is_of =
             |one: &&SubscriptionProblem| (&one.topic, &one.consumer) == (&subscription.topic, &subscription.consumer);
-        here.or_else(|| self.0.iter().find(is_of).map(|one| one.problem.clone()))
+        here.or_else(|| self.problems.iter().find(is_of).map(|one| one.problem.clone()))
     }
 }
 
@@ -208,8 +222,8 @@ async fn list(
     }
     let mut stored = app.store.subscriptions(wanted.topic.as_deref()).await?;
     stored.retain(|one| caller.scope.has_subscription(&one.subscription));
-    let problems = Problems::read(&app).await?;
-    let view = |stored| SubscriptionView::of(&app, &caller, &problems, stored);
+    let known = Known::read(&app).await?;
+    let view = |stored| SubscriptionView::of(&app, &caller, &known, stored);
     Ok(Json(Subscriptions { subscriptions: stored.into_iter().map(view).collect() }))
 }
 
@@ -227,8 +241,8 @@ async fn show(
     let stored = stored.into_iter().find(|one| one.subscription.consumer == consumer);
     let stored = stored.filter(|one| caller.scope.has_subscription(&one.subscription));
     let stored = stored.ok_or_else(|| not_subscribed(&topic, &consumer))?;
-    let problems = Problems::read(&app).await?;
-    Ok(SubscriptionView::of(&app, &caller, &problems, stored).answer())
+    let known = Known::read(&app).await?;
+    Ok(SubscriptionView::of(&app, &caller, &known, stored).answer())
 }
 
 fn not_subscribed(topic: &str, consumer: &str) -> Problem {
@@ -268,8 +282,19 @@ struct SubscriptionIn {
     /// The consumer's other subscriptions get the same `via` and endpoint.
     #[serde(default)]
     all_topics: bool,
+    /// The secret that signs the calls of a webhook instead of the server's: `whsec_` and 24 to 64 bytes in base64. A new one
+    /// signs at once, and the one before it beside it for 24 hours. Left out, it stays as it is; `null` removes both. No call
+    /// returns it.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>, write_only, max_length = 100)]
+    secret: Option<Option<String>>,
     /// Why, for the audit.
     reason: Option<String>,
+}
+
+/// Tells `null` from what is left out.
+fn given<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(value).map(Some)
 }
 
 /// Subscribe a consumer to a topic, or change how
@@ -296,21 +321,26 @@ async fn set(
     let reason = input.reason.take();
     let why = mend::reason(reason.as_deref())?;
     let all_topics = input.all_topics;
+    let secret = match input.secret.take() {
+        None => SecretChange::Keep,
+        Some(None) => SecretChange::Remove,
+        Some(Some(text)) => SecretChange::Set(text.parse()?),
+    };
     let subscription = input.about(&app, topic, consumer);
     subscription.check()?;
     check_owned(&app, &caller, &subscription.topic, &subscription.consumer, all_topics).await?;
-    check_means(&app, &subscription).await?;
+    check_means(&app, &subscription, &secret).await?;
     // Before it is written: events written after it find the queue. If the broker is away, the queue is declared before
     // anything is published.
     let undeclared = declare(&app, &subscription, all_topics).await?;
-    let change = SubscriptionChange { subscription, all_topics, if_version: if_match(&headers) };
+    let change = SubscriptionChange { subscription, all_topics, if_version: if_match(&headers), secret };
     let said = &change.subscription;
     let all = if all_topics { " allTopics=true" } else { "" };
     explain(why, Some(&format!("enabled={} via={}{all}", said.enabled, said.via.as_str())));
     let changed = app.store.change_subscription(&change).await.map_err(refused)?;
     app.waiting.look();
-    let problems = Problems::read(&app).await?;
-    let mut view = SubscriptionView::of(&app, &caller, &problems, changed.stored);
+    let known = Known::read(&app).await?;
+    let mut view = SubscriptionView::of(&app, &caller, &known, changed.stored);
     (view.waiting, view.moved, view.problem) = (Some(changed.waiting), Some(changed.moved), undeclared);
     Ok(view.answer())
 }
@@ -348,10 +378,18 @@ async fn check_owned(app: &App, caller: &Caller, topic: &str, consumer: &str, al
 }
 
 /// Refuses what this server cannot serve.
-async fn check_means(app: &App, subscription: &Subscription) -> Result<(), Problem> {
+async fn check_means(app: &App, subscription: &Subscription, secret: &SecretChange) -> Result<(), Problem> {
+    let has_own = async || match secret {
+        SecretChange::Set(_) => Ok(true),
+        SecretChange::Remove => Ok(false),
+        SecretChange::Keep => {
+            let known = Known::read(app).await?;
+            Ok::<_, Problem>(known.secrets.contains(&(subscription.topic.clone(), subscription.consumer.clone())))
+        }
+    };
     match subscription.via {
-        Via::Webhook if !app.options.webhooks => {
-            let detail = "this server has no secret to sign webhooks with: set `webhook.secret` and start it again";
+        Via::Webhook if !app.options.webhooks && !has_own().await? => {
+            let detail = "this server has no secret to sign webhooks with: give the subscription one (`secret`), or set `webhook.secret`";
             Err(Problem::conflict("webhookSecretMissing", detail))
         }
         Via::Webhook => {
@@ -410,6 +448,8 @@ struct Removal {
     /// What becomes of the deliveries that wait; needed while there are any.
     #[param(inline)]
     waiting: Option<WaitingIn>,
+    /// Why, for the audit; needed to discard what waits.
+    reason: Option<String>,
 }
 
 /// Remove a subscription; a restart of its consumer does not bring it back
@@ -440,7 +480,8 @@ async fn remove(
     });
     check_owned(&app, &caller, &topic, &consumer, false).await?;
     let unknown = not_subscribed(&topic, &consumer);
-    explain(None, wanted.waiting.map(WaitingIn::detail));
+    let reason = mend::reason(wanted.reason.as_deref()).map_err(Problem::in_query)?;
+    explain(reason, wanted.waiting.map(WaitingIn::detail));
     let removal = SubscriptionRemoval { topic, consumer, waiting, if_version: if_match(&headers) };
     app.store.end_subscription(&removal).await.map_err(refused)?.ok_or(unknown)?;
     // What was behind a discarded delivery may be due now.

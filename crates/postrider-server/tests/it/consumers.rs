@@ -50,12 +50,46 @@ async fn an_event_is_claimed_fails_is_retried_and_settled() {
     desk.close().await;
 }
 
+/// G.1: a result that comes before that of an earlier event of its key is not a lost lease, and counts later. What one consumer has
+/// claimed is not settled, extended or released by another.
+#[tokio::test]
+async fn a_result_out_of_order_keeps_its_lease() {
+    let desk = Desk::open().await;
+    points(&desk).await;
+    desk.subscribe("order.paid", "other", json!({})).await;
+    for id in ["a1", "a2"] {
+        desk.publish(json!({ "eventId": id, "topic": "order.paid", "payload": 1, "key": "a" }), 202).await;
+    }
+    let claimed = desk.claim("points", 10).await;
+    let [first, second] = &claimed[..] else { panic!("{claimed:?}") };
+    for _ in 0..2 {
+        assert_eq!(settle(&desk, second, json!({ "success": true })).await, "outOfOrder");
+    }
+    let held = json!({ "deliveryId": first["deliveryId"], "leaseToken": first["leaseToken"] });
+    let mut result = held.clone();
+    result["success"] = json!(true);
+    for (call, body) in [
+        ("settle", json!({ "results": [result] })),
+        ("extend", json!({ "deliveries": [held] })),
+        ("release", json!({ "deliveries": [held] })),
+    ] {
+        let answer = desk.ask("consumer", &format!("/consumers/other/{call}"), body, 200).await;
+        assert_eq!(answer["results"][0]["outcome"], "leaseLost", "{call}");
+    }
+    assert_eq!(settle(&desk, first, json!({ "success": true })).await, "settled");
+    assert_eq!(settle(&desk, second, json!({ "success": true })).await, "settled");
+    assert_eq!(settle(&desk, second, json!({ "success": true })).await, "leaseLost", "once");
+    assert_eq!(desk.claim("other", 10).await.len(), 2, "its own deliveries wait");
+    desk.close().await;
+}
+
 /// D.6: what a consumer did, by time; for a caller with a scope only what is inside.
 #[tokio::test]
 async fn a_consumer_has_a_history_by_time() {
     let desk = Desk::open().await;
     points(&desk).await;
-    let attempts = async |query: &str, status| read(desk.get("viewer", &format!("/consumers/{query}")).await, status).await;
+    let attempts =
+        async |query: &str, status| read(desk.get("viewer", &format!("/consumers/{query}")).await, status).await;
     assert_eq!(attempts("points/attempts", 200).await["attempts"], json!([]));
     for id in ["e1", "e2"] {
         publish(&desk, id).await;
@@ -68,7 +102,10 @@ async fn a_consumer_has_a_history_by_time() {
     let all = attempts("points/attempts", 200).await;
     assert_eq!((&all["attempts"][0]["eventId"], &all["attempts"][0]["success"]), (&json!("e2"), &json!(true)));
     let first = &all["attempts"][1];
-    assert_eq!((&first["eventId"], &first["topic"], &first["attemptNo"]), (&json!("e1"), &json!("order.paid"), &json!(1)));
+    assert_eq!(
+        (&first["eventId"], &first["topic"], &first["attemptNo"]),
+        (&json!("e1"), &json!("order.paid"), &json!(1))
+    );
     assert_eq!((&first["errorMessage"], &first["errorCode"]), (&json!("the wallet is away"), &json!("wallet")));
     assert_eq!(all["nextCursor"], Value::Null);
     let from = all["attempts"][0]["consumedAt"].as_str().unwrap();
@@ -116,9 +153,7 @@ async fn contradictory_results_of_a_delivery_are_refused() {
     publish(&desk, "e1").await;
     publish(&desk, "e2").await;
     let claimed = desk.claim("points", 10).await;
-    let result = |n: usize, success: bool| {
-        json!({ "deliveryId": claimed[n]["deliveryId"], "leaseToken": claimed[n]["leaseToken"], "success": success })
-    };
+    let result = |n: usize, success: bool| json!({ "deliveryId": claimed[n]["deliveryId"], "leaseToken": claimed[n]["leaseToken"], "success": success });
     let contradictory = json!({ "results": [result(1, true), result(0, false), result(0, true)] });
     let refused = desk.ask("consumer", "/consumers/points/settle", contradictory, 422).await;
     assert_eq!(refused["errors"][0]["field"], "results[2].success", "{refused}");

@@ -23,12 +23,14 @@ macro_rules! on_each_store {
                 mod holders;
                 mod hostile;
                 mod limits;
+                mod injection;
                 mod lists;
                 mod mend;
                 mod observe;
                 mod operations;
                 mod problems;
                 mod reads;
+                mod safety;
                 mod scopes;
                 mod sessions;
                 mod story;

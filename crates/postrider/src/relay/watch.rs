@@ -335,14 +335,14 @@ impl Watcher {
         Ok(subscriptions)
     }
 
-    /// Asks an unreachable store, less and less often, until it answers.
+    /// Asks an unreachable store, less and less often, until it answers and takes writes.
     async fn wait_for_the_store(&self) {
         for asked in 1.. {
             tokio::select! {
                 () = tokio::time::sleep(retry::pause(asked)) => {}
                 () = self.shared.stop.cancelled() => return,
             }
-            if self.shared.store.now().await.is_ok() {
+            if self.shared.store.probe().await.is_ok() {
                 self.shared.health.recovered();
                 return self.lanes.iter().for_each(LaneNotifier::notify);
             }

@@ -1,4 +1,4 @@
-//! Tokens, sessions of the console, and the audit log. Secrets are never stored, only their hashes.
+//! Tokens, sessions of the console, secrets of webhooks, and the audit log. Of tokens and sessions only hashes are stored.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::scope::Scope;
 
+use super::OwnSecrets;
 use super::audit::Change;
 pub use super::audit::{
     AuditCheck, AuditEnds, AuditFault, AuditLog, AuditQuery, AuditRecord, Audited, Link, NewAudit, Sealed, audited,
@@ -20,7 +21,7 @@ pub use super::audit::{
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub(super) const USED_WITHIN: Duration = Duration::from_secs(60);
 
-/// Tokens and sessions of a server. Object safe, and part of every [`Store`](super::Store).
+/// Tokens and sessions of a server, and secrets that sign. Object safe, and part of every [`Store`](super::Store).
 #[async_trait]
 pub trait Access: Send + Sync + 'static {
     /// Stores a token. Returns false, and writes nothing, if its id or its hash is taken.
@@ -46,6 +47,9 @@ pub trait Access: Send + Sync + 'static {
 
     /// Ends a session. Returns false if it does not exist.
     async fn end_session(&self, hash: &str) -> Result<bool>;
+
+    /// The secrets of webhooks that have their own, by topic and consumer. Only for those who sign: no other read shows them.
+    async fn webhook_secrets(&self) -> Result<Vec<OwnSecrets>>;
 }
 
 /// Hashes a secret for storage. The hash is fast, so the secret must be impossible to guess.

@@ -10,7 +10,7 @@ pub(super) mod redrive;
 mod rename;
 pub(super) mod search;
 
-pub(crate) use change::{Moves, Shift, check_version, decide_change, registered_as, was_external};
+pub(crate) use change::{Moves, Shift, check_version, decide_change, decide_secrets, registered_as, was_external};
 pub(crate) use fold::{Fold, FoldedStatus, Lookup, lookups};
 pub(crate) use page::{Lead, RowFilter, Scan, count_events, list};
 pub(crate) use redrive::{DueDelivery, ExpectedConsumer, Plan, Request, redrive_lane};

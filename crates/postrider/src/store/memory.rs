@@ -143,6 +143,10 @@ impl Schema for MemoryStore {
         Ok(About { kind: "memory", version: env!("CARGO_PKG_VERSION").into(), sizes: Vec::new() })
     }
 
+    async fn probe(&self) -> Result<()> {
+        Ok(())
+    }
+
     async fn now(&self) -> Result<OffsetDateTime> {
         Ok(self.read(|_, now| now))
     }

@@ -118,7 +118,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions, MySqlRow};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlPool, MySqlPoolOptions, MySqlRow, MySqlSslMode};
 use sqlx::{ConnectOptions, MySql};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
@@ -127,6 +127,7 @@ use self::server::Server;
 use self::server_sessions::time;
 use super::sessions::{Gate, Transactions};
 use super::sql::{self, Migration, json, migrations};
+use super::verify::Verify;
 use crate::error::{Error, Result};
 use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
@@ -151,9 +152,12 @@ const REDRIVE_LOCKS: [&str; 3] = [
 /// A long snapshot does not slow claims here.
 const SNAPSHOT_HOLDERS: Option<&str> = None;
 
+/// A write that succeeds shows that more would.
+const AFTER_PROBE: Option<&str> = None;
+
 const KIND: &str = "mysql";
 
-const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises"];
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.
@@ -210,9 +214,18 @@ impl MySqlStore {
         if options.get_database().is_none() {
             return Err(Error::Unsupported("the URL names no database: write mysql://user@host:3306/database".into()));
         }
+        let verify = Verify::of(url, options.get_host(), options.get_socket().is_some(), None);
+        let options =
+            if verify == Verify::ByDefault { options.ssl_mode(MySqlSslMode::VerifyIdentity) } else { options };
+        let is_verified = matches!(options.get_ssl_mode(), MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity);
         let gate = Arc::new(Gate::new(options.clone()));
         let transactions = Sessions::new(pool(connections, SESSION), &gate);
-        Self::assemble(options, &gate, connections, Transactions::Ours(transactions)).await
+        let store = Self::assemble(options, &gate, connections, Transactions::Ours(transactions)).await;
+        let store = store.map_err(|error| {
+            verify.advise(error, "ssl-mode=VERIFY_IDENTITY&ssl-ca=FILE", "ssl-mode=REQUIRED (or DISABLED)")
+        })?;
+        verify.warn(&store.url, is_verified);
+        Ok(store)
     }
 
     /// Uses the program's own pool for every transaction that carries the program's statements: those of

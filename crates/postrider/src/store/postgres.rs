@@ -110,7 +110,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow, PgSslMode};
 use sqlx::{ConnectOptions, Postgres, Row as _};
 use time::OffsetDateTime;
 
@@ -122,6 +122,7 @@ use self::returning::{begin_key, take_marks};
 use self::server_sessions::time;
 use super::sessions::{Gate, Transactions};
 use super::sql::{self, Migration, migrations};
+use super::verify::Verify;
 use crate::error::{Error, Result};
 use crate::outbox::{Dialect, HasDialect};
 use crate::wake::Wake;
@@ -146,9 +147,12 @@ const REDRIVE_LOCKS: [&str; 3] = [
 /// Sessions whose snapshots slow claims.
 const SNAPSHOT_HOLDERS: Option<&str> = Some(sql!("figures/snapshot_holders"));
 
+/// A write that succeeds shows that more would.
+const AFTER_PROBE: Option<&str> = None;
+
 const KIND: &str = "postgres";
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises"];
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;
@@ -201,9 +205,17 @@ impl PostgresStore {
             Some(_) => options,
             None => options.application_name(SESSION_NAME),
         };
+        let verify = Verify::of(url, options.get_host(), options.get_socket().is_some(), Some("PGSSLMODE"));
+        let options = if verify == Verify::ByDefault { options.ssl_mode(PgSslMode::VerifyFull) } else { options };
+        let is_verified = matches!(options.get_ssl_mode(), PgSslMode::VerifyCa | PgSslMode::VerifyFull);
         let gate = Arc::new(Gate::new(options.clone()));
         let transactions = Sessions::new(pool(connections), &gate);
-        Self::assemble(options, gate, connections, Transactions::Ours(transactions)).await
+        let store = Self::assemble(options, gate, connections, Transactions::Ours(transactions)).await;
+        let store = store.map_err(|error| {
+            verify.advise(error, "sslmode=verify-full&sslrootcert=FILE", "sslmode=require (or disable)")
+        })?;
+        verify.warn(&store.url, is_verified);
+        Ok(store)
     }
 
     /// Uses the program's own pool for every transaction that carries the program's statements: those of

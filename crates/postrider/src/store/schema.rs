@@ -25,6 +25,9 @@ pub trait Schema: Send + Sync {
     /// What the store is, its version, and how large it is.
     async fn about(&self) -> Result<About>;
 
+    /// Whether the store can be written: writes a row and removes it again. [`Error::obstacle`] says why it cannot.
+    async fn probe(&self) -> Result<()>;
+
     /// The database's clock.
     async fn now(&self) -> Result<OffsetDateTime>;
 }

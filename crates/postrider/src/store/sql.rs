@@ -22,7 +22,7 @@ use sha2::{Digest, Sha384};
 
 use super::SchemaVersion;
 use super::transaction::retry_lost;
-use crate::error::{Error, Result};
+use crate::error::{Error, Obstacle, Result};
 
 /// Runs a transaction of the store again after a deadlock or a lock timeout, which rolled it back. Never used for the caller's
 /// transaction: only the caller knows what else is in it.
@@ -45,6 +45,8 @@ pub(super) enum ErrorClass {
     AvoidablyLost(&'static str),
     /// The server is shutting down, starting, or out of connections.
     Unavailable,
+    /// The store answers and takes no writes.
+    Obstructed(Obstacle),
     /// A table of ours does not exist.
     NoTables,
     /// The statement itself was refused.
@@ -58,6 +60,7 @@ impl From<sqlx::Error> for Error {
             ErrorClass::TransactionLost => Self::TransactionLost(error.into()),
             ErrorClass::AvoidablyLost(advice) => Self::TransactionLost(Advised { advice, error }.into()),
             ErrorClass::Unavailable => Self::Unavailable(error.into()),
+            ErrorClass::Obstructed(obstacle) => Self::obstructed(obstacle, Some(error.into())),
             ErrorClass::NoTables => Self::NoTables(error.into()),
             ErrorClass::Refused => Self::Store(error.into()),
         }

@@ -98,6 +98,7 @@ mod deliveries;
 mod dialect;
 mod enlist;
 pub(super) mod error;
+mod file;
 mod rows;
 
 use std::str::FromStr;
@@ -111,6 +112,7 @@ use sqlx::{Connection, Sqlite, Transaction};
 use time::OffsetDateTime;
 
 use self::dialect::write_pairs;
+use self::file::OpenFile;
 use self::returning::{begin_key, take_marks};
 use super::batch::unix_ms;
 use super::sql::{self, Migration, json, migrations};
@@ -133,9 +135,13 @@ const REDRIVE_LOCKS: [&str; 0] = [];
 /// A long read delays the checkpoint of the write-ahead log, but no claim.
 const SNAPSHOT_HOLDERS: Option<&str> = None;
 
+/// Moves what is in the write-ahead log into the file. A short write finds room in the log although the disk is full; this does
+/// not.
+const AFTER_PROBE: Option<&str> = Some("PRAGMA wal_checkpoint(PASSIVE)");
+
 const KIND: &str = "sqlite";
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises"];
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;
@@ -158,6 +164,8 @@ pub struct SqliteStore {
     transactions: SqlitePool,
     /// What [`pool`](Self::pool) returns.
     pool: SqlitePool,
+    /// What the connections have opened.
+    file: Arc<OpenFile>,
     url: Arc<str>,
     wake: Wake,
 }
@@ -183,16 +191,13 @@ impl SqliteStore {
         }
         let options = SqliteConnectOptions::from_str(url)
             .map_err(|e| unsupported(&format!("is no SQLite URL ({e})")))?
-            .create_if_missing(true)
             // Every commit is on disk when it returns, even if the power fails then.
             .synchronous(SqliteSynchronous::Full);
         let file = options.get_filename();
         if url.contains(":memory:") || url.contains("mode=memory") || file.as_os_str().is_empty() {
             return Err(unsupported("names no file, and nothing would outlive its connection"));
         }
-        if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|e| Error::Unavailable(e.into()))?;
-        }
+        file::create(file).map_err(|e| Error::Unavailable(e.into()))?;
         Self::assemble(options, url, None).await
     }
 
@@ -213,8 +218,10 @@ impl SqliteStore {
     }
 
     async fn assemble(options: SqliteConnectOptions, url: &str, transactions: Option<SqlitePool>) -> Result<Self> {
-        // Buffers all rows of a claim, instead of passing them one by one.
-        let options = options.busy_timeout(PATIENCE).row_buffer_size(limits::CLAIM_DELIVERIES as usize);
+        // A connection that is opened later must not create a new file in place of one that was removed. All rows of a claim are
+        // buffered, instead of being passed one by one.
+        let options =
+            options.create_if_missing(false).busy_timeout(PATIENCE).row_buffer_size(limits::CLAIM_DELIVERIES as usize);
         let pools = SqlitePoolOptions::new()
             .acquire_timeout(PATIENCE)
             // A file does not close connections.
@@ -227,10 +234,12 @@ impl SqliteStore {
             .after_release(|connection, _| Box::pin(is_reusable(connection)))
             .connect_with(options.clone())
             .await?;
+        let file = OpenFile::of(options.get_filename()).map_err(|e| Error::Unavailable(e.into()))?;
         let reader = pools.max_connections(READERS).connect_lazy_with(options.pragma("query_only", "on"));
         let pool = transactions.as_ref().unwrap_or(&reader).clone();
         let transactions = transactions.unwrap_or_else(|| writer.clone());
-        let store = Self { writer, reader, transactions, pool, url: url.into(), wake: Wake::default() };
+        let store =
+            Self { writer, reader, transactions, pool, file: file.into(), url: url.into(), wake: Wake::default() };
         store.log_ahead().await?;
         Ok(store)
     }
@@ -272,13 +281,14 @@ impl SqliteStore {
         &self.reader
     }
 
-    fn writer(&self) -> &SqlitePool {
-        &self.writer
+    fn writer(&self) -> Result<&SqlitePool> {
+        self.file.check()?;
+        Ok(&self.writer)
     }
 
     /// Begins a transaction of the store.
     async fn write(&self) -> Result<StoreTx> {
-        Ok(self.writer.begin_with(BEGIN).await?)
+        Ok(self.writer()?.begin_with(BEGIN).await?)
     }
 
     /// One transaction for several reads: a delivery that completes in between is either there or in the history.

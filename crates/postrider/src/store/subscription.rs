@@ -1,13 +1,17 @@
 //! Which consumer receives which topic, which lanes are paused, and how often each tries.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
 
 use async_trait::async_trait;
+use base64::prelude::*;
 
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::store::History;
-use crate::subscription::{RABBITMQ, StoredSubscription, Subscription};
+use crate::subscription::{RABBITMQ, StoredSubscription, Subscription, Via};
 
 /// Subscriptions and paused lanes.
 #[async_trait]
@@ -108,13 +112,107 @@ pub struct SubscriptionChange {
     pub all_topics: bool,
     /// Change it only if it has one of these versions ([`Subscription::version`]); `*` is any.
     pub if_version: Option<Vec<String>>,
+    /// What becomes of the secret that signs its calls.
+    pub secret: SecretChange,
 }
 
 impl SubscriptionChange {
     /// A change without conditions, of this subscription only.
     pub fn new(subscription: Subscription) -> Self {
-        Self { subscription, all_topics: false, if_version: None }
+        Self { subscription, all_topics: false, if_version: None, secret: SecretChange::Keep }
     }
+
+    /// What it has done, for the audit.
+    pub(super) fn done(&self, moved: u64, waiting: u64, secret: Option<&str>) -> serde_json::Value {
+        let mut done = serde_json::json!({ "moved": moved, "waiting": waiting });
+        if let Some(secret) = secret {
+            done["secret"] = secret.into();
+        }
+        done
+    }
+
+    /// Checks the subscription, and that a secret is for a webhook.
+    pub(super) fn check(&self) -> Result<()> {
+        self.subscription.check()?;
+        match (&self.secret, self.subscription.via) {
+            (SecretChange::Set(_), via) if via != Via::Webhook => {
+                let message = format!("signs the calls of a webhook, and `{}` is none: leave it out", via.as_str());
+                Err(Error::invalid("secret", message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How long the secret before the present one signs beside it, so that a receiver can change to the new one.
+pub const SECRET_ROTATION: Duration = Duration::from_secs(24 * 3600);
+
+/// What becomes of the secret of a webhook that has its own. What is subscribed anew, or is no webhook any more, keeps none.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum SecretChange {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// There is none any more, nor the one before it: the secrets of the relay sign.
+    Remove,
+    /// This one signs from now on. The one before it signs beside it for [`SECRET_ROTATION`].
+    Set(SecretText),
+}
+
+/// A secret as Standard Webhooks writes it: `whsec_` and 24 to 64 bytes in base64. `Debug` hides it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(String);
+
+impl SecretText {
+    const PREFIX: &str = "whsec_";
+    /// Length in bytes, by the standard.
+    const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+    /// The text, to be stored.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The key that it stands for.
+    pub fn key(&self) -> Vec<u8> {
+        Self::decode(&self.0).unwrap_or_default()
+    }
+
+    fn decode(text: &str) -> Option<Vec<u8>> {
+        let encoded = text.strip_prefix(Self::PREFIX).unwrap_or(text);
+        BASE64_STANDARD.decode(encoded).ok().filter(|bytes| Self::BYTES.contains(&bytes.len()))
+    }
+}
+
+impl FromStr for SecretText {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::decode(text) {
+            Some(_) => Ok(Self(text.into())),
+            None => {
+                let message = "must be whsec_ and 24 to 64 bytes in base64: openssl rand -base64 32";
+                Err(Error::invalid("secret", message.into()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(***)")
+    }
+}
+
+/// The secrets of one webhook that has its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnSecrets {
+    /// Its topic.
+    pub topic: String,
+    /// Its consumer.
+    pub consumer: String,
+    /// The present one, and the one before it during a rotation.
+    pub secrets: Vec<SecretText>,
 }
 
 /// What a change has done.

@@ -34,9 +34,10 @@ pub mod topology;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 
 use crate::error::{Error, Result};
+use crate::host::is_this_machine;
 use crate::inbox::Inbox;
 use crate::store::{Enlist, IntoStore};
 use link::Link;
@@ -83,6 +84,13 @@ impl RabbitMq {
                 "the broker's URL cannot be read: {e}. Write amqp://user:password@host:port/%2f"
             ))
         })?;
+        if uri.scheme == AMQPScheme::AMQP && !is_this_machine(&uri.authority.host) {
+            let host = &uri.authority.host;
+            tracing::warn!(
+                host,
+                "the connection to the broker is not encrypted: write amqps:// if the broker has a certificate"
+            );
+        }
         Ok(Self { link: Arc::new(Link::new(uri, options, "publishes")) })
     }
 

@@ -64,8 +64,16 @@ impl Default for WebhookOptions {
     }
 }
 
-/// The URL by consumer and topic.
-type Endpoints = BTreeMap<String, BTreeMap<String, String>>;
+/// What is called for one subscription.
+#[derive(Debug, Clone)]
+struct Receiver {
+    url: String,
+    /// Its own secrets; `None`: those of the options sign.
+    secrets: Option<Vec<WebhookSecret>>,
+}
+
+/// By consumer and topic.
+type Endpoints = BTreeMap<String, BTreeMap<String, Receiver>>;
 
 /// The transport of consumers that are called.
 #[derive(Clone)]
@@ -80,12 +88,17 @@ struct WebhooksInner {
 impl Webhooks {
     /// A transport without endpoints: [`Webhooks::run`] reads them.
     pub fn new(options: WebhookOptions) -> Result<Self> {
+        let resolver = Resolver::new(options.allow_hosts.clone());
+        Self::with_resolver(options, resolver)
+    }
+
+    fn with_resolver(options: WebhookOptions, resolver: Resolver) -> Result<Self> {
         let client = Client::builder()
             .timeout(options.timeout)
             .redirect(reqwest::redirect::Policy::none())
             // A proxy would resolve names itself, past the check of addresses.
             .no_proxy()
-            .dns_resolver(Arc::new(Resolver::new(options.allow_hosts.clone())))
+            .dns_resolver(Arc::new(resolver))
             .user_agent("postrider")
             .build()
             .map_err(|e| Error::Unsupported(e.to_string()))?;
@@ -149,6 +162,13 @@ impl Webhooks {
                 topics.entry(topic).or_insert(endpoint);
             }
         }
+        if !endpoints.is_empty() {
+            for own in store.webhook_secrets().await? {
+                if let Some(receiver) = endpoints.get_mut(&own.consumer).and_then(|topics| topics.get_mut(&own.topic)) {
+                    receiver.secrets = Some(own.secrets.iter().map(WebhookSecret::from).collect());
+                }
+            }
+        }
         *self.0.endpoints.write().unwrap_or_else(PoisonError::into_inner) = endpoints;
         Ok(())
     }
@@ -169,7 +189,7 @@ impl Webhooks {
     }
 
     /// The endpoint of a consumer for a topic.
-    fn endpoint(&self, consumer: &str, topic: &str) -> Option<String> {
+    fn receiver(&self, consumer: &str, topic: &str) -> Option<Receiver> {
         let endpoints = self.0.endpoints.read().unwrap_or_else(PoisonError::into_inner);
         let topics = endpoints.get(consumer)?;
         topics.get(topic).or_else(|| topics.get(EVERY_TOPIC)).cloned()
@@ -182,13 +202,14 @@ impl Webhooks {
 
     async fn call(&self, lane: &Lane, parcel: &Parcel) -> Result<(), Failure> {
         let envelope = &*parcel.envelope;
-        let endpoint = self
-            .endpoint(&lane.name, &envelope.topic)
+        let receiver = self
+            .receiver(&lane.name, &envelope.topic)
             .ok_or_else(|| Failure::retry("no endpoint is known for this topic").code("noEndpoint"))?;
-        let url = self.checked(&endpoint)?;
+        let url = self.checked(&receiver.url)?;
         let sent_at = SystemClock.now();
         let body = envelope.message(sent_at).map_err(|e| Failure::reject(e).code("encode"))?;
-        let headers = self.headers(envelope, sent_at.unix_timestamp(), &body)?;
+        let secrets = receiver.secrets.as_deref().unwrap_or(&self.0.options.secrets);
+        let headers = headers(secrets, envelope, sent_at.unix_timestamp(), &body)?;
         let mut request = self.0.client.post(url).headers(headers).body(body);
         if let Some(timeout) = lane.options.of_topic(&envelope.topic).timeout {
             request = request.timeout(timeout);
@@ -202,29 +223,6 @@ impl Webhooks {
     fn checked(&self, endpoint: &str) -> Result<Url, Failure> {
         let refused = |why: String| Failure::retry(format!("the endpoint {why}")).code("endpointRefused");
         check_url(endpoint, &self.0.options.allow_hosts).map_err(refused)
-    }
-
-    fn headers(&self, envelope: &Envelope, timestamp: i64, body: &[u8]) -> Result<HeaderMap, Failure> {
-        let secrets = &self.0.options.secrets;
-        if secrets.is_empty() {
-            return Err(Failure::retry("there is no secret to sign webhooks with: set webhook.secret").code("noSecret"));
-        }
-        let id = envelope.event_id.as_str();
-        let signatures: Vec<_> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
-        let mut headers = HeaderMap::new();
-        let mut set = |name: &'static str, value: &str| -> Result<(), Failure> {
-            let value = HeaderValue::from_bytes(value.as_bytes());
-            headers.insert(name, value.map_err(|e| Failure::reject(e).code("encode"))?);
-            Ok(())
-        };
-        set("webhook-id", id)?;
-        set("webhook-timestamp", &timestamp.to_string())?;
-        set("webhook-signature", &signatures.join(" "))?;
-        if let Some(header) = observe::header(envelope) {
-            set("traceparent", &header)?;
-        }
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Ok(headers)
     }
 }
 
@@ -273,11 +271,33 @@ pub fn without_password(endpoint: &str) -> String {
     }
 }
 
+fn headers(secrets: &[WebhookSecret], envelope: &Envelope, timestamp: i64, body: &[u8]) -> Result<HeaderMap, Failure> {
+    if secrets.is_empty() {
+        return Err(Failure::retry("there is no secret to sign webhooks with: set webhook.secret").code("noSecret"));
+    }
+    let id = envelope.event_id.as_str();
+    let signatures: Vec<_> = secrets.iter().map(|secret| secret.sign(id, timestamp, body)).collect();
+    let mut headers = HeaderMap::new();
+    let mut set = |name: &'static str, value: &str| -> Result<(), Failure> {
+        let value = HeaderValue::from_bytes(value.as_bytes());
+        headers.insert(name, value.map_err(|e| Failure::reject(e).code("encode"))?);
+        Ok(())
+    };
+    set("webhook-id", id)?;
+    set("webhook-timestamp", &timestamp.to_string())?;
+    set("webhook-signature", &signatures.join(" "))?;
+    if let Some(header) = observe::header(envelope) {
+        set("traceparent", &header)?;
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(headers)
+}
+
 fn endpoints_of(stored: Vec<StoredSubscription>) -> Endpoints {
     let mut endpoints = Endpoints::new();
     for Subscription { topic, consumer, via, endpoint, .. } in stored.into_iter().map(|stored| stored.subscription) {
         if let (Via::Webhook, Some(endpoint)) = (via, endpoint) {
-            endpoints.entry(consumer).or_default().insert(topic, endpoint);
+            endpoints.entry(consumer).or_default().insert(topic, Receiver { url: endpoint, secrets: None });
         }
     }
     endpoints
@@ -356,77 +376,4 @@ fn unreachable(error: reqwest::Error) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_decide_what_follows() {
-        let answer = |status: u16, after: Option<&'static str>| {
-            let mut headers = HeaderMap::new();
-            headers.extend(after.map(|text| (RETRY_AFTER, HeaderValue::from_static(text))));
-            judged(StatusCode::from_u16(status).expect("a status"), &headers)
-        };
-        assert!(answer(200, None).is_ok() && answer(204, None).is_ok());
-        assert!(matches!(answer(301, None), Err(Failure::Retry(_))), "no redirect is followed");
-        assert!(matches!(answer(500, None), Err(Failure::Retry(_))));
-        assert!(matches!(answer(410, None), Err(Failure::Reject(_))));
-        let wait = Duration::from_secs(7);
-        assert!(matches!(answer(429, Some("7")), Err(Failure::RetryAfter(after, _)) if after == wait));
-        assert!(matches!(answer(503, Some("tomorrow")), Err(Failure::Retry(_))));
-    }
-
-    /// F62: a wait in seconds or until a date, also one that has passed, and a number that no type holds.
-    #[test]
-    fn a_receiver_asks_for_a_wait_in_seconds_or_until_a_date() {
-        let asks = |after: &'static str| {
-            let headers = [(RETRY_AFTER, after), (DATE, "Wed, 18 Nov 2026 08:00:00 GMT")];
-            let headers = headers.map(|(name, text)| (name, HeaderValue::from_static(text)));
-            match judged(StatusCode::SERVICE_UNAVAILABLE, &HeaderMap::from_iter(headers)) {
-                Err(Failure::RetryAfter(wait, _)) => Some(wait),
-                _ => None,
-            }
-        };
-        assert_eq!(asks("0"), Some(Duration::ZERO));
-        assert_eq!(asks(" 90 "), Some(Duration::from_secs(90)));
-        assert_eq!(asks("99999999999999999999999999"), Some(Duration::from_secs(u64::MAX)));
-        assert_eq!(asks("Wed, 18 Nov 2026 08:05:00 GMT"), Some(Duration::from_secs(300)));
-        assert_eq!(asks("Tue, 17 Nov 2026 08:00:00 GMT"), Some(Duration::ZERO));
-        for nothing in ["", "-1", "1.5", "soon"] {
-            assert_eq!(asks(nothing), None, "{nothing}");
-        }
-    }
-
-    /// S17, S18: https, and public addresses, also where they are written oddly.
-    #[test]
-    fn private_and_plain_endpoints_are_refused_unless_their_host_is_allowed() {
-        let with = |hosts: &[&str]| {
-            let allow_hosts = hosts.iter().map(ToString::to_string).collect();
-            Webhooks::new(WebhookOptions { allow_hosts, ..WebhookOptions::default() }).expect("a client")
-        };
-        let strict = with(&[]);
-        for good in ["https://example.org/hook", "https://93.184.216.34/", "https://[2606:2800:220:1::1]/"] {
-            assert!(strict.checked(good).is_ok(), "{good}");
-        }
-        for bad in [
-            "http://example.org/hook",
-            "ftp://example.org/",
-            "file:///etc/passwd",
-            "not a url",
-            "https://127.0.0.1/",
-            "https://2130706433/",
-            "https://0x7f.1/",
-            "https://0177.0.0.1/",
-            "https://169.254.169.254/latest/meta-data",
-            "https://[::1]/",
-            "https://[::ffff:10.0.0.1]/",
-            "https://[64:ff9b::7f00:1]/",
-        ] {
-            assert!(strict.checked(bad).is_err(), "{bad}");
-        }
-        let local = with(&["127.0.0.1", "hooks.internal"]);
-        assert!(local.checked("http://127.0.0.1:8080/").is_ok());
-        assert!(local.checked("http://hooks.internal/").is_ok());
-        assert!(local.checked("http://127.0.0.2/").is_err());
-        assert!(local.checked("http://hooks.internal.evil.example/").is_err());
-    }
-}
+mod tests;

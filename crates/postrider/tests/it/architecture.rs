@@ -232,3 +232,96 @@ fn no_transaction_is_prepared() {
         }
     }
 }
+
+/// S13: SQL is never composed from values. The driver takes only literals, unless a text is declared safe, and these are the places
+/// that do: names that are written in our sources, in code for tests and in the reference shop.
+#[test]
+fn sql_is_composed_in_known_places_only() {
+    const KNOWN: [(&str, usize); 2] = [
+        // Tables and columns of a constant; only with the feature `testing`.
+        ("crates/postrider/src/store/sql/testing.rs", 1),
+        // `$1` in a literal becomes `?`, and an index has one of two spellings.
+        ("reference/shop/src/database.rs", 2),
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository");
+    let mut found = Vec::new();
+    for area in ["crates", "reference"] {
+        for program in std::fs::read_dir(root.join(area)).expect("crates") {
+            let folder = program.expect("a crate").path().join("src");
+            if folder.is_dir() {
+                rust_files(&folder, &mut found);
+            }
+        }
+    }
+    assert!(found.len() > 300, "the sources were found");
+    let mut composed = Vec::new();
+    for file in found {
+        let text = std::fs::read_to_string(&file).expect("a source file");
+        // Of the suite, which sets databases up for tests.
+        if file
+            .components()
+            .any(|part| matches!(part.as_os_str().to_str(), Some("postrider-conformance" | "postrider-proof")))
+        {
+            continue;
+        }
+        let declared = text.lines().filter(|line| !line.trim_start().starts_with("use "));
+        let declared = declared.filter(|line| line.contains("AssertSqlSafe(")).count();
+        for way_around in ["QueryBuilder", ".leak()", "Box::leak", "String::leak", "SqlStr::from"] {
+            assert!(!text.contains(way_around), "{} uses {way_around}", file.display());
+        }
+        if declared > 0 {
+            let file = file.strip_prefix(&root).expect("below it").to_string_lossy().into_owned();
+            composed.push((file, declared));
+        }
+    }
+    composed.sort();
+    assert_eq!(composed, KNOWN.map(|(file, places)| (file.to_owned(), places)), "bind the values instead");
+}
+
+/// S27: the executable is built without the feature that moves stored times and reads what tests need, and no route is for tests.
+#[test]
+fn a_release_has_no_hook_for_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let tree = |package: &str| {
+        let tree = std::process::Command::new(env!("CARGO"))
+            .args([
+                "tree",
+                "--locked",
+                "--offline",
+                "--edges",
+                "normal,build,features",
+                "--prefix",
+                "none",
+                "--package",
+                package,
+            ])
+            .current_dir(&root)
+            .output()
+            .expect("cargo");
+        assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+        String::from_utf8(tree.stdout).expect("text")
+    };
+    for program in ["postrider-cli", "postrider-shop", "postrider-inventory", "postrider-playlists"] {
+        let tree = tree(program);
+        assert!(tree.contains("postrider feature \"sqlite\""), "{tree}");
+        for hook in ["postrider feature \"testing\"", "postrider-conformance", "postrider-proof"] {
+            assert!(!tree.lines().any(|line| line.starts_with(hook)), "{program} has {hook}");
+        }
+    }
+    // What the feature is for is behind it.
+    for (file, text) in sources("src") {
+        let file = file.to_string_lossy().replace('\\', "/");
+        let hooks = ["impl Age for", "impl Peek for", "fn age_once"];
+        if hooks.iter().any(|hook| text.contains(hook)) {
+            let behind = text.contains("#[cfg(feature = \"testing\")]") || file.ends_with("/testing.rs");
+            assert!(behind, "{file}");
+        }
+    }
+    let table = std::fs::read_to_string(root.join("crates/postrider-server/src/access.rs")).expect("the table");
+    let routes = table.lines().filter(|line| line.contains("Method::")).map(str::to_lowercase);
+    for word in ["debug", "test", "seed", "failpoint", "panic", "pprof", "reset"] {
+        assert!(!routes.clone().any(|route| route.contains(word)), "a route has {word}");
+    }
+    let words = std::fs::read_to_string(root.join("Cargo.lock")).expect("the lock file");
+    assert!(!words.contains("name = \"fail\""), "no crate of failpoints");
+}

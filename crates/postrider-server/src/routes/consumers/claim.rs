@@ -209,7 +209,7 @@ async fn handed_out(app: &App, known: &Known, claim: &Claim, lease: Lease) -> Re
                 app.handed_out.begin(id, lease.token, claim.lease, &claim.lane, attempt, &claimed.envelope);
                 handed.push(ClaimedView {
                     delivery_id: delivery_id(claimed.id),
-                    lease_token: LeaseToken { token: lease.token, attempt: claimed.attempt, max_attempts }.to_string(),
+                    lease_token: LeaseToken::of(lease.token, claim, claimed.attempt, max_attempts).to_string(),
                     attempt: claimed.attempt,
                     event: Arc::unwrap_or_clone(claimed.envelope).into(),
                 });
@@ -255,11 +255,20 @@ pub(super) struct LeaseToken {
     pub(super) token: Token,
     pub(super) attempt: u32,
     pub(super) max_attempts: u32,
+    /// How long the claim lasts, and the mark of its consumer. Tokens of earlier versions have neither.
+    more: Option<(u64, u32)>,
+}
+
+/// Tells consumers apart, in the token of a lease.
+fn mark(consumer: &str) -> u32 {
+    let hash = postrider::store::access::hash(consumer);
+    u32::from_str_radix(&hash[..8], 16).unwrap_or_default()
 }
 
 impl std::fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}.{}.{}", self.token.0, self.attempt, self.max_attempts)
+        write!(f, "{:016x}.{}.{}", self.token.0, self.attempt, self.max_attempts)?;
+        self.more.map_or(Ok(()), |(seconds, mark)| write!(f, ".{seconds}.{mark:x}"))
     }
 }
 
@@ -268,7 +277,27 @@ impl LeaseToken {
         let mut parts = text.split('.');
         let (token, attempt, max_attempts) = (parts.next()?, parts.next()?, parts.next()?);
         let token = Token(i64::from_str_radix(token, 16).ok()?);
-        Some(Self { token, attempt: attempt.parse().ok()?, max_attempts: max_attempts.parse().ok()? })
+        let more = match (parts.next(), parts.next()) {
+            (Some(seconds), Some(mark)) => Some((seconds.parse().ok()?, u32::from_str_radix(mark, 16).ok()?)),
+            _ => None,
+        };
+        Some(Self { token, attempt: attempt.parse().ok()?, max_attempts: max_attempts.parse().ok()?, more })
+    }
+
+    fn of(token: Token, claim: &Claim, attempt: u32, max_attempts: u32) -> Self {
+        Self { token, attempt, max_attempts, more: Some((claim.lease.as_secs(), mark(&claim.lane))) }
+    }
+
+    /// How long the claim lasts.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        self.more.map(|(seconds, _)| Duration::from_secs(seconds))
+    }
+
+    /// Whether the consumer may use it: it has claimed the delivery, or the name that did is no other consumer's any more, as after a
+    /// rename.
+    pub(super) fn is_for(&self, consumer: &str, others: &[String]) -> bool {
+        let Some((_, claimed_by)) = self.more else { return true };
+        claimed_by == mark(consumer) || !others.iter().any(|other| claimed_by == mark(other))
     }
 }
 

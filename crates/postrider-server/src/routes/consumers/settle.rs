@@ -1,6 +1,7 @@
 //! Settle, extend and release: a consumer reports the outcome of its deliveries, keeps them longer, or gives them back.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{DefaultBodyLimit, State};
@@ -67,8 +68,10 @@ struct ResultsIn {
 enum Counted {
     /// It did.
     Settled,
-    /// Another claim has taken the delivery since, or it is settled already.
+    /// Another claim has taken the delivery since, it is settled already, or another consumer has claimed it.
     LeaseLost,
+    /// The caller holds it still: an earlier event of its key has to be settled first, or in the same call. Its lease runs from now.
+    OutOfOrder,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -85,9 +88,14 @@ struct SettledAll {
     results: Vec<Settled>,
 }
 
+/// The outcome of each delivery that is still the caller's.
+type Outcomes = BTreeMap<DeliveryId, Counted>;
+
 /// The results under one lease token; successes are written before failures.
 #[derive(Default)]
 struct Ledger {
+    /// How long the claim lasts.
+    lease: Option<Duration>,
     done: Vec<DeliveryId>,
     retry: Vec<Failed>,
     bury: Vec<Buried>,
@@ -108,14 +116,14 @@ async fn settle(
     Path(consumer): Path<String>,
     Body(input): Body<ResultsIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    Known::owned(&app, &caller, &consumer).await?;
+    let known_consumer = Known::owned(&app, &caller, &consumer).await?;
     check_length("results", input.results.len())?;
     refuse_contradictions(&input.results)?;
     let mut ledgers: HashMap<Token, Ledger> = HashMap::new();
     let mut asked = Vec::with_capacity(input.results.len());
     let mut known = BTreeSet::new();
     for result in input.results {
-        let held = LeaseToken::parse(&result.lease_token).zip(parse_delivery(&result.delivery_id));
+        let held = held(&result.lease_token, &result.delivery_id, &consumer, &known_consumer);
         asked.push((result.delivery_id.clone(), held.map(|(_, id)| id)));
         if !known.insert((result.delivery_id.clone(), result.lease_token.clone())) {
             // The same result again: it has the outcome of the first.
@@ -125,16 +133,18 @@ async fn settle(
             ledgers.entry(lease.token).or_default().add(&app, lease, id, result);
         }
     }
-    let mut counted = BTreeSet::new();
+    let mut counted = Outcomes::new();
     for (token, ledger) in ledgers {
         ledger.write(&app, &consumer, token, &mut counted).await?;
     }
     app.waiting.look();
-    let outcome = |id: Option<DeliveryId>| {
-        if id.is_some_and(|id| counted.contains(&id)) { Counted::Settled } else { Counted::LeaseLost }
-    };
-    let results = asked.into_iter().map(|(delivery_id, id)| Settled { delivery_id, outcome: outcome(id) }).collect();
-    Ok(Json(SettledAll { results }))
+    Ok(answered(asked, &counted))
+}
+
+/// The token and the delivery that a request names, if its consumer may have claimed it.
+fn held(token: &str, delivery: &str, consumer: &str, known: &Known) -> Option<(LeaseToken, DeliveryId)> {
+    let token = LeaseToken::parse(token).filter(|token| token.is_for(consumer, &known.others))?;
+    Some((token, parse_delivery(delivery)?))
 }
 
 /// Two results of one delivery that contradict each other: neither may count.
@@ -152,6 +162,7 @@ fn refuse_contradictions(results: &[ResultIn]) -> Result<(), Problem> {
 
 impl Ledger {
     fn add(&mut self, app: &App, lease: LeaseToken, id: DeliveryId, result: ResultIn) {
+        self.lease = lease.lease();
         if result.success {
             self.done.push(id);
             return;
@@ -167,26 +178,27 @@ impl Ledger {
         }
     }
 
-    async fn write(
-        self,
-        app: &App,
-        consumer: &str,
-        token: Token,
-        counted: &mut BTreeSet<DeliveryId>,
-    ) -> Result<(), Problem> {
+    async fn write(self, app: &App, consumer: &str, token: Token, counted: &mut Outcomes) -> Result<(), Problem> {
         let figures = LaneFigures::new(consumer);
         if !self.done.is_empty() {
             let settled = app.store.settle(token, &self.done, History::Keep).await?;
             settled.iter().for_each(|id| app.handed_out.end(*id, token, &Outcome::Done));
             figures.settled(settled.len());
-            observe::lease_lost(self.done.len() - settled.len());
-            counted.extend(settled);
+            let left: Vec<_> = self.done.iter().filter(|id| !settled.contains(id)).copied().collect();
+            counted.extend(settled.into_iter().map(|id| (id, Counted::Settled)));
+            // What can be extended is the caller's: it was not settled because of its place in the order of its key.
+            let held = match self.lease {
+                Some(lease) if !left.is_empty() => app.store.extend(token, &left, lease).await?,
+                _ => Vec::new(),
+            };
+            observe::lease_lost(left.len() - held.len());
+            counted.extend(held.into_iter().map(|id| (id, Counted::OutOfOrder)));
         }
         if !self.retry.is_empty() {
             let retried = app.store.retry(token, &self.retry, History::Keep).await?;
             retried.iter().for_each(|_| figures.failed());
             observe::lease_lost(self.retry.len() - retried.len());
-            counted.extend(retried);
+            counted.extend(retried.into_iter().map(|id| (id, Counted::Settled)));
         }
         if !self.bury.is_empty() {
             let buried = app.store.bury(token, &self.bury, History::Keep).await?;
@@ -196,13 +208,13 @@ impl Ledger {
             }
             observe::lease_lost(self.bury.len() - buried.len());
             alert::log_dead(&*app.store, &buried).await;
-            counted.extend(buried);
+            counted.extend(buried.into_iter().map(|id| (id, Counted::Settled)));
         }
         let failed = self.retry.into_iter().map(|one| (one.id, one.error, one.code));
         for (id, error, code) in failed.chain(self.bury.into_iter().map(|one| (one.id, one.error, one.code))) {
             let failure = Failure::retry(error);
             let outcome = match code {
-                _ if !counted.contains(&id) => Outcome::LeaseLost,
+                _ if !counted.contains_key(&id) => Outcome::LeaseLost,
                 Some(code) => Outcome::Failed(failure.code(code)),
                 None => Outcome::Failed(failure),
             };
@@ -242,14 +254,14 @@ async fn extend(
     Body(input): Body<ExtendIn>,
 ) -> Result<Json<SettledAll>, Problem> {
     let lease = lease(&app, input.lease_seconds)?;
-    Known::owned(&app, &caller, &consumer).await?;
+    let known = Known::owned(&app, &caller, &consumer).await?;
     check_length("deliveries", input.deliveries.len())?;
-    let (asked, by_token) = grouped(input.deliveries);
-    let mut counted = BTreeSet::new();
+    let (asked, by_token) = grouped(input.deliveries, &consumer, &known);
+    let mut counted = Outcomes::new();
     for (token, ids) in by_token {
         for id in app.store.extend(token, &ids, lease).await? {
             app.handed_out.extend(id, token, lease);
-            counted.insert(id);
+            counted.insert(id, Counted::Settled);
         }
     }
     Ok(answered(asked, &counted))
@@ -273,14 +285,14 @@ async fn release(
     Path(consumer): Path<String>,
     Body(input): Body<ReleaseIn>,
 ) -> Result<Json<SettledAll>, Problem> {
-    Known::owned(&app, &caller, &consumer).await?;
+    let known = Known::owned(&app, &caller, &consumer).await?;
     check_length("deliveries", input.deliveries.len())?;
-    let (asked, by_token) = grouped(input.deliveries);
-    let mut counted = BTreeSet::new();
+    let (asked, by_token) = grouped(input.deliveries, &consumer, &known);
+    let mut counted = Outcomes::new();
     for (token, ids) in by_token {
         for id in app.store.release(token, &ids).await? {
             app.handed_out.end(id, token, &Outcome::NotTried);
-            counted.insert(id);
+            counted.insert(id, Counted::Settled);
         }
     }
     app.waiting.look();
@@ -289,11 +301,11 @@ async fn release(
 
 type Asked = Vec<(String, Option<DeliveryId>)>;
 
-fn grouped(deliveries: Vec<Held>) -> (Asked, HashMap<Token, Vec<DeliveryId>>) {
+fn grouped(deliveries: Vec<Held>, consumer: &str, known: &Known) -> (Asked, HashMap<Token, Vec<DeliveryId>>) {
     let mut by_token: HashMap<Token, Vec<DeliveryId>> = HashMap::new();
     let mut asked = Vec::with_capacity(deliveries.len());
     for one in deliveries {
-        let held = LeaseToken::parse(&one.lease_token).zip(parse_delivery(&one.delivery_id));
+        let held = held(&one.lease_token, &one.delivery_id, consumer, known);
         if let Some((lease, id)) = held {
             by_token.entry(lease.token).or_default().push(id);
         }
@@ -302,10 +314,8 @@ fn grouped(deliveries: Vec<Held>) -> (Asked, HashMap<Token, Vec<DeliveryId>>) {
     (asked, by_token)
 }
 
-fn answered(asked: Asked, counted: &BTreeSet<DeliveryId>) -> Json<SettledAll> {
-    let results = asked.into_iter().map(|(delivery_id, id)| {
-        let is_counted = id.is_some_and(|id| counted.contains(&id));
-        Settled { delivery_id, outcome: if is_counted { Counted::Settled } else { Counted::LeaseLost } }
-    });
+fn answered(asked: Asked, counted: &Outcomes) -> Json<SettledAll> {
+    let outcome = |id: Option<DeliveryId>| id.and_then(|id| counted.get(&id)).copied().unwrap_or(Counted::LeaseLost);
+    let results = asked.into_iter().map(|(delivery_id, id)| Settled { delivery_id, outcome: outcome(id) });
     Json(SettledAll { results: results.collect() })
 }

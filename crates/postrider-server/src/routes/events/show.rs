@@ -36,7 +36,7 @@ struct Shown {
 
 /// One event, with every attempt, everything that still waits, what caused it and what it caused
 ///
-/// Payload and metadata are shown to operators and admins.
+/// Payload and metadata are shown to operators and admins; what `server.mask` names, to admins only.
 #[utoipa::path(get, path = "/api/v1/events/{eventId}", tag = "events",
     params(("eventId" = String, Path, description = "Its id."), Shown),
     responses((status = 200, description = "The event.", body = EventDetail)))]
@@ -47,7 +47,8 @@ async fn show(
     Query(shown): Query<Shown>,
 ) -> Result<Response, Problem> {
     let scope = &caller.scope;
-    let found = find(&app, scope, &id).await?;
+    let mut found = find(&app, scope, &id).await?;
+    app.mask(&caller, &mut found.envelope);
     let mut parents = lineage::parents(&*app.store, &found, scope).await?;
     let mut children = lineage::children(&*app.store, &id, scope).await?;
     parents.iter_mut().chain(&mut children).for_each(|record| scope.cut(record));
@@ -62,11 +63,14 @@ async fn show(
 }
 
 /// The payload of an event, as a file
+///
+/// What `server.mask` names is in it for admins only.
 #[utoipa::path(get, path = "/api/v1/events/{eventId}/payload", tag = "events",
     params(("eventId" = String, Path, description = "Its id.")),
     responses((status = 200, description = "Its bytes.", content_type = "application/octet-stream", body = Vec<u8>)))]
 async fn payload(State(app): State<App>, caller: Caller, Path(id): Path<String>) -> Result<Response, Problem> {
-    let event = find(&app, &caller.scope, &id).await?.envelope;
+    let mut event = find(&app, &caller.scope, &id).await?.envelope;
+    app.mask(&caller, &mut event);
     // The publisher chose the type of the payload: a browser saves the file, and shows it under no name of ours.
     let is_json = event.is_json() && event.payload_encoding != Encoding::Base64;
     let ending = if is_json { "json" } else { "bin" };

@@ -8,7 +8,7 @@ use crate::entry::{DISCARDED, DeliveryStatus};
 use crate::redrive::Refusal;
 use crate::status::{ConsumerState, Record};
 use crate::store::decide::redrive::{DueDelivery, ExpectedConsumer};
-use crate::store::{Delivery, SubscriptionChange};
+use crate::store::{Delivery, SecretChange, SubscriptionChange};
 use crate::subscription::{EVERY_TOPIC, RABBITMQ, StoredSubscription, Subscription, Via};
 
 /// The code of the attempt that keeps the end of a dead delivery whose consumer is served elsewhere now.
@@ -30,6 +30,22 @@ pub(crate) fn decide_change(
     }
     let moved = others.into_iter().map(|other| other.by(wanted.via, wanted.endpoint.clone()));
     Ok([wanted.clone()].into_iter().chain(moved).collect())
+}
+
+/// What becomes of the secret of each topic that a change concerns.
+pub(crate) fn decide_secrets<'c>(
+    change: &'c SubscriptionChange,
+    rows: &'c [StoredSubscription],
+) -> Vec<(&'c str, &'c SecretChange)> {
+    let wanted = &change.subscription;
+    let present = rows.iter().filter(|row| !row.removed).map(|row| row.subscription.topic.as_str());
+    let (own, others): (Vec<_>, Vec<_>) = present.partition(|topic| *topic == wanted.topic);
+    let of = |is_known: bool| match &change.secret {
+        SecretChange::Keep if !is_known || wanted.via != Via::Webhook => &SecretChange::Remove,
+        secret => secret,
+    };
+    let others = others.into_iter().filter(|_| change.all_topics).map(|topic| (topic, of(true)));
+    [(wanted.topic.as_str(), of(!own.is_empty()))].into_iter().chain(others).collect()
 }
 
 /// Refuses a change of a subscription that is not the one that the caller has read. `*` is any that exists.

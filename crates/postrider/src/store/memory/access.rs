@@ -6,12 +6,13 @@ use async_trait::async_trait;
 use time::OffsetDateTime;
 
 use super::MemoryStore;
-use super::state::{State, span};
+use super::state::{SecretRow, State, span};
 use crate::error::Result;
 use crate::store::access::{
     Access, AuditEnds, AuditLog, AuditQuery, AuditRecord, Link, NewAudit, NewSession, NewToken, Sealed, StoredToken,
 };
 use crate::store::audit::{AuditText, Change, committed};
+use crate::store::{OwnSecrets, SECRET_ROTATION};
 
 #[derive(Clone)]
 pub(super) struct TokenRow {
@@ -136,6 +137,17 @@ impl Access for MemoryStore {
                 ended
             })
             .await)
+    }
+
+    async fn webhook_secrets(&self) -> Result<Vec<OwnSecrets>> {
+        Ok(self.read(|state, now| {
+            let own = |((topic, consumer), row): (&(String, String), &SecretRow)| {
+                let previous = row.previous.clone().filter(|_| row.changed_at > now - span(SECRET_ROTATION));
+                let secrets = [Some(row.secret.clone()), previous].into_iter().flatten().collect();
+                OwnSecrets { topic: topic.clone(), consumer: consumer.clone(), secrets }
+            };
+            state.secrets.iter().map(own).collect()
+        }))
     }
 }
 

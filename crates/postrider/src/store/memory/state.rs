@@ -14,7 +14,8 @@ use crate::status::{Kept, Standing};
 use crate::store::access::{AuditEnds, Sealed};
 use crate::store::figure::Counted;
 use crate::store::{
-    Consumption, DeliveryId, Instance, LaneSettings, Operation, Routing, StoredAlert, StoredPromise, Token, batch,
+    Consumption, DeliveryId, Instance, LaneSettings, Operation, Routing, SecretText, StoredAlert, StoredPromise, Token,
+    batch,
 };
 use crate::subscription::StoredSubscription;
 
@@ -41,6 +42,8 @@ pub(super) struct State {
     pub(super) keys: BTreeMap<(String, String), KeyRow>,
     /// By topic and consumer.
     pub(super) subscriptions: BTreeMap<(String, String), StoredSubscription>,
+    /// Of webhooks, by topic and consumer.
+    pub(super) secrets: BTreeMap<(String, String), SecretRow>,
     /// By id.
     pub(super) instances: BTreeMap<String, Instance>,
     /// By kind and subject.
@@ -72,6 +75,13 @@ pub(super) struct State {
     last_sequence: i64,
     last_delivery: i64,
     last_mark: i64,
+}
+
+#[derive(Clone)]
+pub(super) struct SecretRow {
+    pub(super) secret: SecretText,
+    pub(super) previous: Option<SecretText>,
+    pub(super) changed_at: OffsetDateTime,
 }
 
 #[derive(Clone)]
@@ -265,6 +275,7 @@ impl State {
         self.inbox.values_mut().for_each(|row| row.received_at -= by);
         self.repeats.values_mut().for_each(|row| row.repeated_at -= by);
         self.promises.values_mut().for_each(|row| row.checked_at -= by);
+        self.secrets.values_mut().for_each(|row| row.changed_at -= by);
         for row in self.keys.values_mut() {
             row.until -= by;
             row.updated_at -= by;

@@ -8,18 +8,19 @@ use time::OffsetDateTime;
 
 use super::MemoryStore;
 use super::deliveries::{Failure, attempt};
-use super::state::State;
+use super::state::{SecretRow, State};
 use crate::error::{Error, Result};
 use crate::redrive::Refusal;
 use crate::status::Record;
 use crate::store::audit::Change;
 use crate::store::decide::{
-    Moves, NameUse, Renaming, Shift, check_version, decide_change, decide_rename, registered_as, was_external,
+    Moves, NameUse, Renaming, Shift, check_version, decide_change, decide_rename, decide_secrets, registered_as,
+    was_external,
 };
 use crate::store::subscription::check_rename;
 use crate::store::{
-    LaneSettings, Renamed, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved,
-    Subscriptions, Waiting,
+    LaneSettings, Renamed, SecretChange, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval,
+    SubscriptionRemoved, Subscriptions, Waiting,
 };
 use crate::subscription::{StoredSubscription, Subscription, Via};
 
@@ -37,7 +38,7 @@ impl Subscriptions for MemoryStore {
     }
 
     async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged> {
-        change.subscription.check()?;
+        change.check()?;
         self.write(|state, now| {
             let wanted = &change.subscription;
             let rows = state.of_consumer(&wanted.consumer);
@@ -46,6 +47,10 @@ impl Subscriptions for MemoryStore {
                 let id = (one.topic.clone(), one.consumer.clone());
                 let created_at = state.subscriptions.get(&id).map_or(now, |known| known.created_at);
                 state.subscriptions.insert(id, stored(one, created_at, now));
+            }
+            let mut secret = None;
+            for (topic, change) in decide_secrets(change, &rows) {
+                secret = state.write_secret(topic, &wanted.consumer, change, now).or(secret);
             }
             let subscriptions = state.subscriptions(None);
             let shift = Shift {
@@ -63,7 +68,7 @@ impl Subscriptions for MemoryStore {
                 waiting: state.waiting(&shift, &wanted.topic, now),
             };
             let before = rows.iter().find(|row| !row.removed && row.subscription.topic == wanted.topic);
-            let done = json!({ "moved": changed.moved, "waiting": changed.waiting });
+            let done = change.done(changed.moved, changed.waiting, secret);
             let (before, after) = (before.map(|row| &row.subscription), Some(&changed.stored.subscription));
             state.note(&Change::subscription(before, after, done), now);
             Ok(changed)
@@ -169,6 +174,31 @@ impl State {
         found
     }
 
+    /// Returns what the audit has of it, if it has changed.
+    fn write_secret(
+        &mut self,
+        topic: &str,
+        consumer: &str,
+        change: &SecretChange,
+        now: OffsetDateTime,
+    ) -> Option<&'static str> {
+        let id = (topic.to_owned(), consumer.to_owned());
+        match change {
+            SecretChange::Keep => None,
+            SecretChange::Remove => self.secrets.remove(&id).map(|_| "removed"),
+            SecretChange::Set(secret) => {
+                let known = self.secrets.remove(&id);
+                if let Some(known) = known.as_ref().filter(|known| known.secret == *secret) {
+                    self.secrets.insert(id, known.clone());
+                    return None;
+                }
+                let previous = known.map(|known| known.secret);
+                self.secrets.insert(id, SecretRow { secret: secret.clone(), previous, changed_at: now });
+                Some("set")
+            }
+        }
+    }
+
     /// All rows of a consumer, also removed ones.
     fn of_consumer(&self, consumer: &str) -> Vec<StoredSubscription> {
         self.subscriptions.values().filter(|row| row.subscription.consumer == consumer).cloned().collect()
@@ -257,6 +287,9 @@ impl State {
             }
             renamed.subscriptions = new.len() as u64;
             self.subscriptions.extend(new);
+            self.secrets.retain(|(_, consumer), _| consumer != to);
+            let secrets: Vec<_> = self.secrets.extract_if(.., |(_, consumer), _| consumer == from).collect();
+            self.secrets.extend(secrets.into_iter().map(|((topic, _), row)| ((topic, to.to_owned()), row)));
         }
         for (id, row) in self.deliveries.iter_mut().filter(|(_, row)| row.lane == from) {
             self.delivery_ids.remove(&(row.event_seq, row.lane.clone(), row.target.clone()));

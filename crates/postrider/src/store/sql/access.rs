@@ -12,6 +12,7 @@ use crate::store::access::{Access, NewSession, NewToken, StoredToken, USED_WITHI
 use crate::store::audit::Change;
 use crate::store::batch::millis;
 use crate::store::sql::{is_duplicate, json, retrying};
+use crate::store::{OwnSecrets, SECRET_ROTATION};
 
 /// Token id, name, role, created, last used, revoked, expires, scope, and whether its use must be recorded.
 type TokenRow = (String, String, String, Time, Option<Time>, Option<Time>, Option<Time>, Option<String>, bool);
@@ -76,7 +77,7 @@ impl Access for SqlStore {
         let Some(row) = found else { return Ok(None) };
         if row.8 {
             let sql = text!("UPDATE postrider_token SET last_used_at = ", now!(), " WHERE token_id = $1");
-            retrying(|| async { Ok(sqlx::query(sql).bind(&row.0).execute(self.writer()).await?) }).await?;
+            retrying(|| async { Ok(sqlx::query(sql).bind(&row.0).execute(self.writer()?).await?) }).await?;
         }
         token(row).map(Some)
     }
@@ -101,7 +102,7 @@ impl Access for SqlStore {
     async fn create_session(&self, session: &NewSession<'_>) -> Result<()> {
         session.check()?;
         let sql = text!("DELETE FROM postrider_session WHERE expires_at <= ", now!());
-        retrying(|| async { Ok(sqlx::query(sql).execute(self.writer()).await?) }).await?;
+        retrying(|| async { Ok(sqlx::query(sql).execute(self.writer()?).await?) }).await?;
         let query = sqlx::query(text!(
             "INSERT INTO postrider_session (hash, token_id, created_at, seen_at, expires_at) VALUES ($1, $2, ",
             now!(),
@@ -111,7 +112,7 @@ impl Access for SqlStore {
             later!("$3"),
             ")"
         ));
-        query.bind(session.hash).bind(session.token_id).bind(millis(session.lasts)).execute(self.writer()).await?;
+        query.bind(session.hash).bind(session.token_id).bind(millis(session.lasts)).execute(self.writer()?).await?;
         Ok(())
     }
 
@@ -133,7 +134,7 @@ impl Access for SqlStore {
         let Some(row) = found else { return Ok(None) };
         if row.8 {
             let sql = text!("UPDATE postrider_session SET seen_at = ", now!(), " WHERE hash = $1");
-            retrying(|| async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()).await?) }).await?;
+            retrying(|| async { Ok(sqlx::query(sql).bind(hash).execute(self.writer()?).await?) }).await?;
         }
         token(row).map(Some)
     }
@@ -142,5 +143,22 @@ impl Access for SqlStore {
         let sql = text!("DELETE FROM postrider_session WHERE hash = $1");
         let change = Change::default();
         retrying(|| self.change_one(sql, hash, &change)).await
+    }
+
+    async fn webhook_secrets(&self) -> Result<Vec<OwnSecrets>> {
+        let query = sqlx::query_as(text!(
+            "SELECT topic, consumer, secret, CASE WHEN changed_at > ",
+            earlier!("$1"),
+            " THEN previous END FROM postrider_webhook_secret ORDER BY topic, consumer"
+        ));
+        let rows: Vec<(String, String, String, Option<String>)> =
+            query.bind(millis(SECRET_ROTATION)).fetch_all(self.reader()).await?;
+        // A text that is no secret was written by hand. The webhook has then none that signs, and its calls fail.
+        let own = |(topic, consumer, secret, previous): (_, _, String, Option<String>)| OwnSecrets {
+            topic,
+            consumer,
+            secrets: [Some(secret), previous].into_iter().flatten().filter_map(|text| text.parse().ok()).collect(),
+        };
+        Ok(rows.into_iter().map(own).collect())
     }
 }

@@ -14,9 +14,11 @@ use crate::redrive::Refusal;
 use crate::status::Record;
 use crate::store::audit::Change;
 use crate::store::batch;
-use crate::store::decide::{Moves, Shift, check_version, decide_change, registered_as, was_external};
+use crate::store::decide::{Moves, Shift, check_version, decide_change, decide_secrets, registered_as, was_external};
 use crate::store::sql::is_duplicate;
-use crate::store::{SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Waiting};
+use crate::store::{
+    SecretChange, SubscriptionChange, SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Waiting,
+};
 use crate::subscription::{StoredSubscription, Subscription, Via};
 
 /// Events that are locked, decided and written together.
@@ -59,6 +61,10 @@ impl SqlStore {
         for one in &written {
             write_subscription(&mut tx, sql!("subscriptions/set_subscription"), one).await?;
         }
+        let mut secret = None;
+        for (topic, change) in decide_secrets(change, &rows) {
+            secret = write_secret(&mut tx, topic, &wanted.consumer, change).await?.or(secret);
+        }
         let subscriptions = present(&mut tx).await?;
         let shift = Shift {
             consumer: &wanted.consumer,
@@ -74,7 +80,7 @@ impl SqlStore {
         };
         let stored = subscriptions.into_iter().find(is_it);
         let before = rows.iter().filter(|row| !row.removed).find(|row| is_it(row)).map(|row| &row.subscription);
-        let done = json!({ "moved": moved, "waiting": waiting });
+        let done = change.done(moved, waiting, secret);
         let after = stored.as_ref().map(|stored| &stored.subscription);
         commit(tx, &Change::subscription(before, after, done)).await?;
         let stored = stored.ok_or_else(|| Error::Store("the subscription that was written is not there".into()))?;
@@ -151,6 +157,46 @@ async fn write_subscription(conn: &mut Conn, sql: &'static str, subscription: &S
         .bind(limit(subscription.timeout_seconds))
         .bind(limit(subscription.max_attempts));
     query.execute(conn).await.map(drop)
+}
+
+/// Writes the secret of a webhook. Returns what the audit has of it, if it has changed. No other change runs beside this one.
+async fn write_secret(
+    conn: &mut Conn,
+    topic: &str,
+    consumer: &str,
+    change: &SecretChange,
+) -> Result<Option<&'static str>> {
+    if *change == SecretChange::Keep {
+        return Ok(None);
+    }
+    let known = text!("SELECT secret FROM postrider_webhook_secret WHERE topic = $1 AND consumer = $2");
+    let known: Option<String> = sqlx::query_scalar(known).bind(topic).bind(consumer).fetch_optional(&mut *conn).await?;
+    let insert = text!(
+        "INSERT INTO postrider_webhook_secret (secret, topic, consumer, changed_at) VALUES ($1, $2, $3, ",
+        now!(),
+        ")"
+    );
+    // The former one first: MySQL assigns from left to right.
+    let rotate = text!(
+        "UPDATE postrider_webhook_secret SET previous = secret, secret = $1, changed_at = ",
+        now!(),
+        " WHERE topic = $2 AND consumer = $3"
+    );
+    let remove = text!("DELETE FROM postrider_webhook_secret WHERE topic = $1 AND consumer = $2");
+    match (change, known) {
+        (SecretChange::Keep | SecretChange::Remove, None) => Ok(None),
+        (SecretChange::Keep | SecretChange::Remove, Some(_)) => {
+            sqlx::query(remove).bind(topic).bind(consumer).execute(conn).await?;
+            Ok(Some("removed"))
+        }
+        // Set again, it must not replace the one before it.
+        (SecretChange::Set(secret), Some(known)) if known == secret.as_str() => Ok(None),
+        (SecretChange::Set(secret), known) => {
+            let sql = if known.is_some() { rotate } else { insert };
+            sqlx::query(sql).bind(secret.as_str()).bind(topic).bind(consumer).execute(conn).await?;
+            Ok(Some("set"))
+        }
+    }
 }
 
 /// All rows of a consumer, also removed ones.

@@ -23,7 +23,7 @@ impl Instances for SqlStore {
         );
         let known = retrying(|| async {
             let query = sqlx::query(again).bind(beat.role).bind(beat.version).bind(&state).bind(beat.instance_id);
-            Ok(query.execute(self.writer()).await?.rows_affected() == 1)
+            Ok(query.execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await?;
         if known {
@@ -38,17 +38,17 @@ impl Instances for SqlStore {
         );
         retrying(|| async {
             let query = sqlx::query(first).bind(beat.instance_id).bind(beat.role).bind(beat.version).bind(&state);
-            is_new(query.execute(self.writer()).await)
+            is_new(query.execute(self.writer()?).await)
         })
         .await?;
         let old = text!("DELETE FROM postrider_instance WHERE seen_at < ", earlier!("$1"));
-        retrying(|| async { Ok(sqlx::query(old).bind(millis(KEPT)).execute(self.writer()).await?) }).await?;
+        retrying(|| async { Ok(sqlx::query(old).bind(millis(KEPT)).execute(self.writer()?).await?) }).await?;
         Ok(())
     }
 
     async fn leave(&self, instance_id: &str) -> Result<()> {
         let sql = text!("DELETE FROM postrider_instance WHERE instance_id = $1");
-        retrying(|| async { Ok(sqlx::query(sql).bind(instance_id).execute(self.writer()).await?) }).await?;
+        retrying(|| async { Ok(sqlx::query(sql).bind(instance_id).execute(self.writer()?).await?) }).await?;
         Ok(())
     }
 
@@ -102,14 +102,14 @@ impl Alerts for SqlStore {
         retrying(|| async {
             let subject = new.subject.unwrap_or_default();
             let query = sqlx::query(sql).bind(new.kind.as_str()).bind(subject).bind(new.alert_id).bind(new.details);
-            is_new(query.execute(self.writer()).await)
+            is_new(query.execute(self.writer()?).await)
         })
         .await
     }
 
     async fn end_alert(&self, alert_id: &str) -> Result<bool> {
         let sql = text!("UPDATE postrider_alert SET over_at = ", now!(), " WHERE alert_id = $1 AND over_at IS NULL");
-        retrying(|| async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()).await?.rows_affected() == 1) })
+        retrying(|| async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()?).await?.rows_affected() == 1) })
             .await
     }
 
@@ -118,7 +118,7 @@ impl Alerts for SqlStore {
             AlertState::Firing => text!("UPDATE postrider_alert SET sent = true WHERE alert_id = $1"),
             AlertState::Over => text!("DELETE FROM postrider_alert WHERE alert_id = $1 AND over_at IS NOT NULL"),
         };
-        retrying(|| async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()).await?) }).await?;
+        retrying(|| async { Ok(sqlx::query(sql).bind(alert_id).execute(self.writer()?).await?) }).await?;
         Ok(())
     }
 }

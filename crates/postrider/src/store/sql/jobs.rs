@@ -16,7 +16,7 @@ impl JobRuns for SqlStore {
         plan.check()?;
         retrying(|| async {
             let query = sqlx::query(sql!("jobs/plan_job")).bind(plan.name).bind(plan.schedule).bind(plan.zone);
-            query.bind(plan.next_slot.map(stored)).execute(self.writer()).await?;
+            query.bind(plan.next_slot.map(stored)).execute(self.writer()?).await?;
             Ok(())
         })
         .await
@@ -42,7 +42,7 @@ impl JobRuns for SqlStore {
         let begun = retrying(|| async {
             let query = sqlx::query(sql).bind(slot).bind(start.next_slot.map(stored)).bind(start.owner).bind(token.0);
             let query = query.bind(millis(start.lease)).bind(start.name).bind(slot.is_none()).bind(slot).bind(slot);
-            Ok(query.execute(self.writer()).await?.rows_affected() == 1)
+            Ok(query.execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await?;
         Ok(begun.then_some(token))
@@ -52,7 +52,7 @@ impl JobRuns for SqlStore {
         let sql = text!("UPDATE postrider_job SET lock_until = ", later!("$1"), " WHERE name = $2 AND token = $3");
         retrying(|| async {
             let query = sqlx::query(sql).bind(millis(lease)).bind(name).bind(token.0);
-            Ok(query.execute(self.writer()).await?.rows_affected() == 1)
+            Ok(query.execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await
     }
@@ -66,7 +66,7 @@ impl JobRuns for SqlStore {
         );
         retrying(|| async {
             let query = sqlx::query(sql).bind(&result).bind(&error).bind(name).bind(token.0);
-            Ok(query.execute(self.writer()).await?.rows_affected() == 1)
+            Ok(query.execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await
     }

@@ -24,7 +24,7 @@ impl Leases for SqlStore {
         );
         let taken = retrying(|| async {
             let query = sqlx::query(take_over).bind(owner).bind(token.0).bind(millis(lease)).bind(name);
-            Ok(query.execute(self.writer()).await?.rows_affected() == 1)
+            Ok(query.execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await?;
         if taken {
@@ -39,7 +39,7 @@ impl Leases for SqlStore {
         );
         let made = retrying(|| async {
             let query = sqlx::query(insert).bind(name).bind(owner).bind(token.0).bind(millis(lease));
-            is_new(query.execute(self.writer()).await)
+            is_new(query.execute(self.writer()?).await)
         })
         .await?;
         Ok(made.then_some(token))
@@ -49,7 +49,7 @@ impl Leases for SqlStore {
         let sql = text!("UPDATE postrider_lease SET lock_until = ", later!("$1"), " WHERE name = $2 AND token = $3");
         retrying(|| async {
             let query = sqlx::query(sql).bind(millis(lease)).bind(name).bind(token.0);
-            Ok(query.execute(self.writer()).await?.rows_affected() == 1)
+            Ok(query.execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await
     }
@@ -57,7 +57,7 @@ impl Leases for SqlStore {
     async fn release_lease(&self, name: &str, token: Token) -> Result<bool> {
         let sql = text!("DELETE FROM postrider_lease WHERE name = $1 AND token = $2");
         retrying(|| async {
-            Ok(sqlx::query(sql).bind(name).bind(token.0).execute(self.writer()).await?.rows_affected() == 1)
+            Ok(sqlx::query(sql).bind(name).bind(token.0).execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await
     }

@@ -144,7 +144,7 @@ impl OperationRuns for SqlStore {
             "UPDATE postrider_operation SET token = NULL, lock_owner = NULL, lock_until = NULL WHERE id = $1 AND token = $2"
         );
         retrying(|| async {
-            Ok(sqlx::query(sql).bind(id).bind(token.0).execute(self.writer()).await?.rows_affected() == 1)
+            Ok(sqlx::query(sql).bind(id).bind(token.0).execute(self.writer()?).await?.rows_affected() == 1)
         })
         .await
     }

@@ -71,13 +71,13 @@ impl PromiseChecks for SqlStore {
         retrying(|| async {
             let query = sqlx::query(sql!("promises/note_promise")).bind(&note.promise).bind(note.half_hour);
             let query = query.bind(note.kept).bind(note.strained).bind(&note.result);
-            Ok(query.execute(self.writer()).await?)
+            Ok(query.execute(self.writer()?).await?)
         })
         .await?;
         let old = text!("DELETE FROM postrider_promise WHERE promise = $1 AND half_hour <= $2");
         retrying(|| async {
             let query = sqlx::query(old).bind(&note.promise).bind(note.half_hour - PROMISE_HALF_HOURS);
-            Ok(query.execute(self.writer()).await?)
+            Ok(query.execute(self.writer()?).await?)
         })
         .await?;
         Ok(())

@@ -78,6 +78,10 @@ async fn move_subscriptions(conn: &mut Conn, from: &str, to: &str) -> Result<u64
         let copied = sqlx::query(copy).bind(to).bind(topic).bind(from).execute(&mut *conn).await;
         copied.map_err(|error| in_use(error, to))?;
     }
+    let forget = text!("DELETE FROM postrider_webhook_secret WHERE consumer = $1");
+    sqlx::query(forget).bind(to).execute(&mut *conn).await?;
+    let carry = text!("UPDATE postrider_webhook_secret SET consumer = $1 WHERE consumer = $2");
+    move_rows(&mut *conn, carry, from, to).await?;
     let remove = text!(
         "UPDATE postrider_subscription SET removed = true, enabled = false, updated_at = ",
         now!(),

@@ -1,12 +1,18 @@
 //! The schema and its version.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use time::OffsetDateTime;
 
-use super::{Conn, KIND, MIGRATIONS, SqlStore, Time, time};
+use super::{AFTER_PROBE, Conn, KIND, MIGRATIONS, SqlStore, Time, time};
 use crate::error::{Error, Result};
 use crate::store::sql::{self, Migration};
-use crate::store::{About, Schema, SchemaVersion};
+use crate::store::{About, Leases, Schema, SchemaVersion};
+
+/// The lease whose row a probe writes.
+const PROBE: &str = "postrider.probe";
+const PROBED: Duration = Duration::from_secs(5);
 
 #[async_trait]
 impl Schema for SqlStore {
@@ -43,6 +49,17 @@ impl Schema for SqlStore {
         let sizes: Vec<(String, i64)> = sqlx::query_as(sql!("schema/sizes")).fetch_all(self.reader()).await?;
         let sizes = sizes.into_iter().map(|(name, bytes)| (name, bytes.unsigned_abs())).collect();
         Ok(About { kind: KIND, version, sizes })
+    }
+
+    async fn probe(&self) -> Result<()> {
+        // If another instance holds it, it has just written. A process that dies in between leaves it to its end.
+        if let Some(token) = self.acquire_lease(PROBE, "probe", PROBED).await? {
+            self.release_lease(PROBE, token).await?;
+        }
+        if let Some(sql) = AFTER_PROBE {
+            sqlx::query(sql).fetch_optional(self.reader()).await?;
+        }
+        Ok(())
     }
 
     async fn now(&self) -> Result<OffsetDateTime> {

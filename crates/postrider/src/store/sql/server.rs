@@ -11,8 +11,9 @@ impl SqlStore {
         &self.work
     }
 
-    pub(super) fn writer(&self) -> &Sessions {
-        &self.work
+    /// A result, because SQLite looks first whether its file is still there.
+    pub(super) fn writer(&self) -> Result<&Sessions> {
+        Ok(&self.work)
     }
 
     /// Begins a transaction of the store.

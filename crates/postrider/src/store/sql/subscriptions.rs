@@ -32,7 +32,7 @@ impl Subscriptions for SqlStore {
     }
 
     async fn change_subscription(&self, change: &SubscriptionChange) -> Result<SubscriptionChanged> {
-        change.subscription.check()?;
+        change.check()?;
         retrying(|| self.change(change)).await
     }
 
@@ -96,9 +96,9 @@ impl Subscriptions for SqlStore {
         );
         retrying(|| async {
             let query = sqlx::query(change).bind(attempts).bind(history).bind(lane);
-            if query.execute(self.writer()).await?.rows_affected() == 0 {
+            if query.execute(self.writer()?).await?.rows_affected() == 0 {
                 // Another instance may have inserted it since.
-                is_new(sqlx::query(insert).bind(lane).bind(attempts).bind(history).execute(self.writer()).await)?;
+                is_new(sqlx::query(insert).bind(lane).bind(attempts).bind(history).execute(self.writer()?).await)?;
             }
             Ok(())
         })

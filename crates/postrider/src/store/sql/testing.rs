@@ -13,7 +13,7 @@ use crate::store::sql::retrying;
 use crate::testing::{Age, Peek};
 
 /// All times that are stored, by table.
-const TIMES: [(&str, &[&str]); 15] = [
+const TIMES: [(&str, &[&str]); 16] = [
     ("postrider_event", &["created_at", "expire_at", "deliver_at"]),
     ("postrider_delivery", &["due_at", "lock_time", "lock_until"]),
     ("postrider_consumption", &["created_at", "consumed_at"]),
@@ -40,6 +40,7 @@ const TIMES: [(&str, &[&str]); 15] = [
     ("postrider_job", &["since", "next_slot", "last_slot", "fired_at", "lock_until", "finished_at"]),
     ("postrider_operation", &["lock_until", "created_at", "updated_at", "finished_at"]),
     ("postrider_token", &["created_at", "last_used_at", "revoked_at", "expires_at"]),
+    ("postrider_webhook_secret", &["changed_at"]),
     ("postrider_session", &["created_at", "seen_at", "expires_at"]),
 ];
 

@@ -45,7 +45,7 @@ impl Upkeep for SqlStore {
             Prunable::Figures => sql!("upkeep/prune_figures"),
         };
         let removed: u64 = retrying(|| async {
-            Ok(sqlx::query(sql).bind(older_than).bind(limit).execute(self.writer()).await?.rows_affected())
+            Ok(sqlx::query(sql).bind(older_than).bind(limit).execute(self.writer()?).await?.rows_affected())
         })
         .await?;
         Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
@@ -78,7 +78,7 @@ impl Upkeep for SqlStore {
             let (error, code) = LEASE_RAN_OUT;
             retrying(|| async {
                 let query = sqlx::query(insert).bind(seq).bind(consumer).bind(attempt).bind(error).bind(code);
-                is_new(query.execute(self.writer()).await)
+                is_new(query.execute(self.writer()?).await)
             })
             .await?;
         }

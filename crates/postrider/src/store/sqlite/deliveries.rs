@@ -36,7 +36,7 @@ impl Deliveries for SqliteStore {
             .bind(token.0)
             .bind(&claim.owner)
             .bind(millis(claim.lease))
-            .execute(&self.writer)
+            .execute(self.writer()?)
             .await?
             .rows_affected();
         if leased == 0 {
@@ -73,7 +73,7 @@ impl Deliveries for SqliteStore {
 
     async fn extend(&self, token: Token, deliveries: &[DeliveryId], lease: Duration) -> Result<Vec<DeliveryId>> {
         let query = sqlx::query(sql!("deliveries/extend"));
-        ids(query.bind(numbers(deliveries)?).bind(token.0).bind(millis(lease)).fetch_all(&self.writer).await)
+        ids(query.bind(numbers(deliveries)?).bind(token.0).bind(millis(lease)).fetch_all(self.writer()?).await)
     }
 
     async fn settle(&self, token: Token, deliveries: &[DeliveryId], history: History) -> Result<Vec<DeliveryId>> {
@@ -83,7 +83,7 @@ impl Deliveries for SqliteStore {
         }
         let query = sqlx::query(sql!("deliveries/settle")).bind(numbers).bind(token.0);
         if history == History::Omit {
-            return ids(query.fetch_all(&self.writer).await);
+            return ids(query.fetch_all(self.writer()?).await);
         }
         let mut tx = self.write().await?;
         let settled = query.fetch_all(&mut *tx).await?;
@@ -103,7 +103,7 @@ impl Deliveries for SqliteStore {
 
     async fn release(&self, token: Token, deliveries: &[DeliveryId]) -> Result<Vec<DeliveryId>> {
         let query = sqlx::query(sql!("deliveries/release"));
-        ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(&self.writer).await)
+        ids(query.bind(numbers(deliveries)?).bind(token.0).fetch_all(self.writer()?).await)
     }
 }
 

@@ -21,14 +21,18 @@ impl Enlist for SqliteStore {
     type Tx = Transaction<'static, Sqlite>;
 
     async fn begin(&self) -> Result<Self::Tx> {
+        self.file.check()?;
         Ok(self.transactions.begin_with(BEGIN).await?)
     }
 
     async fn commit(&self, tx: Self::Tx) -> Result<()> {
-        Ok(tx.commit().await?)
+        tx.commit().await?;
+        // Not acknowledged into a file that was lost meanwhile.
+        self.file.check()
     }
 
     async fn enqueue(&self, conn: &mut SqliteConnection, new: &[NewEvent], unheard: Unheard) -> Result<Vec<Enqueued>> {
+        self.file.check()?;
         require_transaction(conn).await?;
         let distinct = batch::distinct(new)?;
         let mut stored = HashMap::with_capacity(distinct.len());

@@ -1,7 +1,11 @@
 //! Which addresses may be called. An address is checked when its name is resolved, and the connection uses the checked
 //! address: a name that resolves differently the second time (DNS rebinding) gains nothing.
 
+use std::future::Future;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -38,23 +42,37 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         && !matches!((a, b), (0x2001, 0..=0x1ff) | (0x2001, 0xdb8) | (0x2002, _) | (0x3fff, 0..=0xfff))
 }
 
+/// How the addresses of a name are found.
+pub(super) type Lookup =
+    Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>> + Send + Sync>;
+
 /// Looks names up, and leaves out what may not be called.
 pub(super) struct Resolver {
     allow_hosts: Vec<String>,
+    lookup: Lookup,
 }
 
 impl Resolver {
     pub(super) fn new(allow_hosts: Vec<String>) -> Self {
-        Self { allow_hosts }
+        let lookup: Lookup = Arc::new(|name: String| {
+            Box::pin(async move { Ok(tokio::net::lookup_host((name.as_str(), 0)).await?.collect()) })
+        });
+        Self { allow_hosts, lookup }
+    }
+
+    #[cfg(test)]
+    pub(super) fn look_up(self, lookup: Lookup) -> Self {
+        Self { lookup, ..self }
     }
 }
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
         let allowed = self.allow_hosts.iter().any(|host| host == name.as_str());
+        let found = (self.lookup)(name.as_str().to_owned());
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let found: Vec<SocketAddr> = found.filter(|address| allowed || is_public(address.ip())).collect();
+            let mut found = found.await?;
+            found.retain(|address| allowed || is_public(address.ip()));
             if found.is_empty() {
                 return Err("the host has no address that may be called: private ones are not allowed".into());
             }

@@ -8,10 +8,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 use crate::error::{Error, Result};
-
-const PREFIX: &str = "whsec_";
-/// Length of a secret in bytes, by the standard.
-const BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+use crate::store::SecretText;
 
 /// The key that signs; the receiver has the same.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,14 +31,13 @@ impl FromStr for WebhookSecret {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let encoded = text.strip_prefix(PREFIX).unwrap_or(text);
-        let bytes = BASE64_STANDARD.decode(encoded).ok().filter(|bytes| BYTES.contains(&bytes.len()));
-        bytes.map(Self).ok_or_else(|| {
-            Error::invalid(
-                "webhook secret",
-                "must be whsec_ and 24 to 64 bytes in base64: openssl rand -base64 32".into(),
-            )
-        })
+        text.parse::<SecretText>().map(|text| Self::from(&text))
+    }
+}
+
+impl From<&SecretText> for WebhookSecret {
+    fn from(text: &SecretText) -> Self {
+        Self(text.key())
     }
 }
 
