@@ -1,4 +1,4 @@
-//! Whether the promises hold, checked on the rows of the store: nothing is lost, nothing happens twice, nobody is stuck, the order
+//! Whether the promises hold, checked on the rows of the store: nothing is lost, nothing happens twice, nothing is stuck, the order
 //! of a key is kept, and the books of a service balance.
 //!
 //! Any number of instances may run it. One works, under a lease. It walks over the events from the newest to the oldest, again and

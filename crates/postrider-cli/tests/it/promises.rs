@@ -1,4 +1,4 @@
-//! The promises of a running server: whatever somebody breaks by SQL is noticed within a minute, and named.
+//! The promises of a running server: what is broken by SQL is noticed within a minute, and named.
 
 use std::time::Duration;
 

@@ -125,7 +125,7 @@ pub(super) fn twice(record: &Record, repeats: &[Repeat]) -> Vec<Finding> {
         .collect()
 }
 
-/// Deliveries that nobody works on and nobody will.
+/// Deliveries that no worker has and none will take.
 pub(super) fn stuck(record: &Record, now: OffsetDateTime, paused: &BTreeSet<String>) -> Vec<Finding> {
     let event_id = &record.envelope.event_id;
     let live = record.deliveries.iter().filter(|one| one.status != DeliveryStatus::Dead && !paused.contains(&one.lane));

@@ -186,7 +186,7 @@ impl Look {
         Ok(())
     }
 
-    /// Another instance may have worked before: what it found is looked at again, and what it said about the time stays.
+    /// Another instance may have worked before: what it found is looked at again, and since when stays as it noted.
     async fn read_predecessor(&mut self, store: &dyn Store) -> Result<()> {
         if self.before.is_some() {
             return Ok(());

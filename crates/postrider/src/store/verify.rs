@@ -34,7 +34,7 @@ impl Verify {
         }
     }
 
-    /// An insecure mode is the choice of whoever writes the URL, and others should see it.
+    /// The author of the URL has chosen an insecure mode. Others should see it.
     pub(super) fn warn(self, store: &str, is_verified: bool) {
         if self == Self::AsAsked && !is_verified {
             tracing::warn!(
