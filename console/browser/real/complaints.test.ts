@@ -207,13 +207,14 @@ describe('complaints', () => {
     await page.keyboard.press('Escape');
     await dialog.waitFor({ state: 'detached' });
     expect(await production.call('GET', '/events/stray:1')).not.toMatchObject({ status: 'EXPIRED' });
-    expect(await page.title()).toMatch(/^PRODUCTION · /);
+    await page.waitForFunction(() => document.title.startsWith('PRODUCTION · '));
     const line = () =>
       page.locator('.shell').evaluate((each) => getComputedStyle(each).getPropertyValue('--env').trim());
     expect(await line()).toBe('#8a2f7c');
     const local = await open('/', { server });
     await local.page.getByRole('heading', { name: 'Overview' }).waitFor();
-    expect(await local.page.title()).toMatch(/^LOCAL · /);
+    // The name of the environment comes with the session.
+    await local.page.waitForFunction(() => document.title.startsWith('LOCAL · '));
     await done(local);
     await done(opened);
     await production.stop();

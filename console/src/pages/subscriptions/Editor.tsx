@@ -79,18 +79,21 @@ export function Editor(props: Props) {
         },
         key,
       );
-    await Promise.all([
+  }
+  const refresh = () =>
+    Promise.all([
       client.invalidateQueries({ queryKey: ['subscriptions'] }),
       client.invalidateQueries({ queryKey: ['consumers'] }),
       client.invalidateQueries({ queryKey: ['topics'] }),
     ]);
-  }
   async function submit(event: FormEvent) {
     event.preventDefault();
     try {
       await save();
-      toast({ icon: 'matrix', title: t('subs.saved', { t: form.topic, c: form.consumerId }) });
+      // Closed before the lists come, so that a cell that is opened meanwhile stays open.
       onClose();
+      toast({ icon: 'matrix', title: t('subs.saved', { t: form.topic, c: form.consumerId }) });
+      await refresh();
     } catch (failure) {
       setProblems(
         failure instanceof ApiError && failure.errors.length > 0
@@ -103,13 +106,15 @@ export function Editor(props: Props) {
     const enabled = !form.enabled;
     set({ enabled });
     if (!known) return;
-    await save(enabled).catch((failure: Error) => setProblems([{ field: 'all', message: failure.message }]));
+    await save(enabled)
+      .then(refresh)
+      .catch((failure: Error) => setProblems([{ field: 'all', message: failure.message }]));
     toast({
       icon: 'matrix',
       title: enabled
         ? t('subs.on', { t: form.topic, c: form.consumerId })
         : t('subs.off', { t: form.topic, c: form.consumerId }),
-      act: { label: t('undo'), run: () => void save(!enabled) },
+      act: { label: t('undo'), run: () => void save(!enabled).then(refresh) },
     });
   }
 
