@@ -90,6 +90,12 @@ pub fn skew_clock(milliseconds: i64) {
     crate::clock::skew(milliseconds);
 }
 
+/// Reads a receipt of the broker and writes it again; `None` if it is no receipt. For fuzzing.
+#[cfg(feature = "rabbitmq")]
+pub fn reread_receipt(text: &str) -> Option<String> {
+    crate::transport::rabbitmq::reread_receipt(text)
+}
+
 /// Moves stored times back, so that no test has to sleep until a lease ends.
 pub trait Age: Store {
     /// Moves every stored time back, as if `by` had passed.

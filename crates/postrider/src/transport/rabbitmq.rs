@@ -45,6 +45,8 @@ use link::Link;
 pub use crate::presence::BrokerState;
 pub use publisher::{Publisher, TOGETHER};
 pub use receipts::ReceiptCollector;
+#[cfg(feature = "testing")]
+pub(crate) use receipts::reread as reread_receipt;
 pub use receiver::{Receiver, ReceiverOptions};
 pub use reconciler::Reconciler;
 

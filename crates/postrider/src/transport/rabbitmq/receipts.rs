@@ -85,6 +85,13 @@ fn parse(body: &[u8]) -> Result<Report, String> {
     })
 }
 
+/// The same receipt in our own form.
+#[cfg(feature = "testing")]
+pub(crate) fn reread(text: &str) -> Option<String> {
+    let report = parse(text.as_bytes()).ok()?;
+    String::from_utf8(body(&report)).ok()
+}
+
 /// Writes receipts as attempts, in the store that has the events.
 pub struct ReceiptCollector {
     link: Arc<Link>,
