@@ -70,13 +70,28 @@ test-upgrade: services ## the program of an earlier commit works and is killed, 
 	$(call heading,Upgrade)
 	@$(server_urls); POSTRIDER_OLD_EXECUTABLE=$$PWD/target/old/build/debug/postrider cargo test --locked -p postrider-cli --test it -- upgrade::
 
-# Inputs of each target of `make fuzz`; `make test` runs 20,000 of the same sequence.
-INPUTS := 20000000
+# Seconds for each target of `make fuzz`; `make test` runs the corpus and mutations of it.
+SECONDS_EACH := 300
+fuzz_targets = $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
+# Named, so that the flags do not reach the build scripts.
+host = $(shell rustc -vV | sed -n 's/^host: //p')
+# What libFuzzer needs from the compiler.
+fuzz_flags := -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+	-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1
 
+# New inputs go to target/fuzz-found. `-merge=1` adds to fuzz/corpus only those that reach something new.
 .PHONY: fuzz
-fuzz: ## what reads texts from outside, on mutations of the hostile corpus; INPUTS=n for each target
+fuzz: ## what reads texts from outside, guided by coverage; SECONDS_EACH=n for each target; needs a C++ compiler
 	$(call heading,Fuzz)
-	@POSTRIDER_FUZZ_INPUTS=$(INPUTS) cargo test --locked --release -p postrider --test it -- fuzz::
+	@RUSTFLAGS="$(fuzz_flags)" cargo build --locked --release --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --target $(host)
+	@for target in $(fuzz_targets); do \
+		echo "$$target"; mkdir -p target/fuzz-found/$$target fuzz/corpus/$$target; \
+		target/fuzz/$(host)/release/$$target -max_len=2048 -timeout=10 -max_total_time=$(SECONDS_EACH) -print_final_stats=1 \
+			-artifact_prefix=target/fuzz-found/ target/fuzz-found/$$target fuzz/corpus/$$target \
+			crates/postrider-conformance/hostile/payloads/readable crates/postrider-conformance/hostile/payloads/unreadable \
+			> target/fuzz-found/$$target.log 2>&1 || { tail -40 target/fuzz-found/$$target.log; exit 1; }; \
+		grep -E 'stat::number_of_executed_units|cov:' target/fuzz-found/$$target.log | tail -2; \
+	done
 
 .PHONY: bench
 bench: services ## the figures
@@ -159,6 +174,12 @@ release: ## the executable, its bill of materials and their checksums in dist/, 
 deny: ## known vulnerabilities, licences and sources of the dependencies; needs cargo-deny
 	$(call heading,Dependencies)
 	@cargo deny --locked check
+
+.PHONY: semver
+semver: ## breaking changes of the library since the last tag; needs cargo-semver-checks
+	$(call heading,Compatibility)
+	@if tag=$$(git describe --tags --abbrev=0 2>/dev/null); then cargo semver-checks --package postrider --baseline-rev "$$tag"; \
+		else echo 'there is no tag yet to compare with'; fi
 
 .PHONY: unused
 unused: ## dependencies that nothing uses; needs cargo-machete

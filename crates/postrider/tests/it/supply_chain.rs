@@ -80,7 +80,7 @@ fn dependencies_are_checked() {
     }
     assert!(!deny.contains("ignore = ["), "an advisory is ignored");
     let (ci, makefile) = (read(".github/workflows/ci.yml"), read("Makefile"));
-    for target in ["lint", "msrv", "features", "deny", "unused", "release"] {
+    for target in ["lint", "msrv", "features", "deny", "unused", "semver", "release"] {
         assert!(ci.contains(&format!("run: make {target}\n")), "CI does not run make {target}");
         assert!(makefile.contains(&format!("\n{target}:")), "there is no make {target}");
     }
