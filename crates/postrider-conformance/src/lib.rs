@@ -434,6 +434,7 @@ macro_rules! suite {
                 few_among_many_are_found_page_by_page
                 pages_of_two_filters_are_full
                 an_event_that_commits_late_is_listed_at_once
+                an_event_that_commits_very_late_is_listed_too
                 what_cannot_be_asked_is_refused
                 odd_values_are_compared_byte_for_byte
             }

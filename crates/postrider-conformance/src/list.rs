@@ -6,7 +6,7 @@ use postrider::entry::DeliveryStatus;
 use postrider::prelude::*;
 use postrider::status::EventStatus;
 use postrider::store::{Cursor, Filter, History, List, Report};
-use postrider::{Aggregate, Draft, Enqueued, Outbox, Via};
+use postrider::{Aggregate, Draft, Enqueued, Outbox, Rollup, Via};
 use serde_json::json;
 use time::OffsetDateTime;
 
@@ -274,6 +274,27 @@ pub async fn an_event_that_commits_late_is_listed_at_once<H: Harness>(h: H) {
     for filter in [acme.clone(), Filter { status: Some(EventStatus::Pending), topic: some(TOPIC), ..acme }] {
         always(&h, &filter, &["quick", "late"]).await;
     }
+}
+
+/// F16: an event that commits after thousands of later ones were folded is listed by its attributes too, before anything happens
+/// to it.
+pub async fn an_event_that_commits_very_late_is_listed_too<H: Harness>(h: H) {
+    if !h.features().concurrent_transactions {
+        return skipped("one writer at a time: numbers are committed in order");
+    }
+    subscribe_lane(&h).await;
+    let mut tx = h.store().begin().await.unwrap();
+    let outbox = Outbox::new(h.store().clone());
+    outbox.enqueue(&mut *tx, draft("late").tenant("acme")).await.unwrap();
+    for batch in 0..6 {
+        enqueue(&h, (0..1_000).map(|n| draft(format!("{batch}-{n}")))).await;
+    }
+    fold_all(&h).await;
+    h.store().commit(tx).await.unwrap();
+    let acme = Filter { tenant_id: some("acme"), ..Filter::default() };
+    Rollup::new(h.store().clone()).drain().await.unwrap();
+    always(&h, &acme, &["late"]).await;
+    assert_eq!(h.store().mark_missed(Some(0)).await.unwrap(), None, "there is nothing before the first");
 }
 
 /// A page size outside 1 to 500 and an unknown cursor are refused.

@@ -111,8 +111,11 @@ impl Operations {
             }
         }
         if let Some(work) = work {
-            // Otherwise the next instance would wait until the lease runs out.
-            self.store.release_operation(&work.operation.request.id, work.token).await?;
+            // So that the next instance does not wait until the lease runs out. A shutdown does not fail for it.
+            let released = self.store.release_operation(&work.operation.request.id, work.token).await;
+            if let Err(error) = released {
+                tracing::warn!(error = %Failure::from(error), "a bulk operation could not be given back: its lease runs out");
+            }
         }
         Ok(())
     }

@@ -269,7 +269,8 @@ impl Promises {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        lease.release(&*self.store).await
+        lease.release(&*self.store).await;
+        Ok(())
     }
 
     /// Checks every event once, and writes the results, without the lease: for tests, and for programs started by a timer.

@@ -13,6 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::consumer::Failure;
@@ -23,6 +24,10 @@ use crate::store::{IntoStore, KeptLease, Store};
 
 /// The lease of the instance that works.
 const LEASE_NAME: &str = "postrider.rollup";
+/// How often to look for events that committed late. A look reads 20,000 events and takes some 20 ms.
+const MISSED_EVERY: Duration = Duration::from_secs(10);
+/// How many looks go back in time before they begin again with the newest: a million events.
+const MISSED_LOOKS: u32 = 50;
 
 /// The options of the roll-up.
 #[derive(Debug, Clone)]
@@ -73,6 +78,7 @@ impl Rollup {
     /// read.
     pub async fn drain(&self) -> Result<u64> {
         let mut events = 0;
+        self.store.mark_missed(None).await?;
         loop {
             let folded = self.store.fold(self.options.batch).await?;
             events += folded.events;
@@ -89,9 +95,10 @@ impl Rollup {
         let owner = format!("{}-{}", self.options.owner, &Uuid::new_v4().simple().to_string()[..8]);
         let mut shutdown = pin!(shutdown);
         let mut lease = KeptLease::new(LEASE_NAME, self.options.lease);
+        let mut missed = Missed::default();
         let mut failed = 0;
         loop {
-            let pause = match self.pass(&owner, &mut lease).await {
+            let pause = match self.pass(&owner, &mut lease, &mut missed).await {
                 Ok(pause) => {
                     failed = 0;
                     pause
@@ -109,15 +116,46 @@ impl Rollup {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        lease.release(&*self.store).await
+        lease.release(&*self.store).await;
+        Ok(())
     }
 
     /// One batch, if this instance holds the lease. Returns the pause before the next.
-    async fn pass(&self, owner: &str, lease: &mut KeptLease) -> Result<Duration> {
+    async fn pass(&self, owner: &str, lease: &mut KeptLease, missed: &mut Missed) -> Result<Duration> {
         if !lease.keep(&*self.store, owner).await? {
             return Ok(self.options.lease / 3);
         }
+        missed.look(&*self.store).await?;
         let folded = self.store.fold(self.options.batch).await?;
         Ok(if folded.more { Duration::ZERO } else { self.options.poll })
+    }
+}
+
+/// The looks for events that committed late.
+struct Missed {
+    next: Instant,
+    upto: Option<i64>,
+    looks: u32,
+}
+
+impl Default for Missed {
+    fn default() -> Self {
+        Self { next: Instant::now(), upto: None, looks: 0 }
+    }
+}
+
+impl Missed {
+    /// One look, if it is time for it.
+    async fn look(&mut self, store: &dyn Store) -> Result<()> {
+        if Instant::now() < self.next {
+            return Ok(());
+        }
+        self.next = Instant::now() + MISSED_EVERY;
+        self.looks += 1;
+        self.upto = store.mark_missed(self.upto).await?.filter(|_| self.looks < MISSED_LOOKS);
+        if self.upto.is_none() {
+            self.looks = 0;
+        }
+        Ok(())
     }
 }

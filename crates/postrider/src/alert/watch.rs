@@ -123,7 +123,8 @@ impl Alerting {
                 () = turn => {}
             }
         }
-        work.lease.release(&*self.store).await
+        work.lease.release(&*self.store).await;
+        Ok(())
     }
 
     /// Looks and sends. Returns the pause before the next turn.

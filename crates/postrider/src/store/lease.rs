@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{Store, Token};
+use crate::consumer::Failure;
 use crate::error::Result;
 
 /// Named leases, by the database's clock.
@@ -52,11 +53,14 @@ impl KeptLease {
         Ok(self.held.is_some())
     }
 
-    /// Gives it back. Otherwise the next instance would wait until it runs out.
-    pub(crate) async fn release(self, store: &dyn Store) -> Result<()> {
-        match self.held {
-            Some((token, _)) => store.release_lease(self.name, token).await.map(drop),
-            None => Ok(()),
+    /// Gives it back, so that the next instance does not wait until it runs out. If the store is away, that instance waits:
+    /// a shutdown does not fail for it.
+    pub(crate) async fn release(self, store: &dyn Store) {
+        if let Some((token, _)) = self.held
+            && let Err(error) = store.release_lease(self.name, token).await
+        {
+            let error = Failure::from(error);
+            tracing::warn!(%error, lease = self.name, "a lease could not be given back: it runs out by itself");
         }
     }
 }

@@ -16,6 +16,11 @@ pub trait Upkeep: Send + Sync {
     /// the second waits for the first.
     async fn fold(&self, limit: u32) -> Result<Folded>;
 
+    /// Marks events that have no status although the roll-up is far behind them: they committed after many later ones were
+    /// folded. Reads a limited number of events that end at `upto`, or where [`fold`](Self::fold) still looks. Returns where the
+    /// next call continues, back in time; `None` at the first event.
+    async fn mark_missed(&self, upto: Option<i64>) -> Result<Option<i64>>;
+
     /// Removes finished rows older than `older_than`. Reads at most `limit` rows, in one short transaction. An event
     /// that has a delivery, or that has no subscriber, is kept.
     async fn prune(&self, prune: &Prune) -> Result<Pruned>;

@@ -9,7 +9,7 @@ use crate::store::figure::{self, Counted};
 
 /// How many events before the last folded one are read again. An event's number is drawn before its transaction
 /// commits, so a smaller number may become visible later. An event that becomes visible even later is folded at its
-/// first mark.
+/// first mark, which [`mark_missed`](crate::store::Upkeep::mark_missed) sets if nothing else does.
 pub(in crate::store) const LOOK_BACK: i64 = 5_000;
 /// How many events one search for new ones reads; most are folded already.
 pub(in crate::store) const STRETCH: i64 = 20_000;

@@ -34,6 +34,29 @@ impl Upkeep for SqlStore {
         retrying(|| self.fold_once(i64::from(limit.clamp(1, limits::PASS_ROWS)))).await
     }
 
+    async fn mark_missed(&self, upto: Option<i64>) -> Result<Option<i64>> {
+        let upto = if let Some(upto) = upto {
+            upto
+        } else {
+            let query = sqlx::query_scalar(text!("SELECT folded_to FROM postrider_rollup WHERE id = 1"));
+            let folded_to: i64 = query.fetch_one(self.reader()).await?;
+            folded_to - LOOK_BACK
+        };
+        let first = sqlx::query_as(text!(
+            "SELECT min(seq), count(*) FROM \
+             (SELECT seq FROM postrider_event WHERE seq <= $1 ORDER BY seq DESC LIMIT $2) s"
+        ));
+        let (first, walked): (Option<i64>, i64) = first.bind(upto).bind(STRETCH).fetch_one(self.reader()).await?;
+        let Some(first) = first else { return Ok(None) };
+        let missed = sqlx::query_scalar(sql!("upkeep/fold_new")).bind(first - 1).bind(upto);
+        let missed: Vec<i64> = missed.bind(i64::from(limits::PASS_ROWS)).fetch_all(self.reader()).await?;
+        if !missed.is_empty() {
+            // A mark too many is harmless: the event is folded again.
+            self.mark_all(&missed).await?;
+        }
+        Ok((walked == STRETCH).then_some(first - 1))
+    }
+
     async fn prune(&self, prune: &Prune) -> Result<Pruned> {
         let limit = i64::from(prune.limit.clamp(1, limits::PASS_ROWS));
         let older_than = millis(prune.older_than);
@@ -87,17 +110,21 @@ impl Upkeep for SqlStore {
         }
         let mut seqs: Vec<i64> = missing.iter().map(|(seq, _, _)| *seq).collect();
         seqs.dedup();
+        self.mark_all(&seqs).await
+    }
+}
+
+impl SqlStore {
+    async fn mark_all(&self, seqs: &[i64]) -> Result<()> {
         retrying(|| async {
             let mut tx = self.write().await?;
-            mark(&mut tx, &seqs).await?;
+            mark(&mut tx, seqs).await?;
             tx.commit().await?;
             Ok(())
         })
         .await
     }
-}
 
-impl SqlStore {
     async fn fold_once(&self, limit: i64) -> Result<Folded> {
         let mut tx = self.write().await?;
         let lock = text!("SELECT folded_to FROM postrider_rollup WHERE id = 1", for_update!());

@@ -146,7 +146,8 @@ impl Reconciler {
                 () = looking => {}
             }
         }
-        work.lease.release(&*self.stores[0]).await
+        work.lease.release(&*self.stores[0]).await;
+        Ok(())
     }
 
     /// Reads the subscriptions, and changes the broker if it may differ.
