@@ -41,9 +41,10 @@ const SHOTS: Record<string, Shot> = {
   'why-turn': { path: '/events/order:10534:checkout_locked' },
   'why-unheard': { path: '/events/order:10399:reopened' },
   failures: { path: '/failures' },
-  'wizard-how': { path: '/failures', act: wizard },
+  'failures-panel': { path: '/failures?sel=g-points-503' },
+  'wizard-how': { path: '/failures?sel=g-points-503', act: wizard },
   'wizard-check': {
-    path: '/failures',
+    path: '/failures?sel=g-points-503',
     act: async (page) => {
       await wizard(page);
       await press(page, '.wizard footer .btn.primary');
@@ -54,6 +55,7 @@ const SHOTS: Record<string, Shot> = {
   trace: { path: '/traces/7d19c0aa4be2f09d44e18a60b1c991fe' },
   'key-order-123': { path: '/stories/123' },
   consumers: { path: '/consumers' },
+  'consumers-panel': { path: '/consumers?sel=points' },
   subscriptions: { path: '/subscriptions?topic=order.refunded&consumer=analytics', scenario: 'admin' },
   operations: { path: '/operations' },
   system: { path: '/system' },

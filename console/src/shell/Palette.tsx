@@ -62,6 +62,8 @@ function hrefOf(hit: SearchHit): string {
   }
 }
 
+const MOD = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘' : 'Ctrl';
+
 /** How far an event is, and how old: 3/4 · 24 m. */
 function moreOf(hit: SearchHit): string | undefined {
   if (hit.expected === undefined || !hit.createdAt) return undefined;
@@ -282,7 +284,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
           <kbd>↵</kbd> {t('palette.open')}
         </span>
         <span>
-          <kbd>⌘</kbd> <kbd>↵</kbd> {t('palette.newtab')}
+          <kbd>{MOD}</kbd> <kbd>↵</kbd> {t('palette.newtab')}
         </span>
         <span>
           <kbd>&gt;</kbd> {t('palette.commands')}

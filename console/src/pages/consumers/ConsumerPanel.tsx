@@ -15,12 +15,14 @@ import { useConsumerActs } from './acts';
 import { HeldKeys } from './HeldKeys';
 
 export function ConsumerPanel({
+  asked,
   consumer,
   range,
   minutes: span,
   onClose,
   onRedrive,
 }: {
+  asked: boolean;
   consumer: Consumer;
   range: '1h' | '24h';
   minutes: number;
@@ -40,7 +42,7 @@ export function ConsumerPanel({
   const waiting = consumer.lag == null ? null : consumer.lag - (consumer.retrying ?? 0);
   const minutes = about?.minutes ?? consumer.minutes ?? [];
   return (
-    <aside className="card panel" aria-label={id}>
+    <aside className={`card panel ${asked ? 'asked' : ''}`} aria-label={id}>
       <section>
         <div className="row">
           <h2 className="panel-title">{id}</h2>

@@ -45,21 +45,24 @@ export function ConsumersTab({ event, onAsk }: Props) {
           />
         ))}
       </div>
-      <div className="only-mobile thumb">
-        <Button
-          kind="primary"
-          icon="bolt"
-          refused={refused}
-          onClick={() =>
-            onAsk({ verb: 'redrive', consumerId: parts.find((part) => part.state !== 'done')?.consumerId })
-          }
-        >
-          {t('try.now', { c: parts.find((part) => part.state !== 'done')?.consumerId ?? '' })}
-        </Button>
-        <Button refused={refused} onClick={() => onAsk({ verb: 'redrive' })}>
-          {t('act.redrive')}
-        </Button>
-      </div>
+      {/* Without a consumer there is nobody to try. */}
+      {parts.length > 0 && (
+        <div className="only-mobile thumb">
+          <Button
+            kind="primary"
+            icon="bolt"
+            refused={refused}
+            onClick={() =>
+              onAsk({ verb: 'redrive', consumerId: parts.find((part) => part.state !== 'done')?.consumerId })
+            }
+          >
+            {t('try.now', { c: parts.find((part) => part.state !== 'done')?.consumerId ?? '' })}
+          </Button>
+          <Button refused={refused} onClick={() => onAsk({ verb: 'redrive' })}>
+            {t('act.redrive')}
+          </Button>
+        </div>
+      )}
     </>
   );
 }

@@ -74,6 +74,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
   const limits = useLimits();
   const cap = limits.backoffCapSeconds;
   const key = [event.aggregateType?.toLowerCase(), event.key].filter(Boolean).join(' ');
+  const now = useNow();
   const same = useQuery({ ...events({ key: event.key, limit: 20 }), enabled: !!event.key }).data?.events ?? [];
   const later = same.filter((each) => each.occurredAt > event.occurredAt && OPEN.includes(each.status)).length;
   const unheard = useQuery({ ...topics, enabled: why.answer === 'unheard', retry: false }).data?.find(
@@ -131,11 +132,14 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           icon: 'bolt',
           meaning: 'info',
           title: t('why.working', { c: why.part.consumerId }),
-          text: tx('why.working.text', {
-            who: <b>{delivery?.lockOwner ?? '–'}</b>,
-            age: delivery?.lockTime ? duration((storeNow() - Date.parse(delivery.lockTime)) / 1000) : '–',
-            left: delivery?.lockUntil ? <Countdown to={delivery.lockUntil} /> : '–',
-          }),
+          text: tx(
+            delivery?.lockUntil && Date.parse(delivery.lockUntil) <= now ? 'why.working.over' : 'why.working.text',
+            {
+              who: <b>{delivery?.lockOwner ?? '–'}</b>,
+              age: delivery?.lockTime ? duration((storeNow() - Date.parse(delivery.lockTime)) / 1000) : '–',
+              left: delivery?.lockUntil ? <Countdown to={delivery.lockUntil} /> : '–',
+            },
+          ),
           below: delivery?.lockTime && delivery.lockUntil && (
             <Passed
               from={delivery.lockTime}
@@ -239,6 +243,24 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
             : t('why.turn.plain', { c: why.part.consumerId }),
           act: by && open(by.eventId, t('why.open.first')),
           below: by && <Chain icon="retry" first={by.topic ?? by.eventId} between={by.ahead - 1} more={later} />,
+        };
+      }
+      case 'pull': {
+        const { consumer } = why;
+        const waits = t('why.pull.text', { c: consumer.consumerId, n: consumer.lag ?? 0 });
+        const seen = consumer.lastSeenAt
+          ? t('why.pull.seen', { age: duration((now - Date.parse(consumer.lastSeenAt)) / 1000) })
+          : '';
+        return {
+          icon: 'arrowDown',
+          meaning: 'idle',
+          title: t('why.pull', { c: consumer.consumerId }),
+          text: [waits, seen].join(' '),
+          act: (
+            <Link className="btn small" to="/consumers" search={{ sel: consumer.consumerId } as never}>
+              {t('show')}
+            </Link>
+          ),
         };
       }
       case 'sent': {

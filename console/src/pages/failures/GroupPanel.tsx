@@ -13,10 +13,12 @@ import { useConsumerActs } from '../consumers/acts';
 import { idOf } from './group';
 
 export function GroupPanel({
+  asked,
   group,
   onClose,
   onRedrive,
 }: {
+  asked: boolean;
   group: FailureGroup;
   onClose: () => void;
   onRedrive: () => void;
@@ -28,7 +30,7 @@ export function GroupPanel({
   const colon = group.sample.indexOf(':');
   const top = Math.max(1, ...(group.topics ?? []).map((each) => each.count));
   return (
-    <aside className="card panel" aria-label={group.consumerId}>
+    <aside className={`card panel ${asked ? 'asked' : ''}`} aria-label={group.consumerId}>
       <section className="panel-head">
         <div className="row">
           <h2>{group.consumerId}</h2>

@@ -132,7 +132,7 @@ function useItem(need: Need, onRedrive: (group: FailureGroup) => void): Item {
         icon: 'dead',
         meaning: 'bad',
         title: [need.group.consumerId, shortError(need.group.sample, need.group.errorCode)].join(' · '),
-        text: t('attention.group', {
+        text: t(need.group.count > need.group.dead ? 'attention.group' : 'attention.group.dead', {
           r: number(need.group.count - need.group.dead),
           d: number(need.group.dead),
           at: moment(need.group.first, now),
