@@ -127,6 +127,14 @@ export class Server {
     return { code: status ?? -1, output: stdout + stderr };
   }
 
+  /** Changes the rows behind the server's back, as a person at the database could. */
+  sql(statement: string): void {
+    const path = this.kind === 'demo' ? join(this.dir, 'demo', 'postrider.db') : join(this.dir, 'bus.db');
+    if (this.store.startsWith('postgres'))
+      execFileSync('psql', ['-q', '-v', 'ON_ERROR_STOP=1', '-d', this.store, '-c', statement]);
+    else execFileSync('sqlite3', ['-cmd', '.timeout 10000', path, statement]);
+  }
+
   /** A call with the admin's token. Any refusal is a failure of the test. */
   async call(method: string, path: string, body?: unknown): Promise<Record<string, unknown>> {
     const answer = await this.try(method, path, body);
