@@ -1,8 +1,9 @@
-// Pictures of every page in both themes and languages and three widths, written to shots/. `npm run shots` makes them.
+// Pictures of states that take a few steps, in both themes and languages and three widths. `npm run shots` writes them to shots/;
+// those of every page as it opens are written by the other tests.
 import { mkdirSync } from 'node:fs';
 import type { Page } from 'playwright-core';
 import { describe, test } from 'vitest';
-import { done, open, settled } from './setup';
+import { done, open, SIZES, settled } from './setup';
 
 type Shot = { path: string; scenario?: string; token?: string; act?: (page: Page) => Promise<void> };
 
@@ -76,11 +77,6 @@ const SHOTS: Record<string, Shot> = {
   'first-run': { path: '/', scenario: 'first-run' },
   'store-down': { path: '/', scenario: 'store-down' },
 };
-const SIZES: [number, number][] = [
-  [1440, 900],
-  [768, 1024],
-  [390, 844],
-];
 const dir = new URL('../shots/', import.meta.url).pathname;
 /** SHOTS names the wanted pictures, as in SHOTS=overview-dark,login; 1 means all. */
 const wanted = (process.env.SHOTS ?? '1').split(',');

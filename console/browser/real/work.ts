@@ -111,6 +111,9 @@ export function work(start: () => Promise<Server>, startEmpty = start): void {
       await page.locator('.pill.m-ok', { hasText: 'Consumed 1/1' }).waitFor();
       await page.getByRole('tab', { name: /History/ }).click();
       await page.getByRole('row', { name: /admin.*event\.redrive.*a new card is known/ }).waitFor();
+      // Each look at the event was a read of its payload, and none of them hides what was done.
+      await text(opened, /Its payload was read \d+ times? by people/).waitFor();
+      expect(await page.getByRole('cell', { name: 'event.read' }).count()).toBe(0);
       await isSame();
       expect(opened.errors).toEqual([]);
       await done(opened);
@@ -222,7 +225,7 @@ export function work(start: () => Promise<Server>, startEmpty = start): void {
         async () => expect(await server.call('GET', event(id))).toMatchObject({ expectedConsumers: 1 }),
         10_000,
       );
-      server.sql(
+      await server.sql(
         `DELETE FROM postrider_delivery WHERE event_seq = (SELECT seq FROM postrider_event WHERE event_id = '${id}')`,
       );
       await text(opened, 'Nothing lost does not hold').waitFor();
@@ -253,6 +256,7 @@ export function work(start: () => Promise<Server>, startEmpty = start): void {
       await server.publish({ eventId: 'stock:1', topic: 'stock.asked' });
       await page.goto(`${opened.base}${event('stock:1')}`);
       await text(opened, 'stock is paused').waitFor();
+      await page.locator('.why', { hasText: /admin paused it .* ago/ }).waitFor();
       await page.goto(`${opened.base}/consumers?sel=stock`);
       await page.getByRole('complementary').getByRole('button', { name: 'Resume' }).click();
       await button(opened, 'Pause…').waitFor();

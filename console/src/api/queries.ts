@@ -196,6 +196,16 @@ export const audit = (query: Query) =>
     placeholderData: keepPreviousData,
   });
 
+/** The newest pauses, of all consumers. */
+export const pauses = queryOptions({
+  queryKey: ['audit', 'pauses'],
+  queryFn: async () => {
+    const action = 'POST /api/v1/consumers/{consumerId}/pause';
+    const page = await getJson<P.AuditPage>('/audit', { action, limit: 100 });
+    return page.records.filter((record) => record.outcome.startsWith('2'));
+  },
+});
+
 export const search = (q: string) =>
   queryOptions({
     queryKey: ['search', q],

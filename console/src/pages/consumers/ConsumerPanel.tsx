@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { useEffect } from 'react';
 import type { Consumer } from '../../api/pending';
 import { consumer as consumerQuery, failures } from '../../api/queries';
 import { Button } from '../../components/Button';
@@ -13,9 +14,12 @@ import type { What } from '../../wizard';
 import { Wellness } from '../failures/GroupPanel';
 import { useConsumerActs } from './acts';
 import { HeldKeys } from './HeldKeys';
+import { usePause } from './pause';
 
 export function ConsumerPanel({
   asked,
+  askedToPause,
+  onAsked,
   consumer,
   range,
   minutes: span,
@@ -23,6 +27,8 @@ export function ConsumerPanel({
   onRedrive,
 }: {
   asked: boolean;
+  askedToPause: boolean;
+  onAsked: () => void;
   consumer: Consumer;
   range: '1h' | '24h';
   minutes: number;
@@ -37,6 +43,14 @@ export function ConsumerPanel({
   const tries = about?.retry?.maxAttempts ?? limits.maxAttempts;
   const jitter = about?.retry?.jitter ?? limits.backoffJitter;
   const { askPause, resume, dialog } = useConsumerActs();
+  const pause = usePause(consumer);
+  const mayPause = !consumer.paused && !operator;
+  useEffect(() => {
+    // The palette asks by address; the question is put once.
+    if (!askedToPause || !about) return;
+    if (mayPause) askPause(about);
+    onAsked();
+  }, [askedToPause, about, mayPause, askPause, onAsked]);
   const remote = consumer.via === 'rabbitmq' || consumer.via === 'external';
   const figure = (value: number | null | undefined) => (value == null ? '–' : number(value));
   const waiting = consumer.lag == null ? null : consumer.lag - (consumer.retrying ?? 0);
@@ -68,12 +82,12 @@ export function ConsumerPanel({
         </div>
         {about?.description && <p className="meta">{about.description}</p>}
         <p className="meta">{consumer.topics.join(' · ')}</p>
-        {consumer.paused && consumer.pausedBy && (
+        {pause && (
           <p className="m-human c">
-            {t('attention.paused.text', {
-              who: consumer.pausedBy,
-              age: consumer.pausedAt ? duration((storeNow() - Date.parse(consumer.pausedAt)) / 1000) : '–',
-              why: consumer.pauseReason ?? '',
+            {t(pause.why ? 'attention.paused.text' : 'attention.paused.who', {
+              who: pause.who,
+              age: pause.at ? duration((storeNow() - Date.parse(pause.at)) / 1000) : '–',
+              why: pause.why,
             })}
           </p>
         )}

@@ -16,7 +16,7 @@ import { useNow } from '../../lib/clock';
 import { byLag, consumerState, isCounted, POOR_SUCCESS, silentSeconds } from '../../lib/consumer';
 import { brief, number, percent, took } from '../../lib/format';
 import { useUrl } from '../../lib/url';
-import { usePageKeys } from '../../shell/keys';
+import { usePageKeys, useRowKeys } from '../../shell/keys';
 import { useLimits } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
 import { ConsumerPanel } from './ConsumerPanel';
@@ -54,6 +54,7 @@ export function Consumers() {
   const chosen = list.find((each) => each.consumerId === search.sel) ?? (search.sel ? undefined : list[0]);
   const close = () => change({ sel: 'none' });
   usePageKeys({ Escape: close });
+  useRowKeys();
   return (
     <div className="page">
       <div className="page-head">
@@ -130,6 +131,8 @@ export function Consumers() {
               {chosen && (
                 <ConsumerPanel
                   asked={search.sel !== undefined}
+                  askedToPause={search.ask === 'pause'}
+                  onAsked={() => change({ ask: undefined }, true)}
                   consumer={chosen}
                   range={range}
                   minutes={SPANS[range]}

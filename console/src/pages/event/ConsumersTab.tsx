@@ -12,6 +12,7 @@ import { Countdown } from '../../components/Time';
 import { t } from '../../i18n';
 import { type ConsumerPart, partsOf } from '../../lib/event';
 import { clock, took } from '../../lib/format';
+import { usePhone } from '../../lib/media';
 import { useLimits, useRefusal } from '../../shell/session';
 import type { Ask } from './AskAct';
 import { refusalOf } from './Header';
@@ -151,7 +152,7 @@ const NEWEST_NARROW = 3;
 
 function Attempts({ attempts }: { attempts: Consumption[] }) {
   const [all, setAll] = useState(false);
-  const newest = matchMedia('(max-width: 767px)').matches ? NEWEST_NARROW : NEWEST;
+  const newest = usePhone() ? NEWEST_NARROW : NEWEST;
   const hidden = all ? 0 : Math.max(0, attempts.length - newest);
   const timed = attempts.some((each) => each.durationMs != null);
   const owned = attempts.some((each) => each.owner || byPeople(each));

@@ -15,6 +15,7 @@ import { type Why, whyWaiting } from '../../lib/event';
 import { clock, duration, hourMinute, number, shortError } from '../../lib/format';
 import { useHealth, useLimits, useRefusal } from '../../shell/session';
 import { useConsumerActs } from '../consumers/acts';
+import { usePause } from '../consumers/pause';
 import type { Ask } from './AskAct';
 
 type Card = { icon: IconName; meaning: Meaning; title: ReactNode; text: ReactNode; act?: ReactNode; below?: ReactNode };
@@ -80,6 +81,7 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
   const unheard = useQuery({ ...topics, enabled: why.answer === 'unheard', retry: false }).data?.find(
     (each) => each.topic === event.topic,
   )?.unheard;
+  const pause = usePause(why.answer === 'paused' ? why.consumer : undefined);
   const card = cardOf();
   return (
     <section className={`card edge why m-${card.meaning}`}>
@@ -156,11 +158,11 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           icon: 'pause',
           meaning: 'human',
           title: t('attention.paused', { c: consumer.consumerId }),
-          text: consumer.pausedBy
-            ? tx('why.paused.text', {
-                who: <b>{consumer.pausedBy}</b>,
-                age: consumer.pausedAt ? duration((storeNow() - Date.parse(consumer.pausedAt)) / 1000) : '–',
-                why: consumer.pauseReason ?? '',
+          text: pause
+            ? tx(pause.why ? 'why.paused.text' : 'why.paused.who', {
+                who: <b>{pause.who}</b>,
+                age: pause.at ? duration((now - Date.parse(pause.at)) / 1000) : '–',
+                why: pause.why,
                 n: number(consumer.lag ?? 0),
               })
             : t('attention.paused.plain', { n: number(consumer.lag ?? 0) }),

@@ -15,7 +15,7 @@ import { t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
 import { brief, day, number } from '../../lib/format';
 import { useUrl } from '../../lib/url';
-import { usePageKeys } from '../../shell/keys';
+import { usePageKeys, useRowKeys } from '../../shell/keys';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
 import { GroupPanel } from './GroupPanel';
@@ -41,11 +41,18 @@ export function Failures() {
   const groups = (query.data?.groups ?? []).filter((each) => !search.consumer || each.consumerId === search.consumer);
   const names = [...new Set((query.data?.groups ?? []).map((each) => each.consumerId))];
   const chosen = groups.find((each) => idOf(each) === search.sel) ?? (search.sel ? undefined : groups[0]);
+  const picked = groups.filter((each) => selected.includes(idOf(each)));
   const close = () => change({ sel: 'none' });
-  usePageKeys({ Escape: close });
+  usePageKeys({
+    Escape: close,
+    r: () => {
+      const wanted = picked.length > 0 ? picked : chosen ? [chosen] : [];
+      if (wanted.length > 0 && !operator) setWizard({ groups: wanted });
+    },
+  });
+  useRowKeys();
   const open = groups.reduce((sum, each) => sum + each.count, 0);
   const dead = groups.reduce((sum, each) => sum + each.dead, 0);
-  const picked = groups.filter((each) => selected.includes(idOf(each)));
   const toggle = (id: string) =>
     setSelected(selected.includes(id) ? selected.filter((each) => each !== id) : [...selected, id]);
   const hourly = groups.some((each) => each.hours);

@@ -9,11 +9,13 @@ import { EVENT, StatusWord } from '../../components/Status';
 import { Age } from '../../components/Time';
 import { t } from '../../i18n';
 import { middle, number, took } from '../../lib/format';
+import { useRowKeys } from '../../shell/keys';
 import { overlay } from '../../shell/overlay';
 
 export function Traces() {
   const query = useQuery(traces({ limit: 50 }));
   const navigate = useNavigate();
+  useRowKeys();
   return (
     <div className="page">
       <div className="page-head">
