@@ -69,6 +69,17 @@ export const consumer = (id: string, minutes = 60) =>
     refetchInterval: SLOW_MS,
   });
 
+/** The newest attempts of a consumer, newest first. */
+export const attempts = (id: string) =>
+  queryOptions({
+    queryKey: ['attempts', id],
+    queryFn: () =>
+      getJson<{ attempts: P.Consumption[] }>(`/consumers/${encodeURIComponent(id)}/attempts`, { limit: POINTS }).then(
+        (page) => page.attempts,
+      ),
+    refetchInterval: SLOW_MS,
+  });
+
 export async function refreshConsumers(client: QueryClient): Promise<void> {
   await Promise.all(['consumers', 'consumer'].map((name) => client.invalidateQueries({ queryKey: [name] })));
 }

@@ -541,6 +541,7 @@ export const en = {
   'show.events': 'Show events',
   'well.yes': 'It has succeeded in the last minutes.',
   'well.no': 'Redriving now would most likely fail again. Repair it first, or start with a ramp.',
+  'well.tries': '{n} of the last {m} attempts succeeded.',
   'well.none': 'no success for {t}',
   'consumers.sum': '{n}, of which {p} {p?is:are} paused and {s} silent',
   'consumers.sum.well': '{n}, none paused or silent',
@@ -550,6 +551,7 @@ export const en = {
   'consumers.note':
     'A broker or the consumer itself brings events to {a} and {b} consumers, so what waits there is not ours to count.',
   'pause.remote': 'Consumers by {via} get their events elsewhere and cannot be paused here.',
+  'panel.attempts.last': 'The last {n} attempts',
   'panel.attempts': 'Attempts, last hour',
   'panel.last': 'last success {at}',
   'panel.groups': 'Show {n} failure {n?group:groups}',

@@ -11,10 +11,13 @@ import { storeNow } from '../../lib/clock';
 import { brief, clock, duration, hourMinute, number } from '../../lib/format';
 import { useLimits, useRefusal } from '../../shell/session';
 import type { What } from '../../wizard';
-import { Wellness } from '../failures/GroupPanel';
+import { Bars, useHealthOf } from '../failures/Wellness';
 import { useConsumerActs } from './acts';
 import { HeldKeys } from './HeldKeys';
 import { usePause } from './pause';
+
+/** Bars that there is room for. */
+const TRIES = 60;
 
 export function ConsumerPanel({
   asked,
@@ -54,7 +57,8 @@ export function ConsumerPanel({
   const remote = consumer.via === 'rabbitmq' || consumer.via === 'external';
   const figure = (value: number | null | undefined) => (value == null ? '–' : number(value));
   const waiting = consumer.lag == null ? null : consumer.lag - (consumer.retrying ?? 0);
-  const minutes = about?.minutes ?? consumer.minutes ?? [];
+  const health = useHealthOf(id, about && { ...about, minutes: about.minutes ?? consumer.minutes });
+  const tried = health?.tries.slice(-TRIES) ?? [];
   return (
     <aside className={`card panel ${asked ? 'asked' : ''}`} aria-label={id}>
       <section>
@@ -110,17 +114,24 @@ export function ConsumerPanel({
           <span className="fig">{figure(consumer.held)}</span>
         </div>
       </div>
-      {minutes.length > 1 && (
+      {health && tried.length > 1 && (
         <section className="attempts-hour">
           <div className="between label">
-            <span>{range === '1h' ? t('panel.attempts') : t('panel.attempts.24h')}</span>
             <span>
-              {hourMinute(minutes[0]!.at)} – {hourMinute(minutes.at(-1)!.at)}
+              {health.of === 'attempts'
+                ? t('panel.attempts.last', { n: tried.length })
+                : t(range === '1h' ? 'panel.attempts' : 'panel.attempts.24h')}
+            </span>
+            <span>
+              {hourMinute(tried[0]!.at)} – {hourMinute(tried.at(-1)!.at)}
             </span>
           </div>
-          <Wellness minutes={minutes} lastSuccessAt={null} note={false} />
+          <Bars
+            tries={tried}
+            label={t('well.tries', { n: tried.filter((each) => each.good).length, m: tried.length })}
+          />
           <div className="between meta">
-            <span>{about?.lastSuccessAt && t('panel.last', { at: clock(about.lastSuccessAt) })}</span>
+            <span>{health.lastSuccessAt && t('panel.last', { at: clock(health.lastSuccessAt) })}</span>
             {groups.length > 0 && (
               <Link to="/failures" search={{ consumer: id } as never}>
                 {t('panel.groups', { n: groups.length })}
