@@ -254,7 +254,9 @@ function NewPill({ search, onShow }: { search: Search; onShow: () => void }) {
   if (fresh === 0) return null;
   return (
     <button type="button" className="new-pill" onClick={onShow}>
-      <Icon name="chevronUp" size={12} />
+      <span className="new-mark" aria-hidden>
+        ▲
+      </span>
       {search.consumer ? t('events.new.some') : t('events.new', { n: fresh >= FRESH_MANY ? `${FRESH_MANY}+` : fresh })}
     </button>
   );

@@ -5,7 +5,6 @@ import type { AuditRecord, Stats } from '../../api/pending';
 import { audit } from '../../api/queries';
 import { t } from '../../i18n';
 import { actionOf, targetOf } from '../../lib/audit';
-import { storeNow } from '../../lib/clock';
 import { hourMinute, number } from '../../lib/format';
 import { ratePoints } from '../../lib/rate';
 import { useOperatorsWhole } from '../../shell/session';
@@ -45,7 +44,8 @@ export function marksOf(records: AuditRecord[], from: number): Mark[] {
         );
       marks.push({
         at,
-        until: end ? Date.parse(end.at) : storeNow(),
+        // A pause that lasts is a line; the consumer says so itself.
+        until: end && Date.parse(end.at),
         text: t('chart.paused', { c: targetOf(each.target) ?? '', who: each.actor }),
       });
     }
