@@ -53,10 +53,11 @@ bench_smoke = CARGO_PROFILE_DEV_OPT_LEVEL=2 cargo build --locked --workspace --b
 soak_tests := under_load|old_rows|whatever_dies|four_processes_share_the_work|kill_9|held_snapshot
 
 .PHONY: soak
-soak: services ## what takes long by its nature: load for a minute, millions of old rows, traffic and kills; half an hour
+soak: services ## what takes long by its nature: load, millions of old rows, traffic and kills, the console for ten minutes; an hour
 	$(call heading,Soak)
 	@$(server_urls); export POSTRIDER_SOAK=1 NEXTEST_PROFILE=soak; \
 		$(call run_tests,-E 'test(/$(soak_tests)/)',-- $(subst |, ,$(soak_tests)))
+	@$(MAKE) --no-print-directory console-soak
 	@$(MAKE) --no-print-directory fuzz
 
 # The commit whose databases must always upgrade.
@@ -135,6 +136,13 @@ console-browser: console services ## the console in a real browser, on the real 
 	@[[ -n $${POSTRIDER_EXECUTABLE:-} ]] || cargo build --locked -p postrider-cli
 	@$(server_urls); scripts/chromium scripts/node npm --prefix console run browser
 	@PERF_SECONDS=10 scripts/chromium scripts/node npm --prefix console run perf
+
+# Heap and work of the open tabs, printed; fails at twice a budget.
+.PHONY: console-soak
+console-soak: console services ## the console over a million events, and under traffic for ten minutes
+	$(call heading,Console over a million events)
+	@[[ -n $${POSTRIDER_EXECUTABLE:-} ]] || cargo build --locked -p postrider-cli
+	@$(server_urls); scripts/chromium scripts/node npm --prefix console run soak
 
 .PHONY: services
 services: ## start the servers of the tests

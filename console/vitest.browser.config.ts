@@ -1,10 +1,14 @@
 import { defineConfig } from 'vitest/config';
 
-// Pictures of every page take minutes: `npm run shots` makes them. Three files at a time, because a browser mostly waits.
+/** What takes minutes has a command of its own. */
+const APART = { SHOTS: 'browser/shots.test.ts', SOAK: 'browser/real/soak.test.ts' };
+const chosen = Object.entries(APART).find(([name]) => process.env[name])?.[1];
+
+// Three files at a time, because a browser mostly waits.
 export default defineConfig({
   test: {
-    include: [process.env.SHOTS ? 'browser/shots.test.ts' : 'browser/**/*.test.ts'],
-    exclude: process.env.SHOTS ? [] : ['browser/shots.test.ts'],
+    include: [chosen ?? 'browser/**/*.test.ts'],
+    exclude: chosen ? [] : Object.values(APART),
     testTimeout: 60_000,
     hookTimeout: 90_000,
     maxWorkers: 3,

@@ -1,7 +1,8 @@
-// axe finds nothing on any page, in both themes and both languages; a file for each theme, so that they run side by side.
+// axe finds nothing on any page, in both themes and both languages, and a picture of each in three widths is written to shots/.
+// A file for each theme, so that they run side by side.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PAGES } from './pages';
-import { done, type Opened, open, settled, violationsOf } from './setup';
+import { done, type Opened, open, picture, settled, violationsOf } from './setup';
 
 export function axe(theme: 'light' | 'dark'): void {
   describe.each(['en', 'zh'] as const)(`axe, ${theme}, %s`, (language) => {
@@ -19,19 +20,25 @@ export function axe(theme: 'light' | 'dark'): void {
       expect(errors).toEqual([]);
     };
 
-    test.each(PAGES.filter(([, , scenario]) => !scenario))('%s', async (_, path) => {
+    const keep = ({ page }: Opened, name: string) =>
+      picture(page, `${name.replace(', ', '-').replace(' ', '-')}-${theme}-${language}`);
+
+    test.each(PAGES.filter(([, , scenario]) => !scenario))('%s', async (name, path) => {
       shared.errors.length = 0;
       await shared.page.goto(`${shared.base}${path}`);
       await check(shared);
+      await keep(shared, name);
     });
-    test.each(PAGES.filter(([, , scenario]) => scenario))('%s', async (_, path, scenario) => {
+    test.each(PAGES.filter(([, , scenario]) => scenario))('%s', async (name, path, scenario) => {
       const opened = await open(path, { ...options, scenario });
       await check(opened);
+      await keep(opened, name);
       await done(opened);
     });
     test('login', async () => {
       const opened = await open('/login', { ...options, token: '' });
       await check(opened);
+      await keep(opened, 'login');
       await done(opened);
     });
     test('the search, the wizard and a question', async () => {

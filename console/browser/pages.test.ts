@@ -102,6 +102,64 @@ describe('finding', () => {
   });
 });
 
+describe('panels and keys', () => {
+  test('on a tablet a panel lies over the list, only where it was asked for, and Escape closes it', async () => {
+    const opened = await open('/failures', { width: 768, height: 1024 });
+    const { page } = opened;
+    const row = page.locator('.failures tbody tr').nth(1);
+    await row.waitFor();
+    const panel = page.locator('.panel');
+    expect(await panel.isVisible(), 'nobody asked').toBe(false);
+    await row.click();
+    await panel.waitFor();
+    const [over, under] = [await panel.boundingBox(), await page.locator('.failures').boundingBox()];
+    expect(over!.x, 'over the list').toBeLessThan(under!.x + under!.width);
+    await page.keyboard.press('Escape');
+    await panel.waitFor({ state: 'detached' });
+    await done(opened);
+  });
+  test('j, Enter and r choose a failure group and redrive it', async () => {
+    const opened = await open('/failures');
+    const { page } = opened;
+    await page.locator('.failures tbody tr').nth(1).waitFor();
+    for (const key of ['j', 'j', 'Enter']) await page.keyboard.press(key);
+    await page.waitForURL(/sel=g-inventory/);
+    await page.keyboard.press('r');
+    await page.getByRole('dialog', { name: 'Redrive 41 events' }).waitFor();
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('x');
+    await page.getByText('1 group in one operation').waitFor();
+    await done(opened);
+  });
+  test('a consumer is paused from the palette', async () => {
+    const opened = await open('/events');
+    const { page } = opened;
+    await page.getByRole('row', { name: /order 10533/ }).waitFor();
+    await page.keyboard.press('Control+k');
+    await page.keyboard.type('inventory');
+    await page.getByRole('option', { name: 'Pause inventory…' }).click();
+    const dialog = page.getByRole('dialog', { name: /inventory/ });
+    await dialog.getByLabel('Reason').fill('stock take');
+    await dialog.getByRole('button', { name: 'Pause inventory' }).click();
+    await page.getByRole('row', { name: /Paused.*inventory/ }).waitFor();
+    expect(page.url(), 'the question is put once').not.toContain('ask=');
+    await done(opened);
+  });
+  test('reads of payloads do not hide the changes in the audit', async () => {
+    const opened = await open('/audit');
+    const { page } = opened;
+    const records = opened.mock!.state.audit as Record<string, unknown>[];
+    const read = { ...records[0], action: 'GET /api/v1/events/{eventId}', target: '/events/a', outcome: '200' };
+    records.unshift(...[1, 2, 3].map((n) => ({ ...read, id: `read-${n}` })));
+    await page.reload();
+    await page.getByText('3 reads of payloads on this page are left out.').waitFor();
+    expect(await page.getByText('event.read').count()).toBe(0);
+    await page.getByRole('button', { name: 'Reads of payloads' }).click();
+    await page.getByText('event.read').nth(2).waitFor();
+    await done(opened);
+  });
+});
+
 describe('live', () => {
   test('new events wait behind a pill and no row moves', async () => {
     const opened = await open('/events');

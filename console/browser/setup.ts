@@ -87,11 +87,29 @@ export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(() => document.querySelector('[aria-busy="true"]') === null);
 }
 
+const SHOTS = new URL('../shots/', import.meta.url).pathname;
+export const SIZES = [
+  [1440, 900],
+  [768, 1024],
+  [390, 844],
+] as const;
+
+/** Writes a picture of the page in each width. */
+export async function picture(page: Page, name: string): Promise<void> {
+  for (const [width, height] of SIZES) {
+    await page.setViewportSize({ width, height });
+    await page.screenshot({ path: `${SHOTS}${name}-${width}.png` });
+  }
+  await page.setViewportSize({ width: SIZES[0][0], height: SIZES[0][1] });
+}
+
 type Rules = { without?: string[] };
 
 /** What axe finds against WCAG 2.2 AA, one line each. */
 export async function violationsOf(page: Page, { without }: Rules = {}): Promise<string[]> {
   const axe = new AxeBuilder({ page });
+  // The pages have no frames; looking for some would open a second page for each.
+  axe.setLegacyMode(true);
   // Only what is wrong is written down in full, which is most of the work.
   axe.options({ resultTypes: ['violations'] });
   axe.withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']);

@@ -1,8 +1,9 @@
-// Pictures of every page in both themes and languages and three widths, written to shots/. `npm run shots` makes them.
+// Pictures of states that take a few steps, in both themes and languages and three widths. `npm run shots` writes them to shots/;
+// those of every page as it opens are written by the other tests.
 import { mkdirSync } from 'node:fs';
 import type { Page } from 'playwright-core';
 import { describe, test } from 'vitest';
-import { done, open, settled } from './setup';
+import { done, open, SIZES, settled } from './setup';
 
 type Shot = { path: string; scenario?: string; token?: string; act?: (page: Page) => Promise<void> };
 
@@ -41,9 +42,10 @@ const SHOTS: Record<string, Shot> = {
   'why-turn': { path: '/events/order:10534:checkout_locked' },
   'why-unheard': { path: '/events/order:10399:reopened' },
   failures: { path: '/failures' },
-  'wizard-how': { path: '/failures', act: wizard },
+  'failures-panel': { path: '/failures?sel=g-points-503' },
+  'wizard-how': { path: '/failures?sel=g-points-503', act: wizard },
   'wizard-check': {
-    path: '/failures',
+    path: '/failures?sel=g-points-503',
     act: async (page) => {
       await wizard(page);
       await press(page, '.wizard footer .btn.primary');
@@ -54,6 +56,7 @@ const SHOTS: Record<string, Shot> = {
   trace: { path: '/traces/7d19c0aa4be2f09d44e18a60b1c991fe' },
   'key-order-123': { path: '/stories/123' },
   consumers: { path: '/consumers' },
+  'consumers-panel': { path: '/consumers?sel=points' },
   subscriptions: { path: '/subscriptions?topic=order.refunded&consumer=analytics', scenario: 'admin' },
   operations: { path: '/operations' },
   system: { path: '/system' },
@@ -74,11 +77,6 @@ const SHOTS: Record<string, Shot> = {
   'first-run': { path: '/', scenario: 'first-run' },
   'store-down': { path: '/', scenario: 'store-down' },
 };
-const SIZES: [number, number][] = [
-  [1440, 900],
-  [768, 1024],
-  [390, 844],
-];
 const dir = new URL('../shots/', import.meta.url).pathname;
 /** SHOTS names the wanted pictures, as in SHOTS=overview-dark,login; 1 means all. */
 const wanted = (process.env.SHOTS ?? '1').split(',');

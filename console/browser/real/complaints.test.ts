@@ -50,6 +50,9 @@ describe('complaints', () => {
     await page.getByRole('complementary').getByText(ERROR).waitFor();
     await page.goto(`${opened.base}/failures?consumer=texts`);
     await page.getByRole('complementary').getByText(ERROR).waitFor();
+    // Whether a redrive would help: the consumer's last attempts.
+    await page.locator('.panel .wellness .m-bad').first().waitFor();
+    await text(opened, 'Redriving now would most likely fail again.').waitFor();
     await done(opened);
   });
 

@@ -1,13 +1,12 @@
-// Every page over the demo's own traffic: nothing fails, axe finds nothing, and a picture of each is written to shots/.
-import { mkdirSync } from 'node:fs';
+// Every page over the demo's own traffic: nothing fails, axe finds nothing, and a picture of each in three widths is written to
+// shots/.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { done, type Opened, open, settled, violationsOf } from '../setup';
+import { done, type Opened, open, picture, settled, violationsOf } from '../setup';
 import { Server } from './server';
 
 type Summary = { eventId: string; traceId?: string; key?: string };
 let server: Server;
 const found: Record<string, string> = {};
-const dir = new URL('../../shots/', import.meta.url).pathname;
 /** PICTURES=1 makes the pictures of docs/console.md anew, of a demo that has run for some minutes. */
 const docs = new URL('../../../docs/console/', import.meta.url).pathname;
 const PICTURES = ['overview', 'events', 'event', 'event-timeline', 'trace', 'failures', 'subscriptions'];
@@ -26,7 +25,6 @@ async function until<T>(ask: () => Promise<T | undefined>): Promise<T> {
 const list = async (query: string) => (await server.call('GET', `/events?limit=50&${query}`)).events as Summary[];
 
 beforeAll(async () => {
-  mkdirSync(dir, { recursive: true });
   server = await Server.start('demo');
   // The parcel of the demo's story is given up after two attempts; the newsletter gives up one event of each trace.
   await until(async () => (await list('deliveryStatus=DEAD')).find((each) => each.eventId === 'adas-parcel'));
@@ -87,7 +85,7 @@ describe.each(VARIANTS)('%s, %s', (theme, language) => {
     await settled(page);
     await page.locator('main :is(table, svg, dl, pre)').first().waitFor();
     expect(await page.locator('main .empty.failed').count(), 'nothing failed').toBe(0);
-    await page.screenshot({ path: `${dir}real-${name}-${theme}-${language}.png` });
+    await picture(page, `real-${name}-${theme}-${language}`);
     if (process.env.PICTURES && theme === 'light' && language === 'en' && PICTURES.includes(name)) {
       await page.setViewportSize({ width: 1280, height: 800 });
       await page.waitForTimeout(2_000);

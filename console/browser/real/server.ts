@@ -1,11 +1,13 @@
 // Starts the real executable on a free port with a folder of its own, and ends it by its process id.
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, execFile, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { afterAll } from 'vitest';
 
+const run = promisify(execFile);
 const EXECUTABLE =
   process.env.POSTRIDER_EXECUTABLE ?? fileURLToPath(new URL('../../../target/debug/postrider', import.meta.url));
 /** A debug build on a busy machine takes seconds, not a minute. */
@@ -125,6 +127,14 @@ export class Server {
     };
     const { status, stdout, stderr } = spawnSync('sh', ['-c', line], { cwd: this.dir, env, encoding: 'utf8' });
     return { code: status ?? -1, output: stdout + stderr };
+  }
+
+  /** Changes the rows behind the server's back, as a person at the database could. */
+  async sql(statement: string): Promise<void> {
+    const path = this.kind === 'demo' ? join(this.dir, 'demo', 'postrider.db') : join(this.dir, 'bus.db');
+    if (this.store.startsWith('postgres'))
+      await run('psql', ['-q', '-v', 'ON_ERROR_STOP=1', '-d', this.store, '-c', statement]);
+    else await run('sqlite3', ['-cmd', '.timeout 10000', path, statement]);
   }
 
   /** A call with the admin's token. Any refusal is a failure of the test. */

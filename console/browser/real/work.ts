@@ -1,6 +1,6 @@
 // What an operator does, on the real executable with an empty store. The tests are the consumers, so that each delivery
 // fails or succeeds when its test says so.
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { done, type Opened, open, settled } from '../setup';
 import type { Server } from './server';
 
@@ -27,8 +27,8 @@ async function everyPageIsCalm({ page, base, refused, errors }: Opened): Promise
   expect(errors).toEqual([]);
 }
 
-/** The tests, on servers that `start` makes, each with an empty store of its own. */
-export function work(start: () => Promise<Server>): void {
+/** The tests, on a server that `start` makes; `startEmpty` makes one with an empty store. */
+export function work(start: () => Promise<Server>, startEmpty = start): void {
   let server: Server;
   beforeAll(async () => {
     server = await start();
@@ -45,7 +45,7 @@ export function work(start: () => Promise<Server>): void {
   describe('first run', () => {
     /** D.13: on an empty server the list of first steps ticks itself, and gives way to the figures. */
     test('the first steps tick themselves', async () => {
-      const empty = await start();
+      const empty = await startEmpty();
       const opened = await open('/', { server: empty });
       const isSame = await mark(opened);
       await text(opened, 'Nothing has been written yet').waitFor();
@@ -111,6 +111,9 @@ export function work(start: () => Promise<Server>): void {
       await page.locator('.pill.m-ok', { hasText: 'Consumed 1/1' }).waitFor();
       await page.getByRole('tab', { name: /History/ }).click();
       await page.getByRole('row', { name: /admin.*event\.redrive.*a new card is known/ }).waitFor();
+      // Each look at the event was a read of its payload, and none of them hides what was done.
+      await text(opened, /Its payload was read \d+ times? by people/).waitFor();
+      expect(await page.getByRole('cell', { name: 'event.read' }).count()).toBe(0);
       await isSame();
       expect(opened.errors).toEqual([]);
       await done(opened);
@@ -206,6 +209,37 @@ export function work(start: () => Promise<Server>): void {
     });
   });
 
+  describe('promises', () => {
+    /** D.13 A.2: a delivery that is lost is the first thing on the overview, named with its event, until it is mended. */
+    test('a broken promise is shown, with the event that it is broken for', async () => {
+      const id = 'promise:1';
+      await server.subscribe('promise.asked', 'promised');
+      await server.publish({ eventId: id, topic: 'promise.asked' });
+      const opened = await open('/', { server });
+      const { page } = opened;
+      const isSame = await mark(opened);
+      await page.locator('.promise').nth(3).waitFor();
+      expect(await page.locator('.promise').first().locator('.m-ok').count(), 'it holds').toBe(1);
+      // Who is expected is known once the event has its status.
+      await vi.waitFor(
+        async () => expect(await server.call('GET', event(id))).toMatchObject({ expectedConsumers: 1 }),
+        10_000,
+      );
+      await server.sql(
+        `DELETE FROM postrider_delivery WHERE event_seq = (SELECT seq FROM postrider_event WHERE event_id = '${id}')`,
+      );
+      await text(opened, 'Nothing lost does not hold').waitFor();
+      expect(await page.locator('.attention-title').first().textContent()).toBe('Nothing lost does not hold');
+      await page.getByRole('link', { name: 'Show' }).first().click();
+      const drawer = page.getByRole('dialog', { name: 'Promises' });
+      const finding = drawer.locator('.findings-list li', { hasText: 'promised' }).first();
+      await finding.getByRole('link', { name: 'Show' }).click();
+      await page.waitForURL(/events\/promise(%3A|:)1/);
+      await isSame();
+      await done(opened);
+    });
+  });
+
   describe('consumers', () => {
     /** D.13: a consumer is paused with a reason, its events say why they wait, and it is resumed. */
     test('a consumer is paused and resumed', async () => {
@@ -222,6 +256,7 @@ export function work(start: () => Promise<Server>): void {
       await server.publish({ eventId: 'stock:1', topic: 'stock.asked' });
       await page.goto(`${opened.base}${event('stock:1')}`);
       await text(opened, 'stock is paused').waitFor();
+      await page.locator('.why', { hasText: /admin paused it .* ago/ }).waitFor();
       await page.goto(`${opened.base}/consumers?sel=stock`);
       await page.getByRole('complementary').getByRole('button', { name: 'Resume' }).click();
       await button(opened, 'Pause…').waitFor();

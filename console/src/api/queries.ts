@@ -69,6 +69,17 @@ export const consumer = (id: string, minutes = 60) =>
     refetchInterval: SLOW_MS,
   });
 
+/** The newest attempts of a consumer, newest first. */
+export const attempts = (id: string) =>
+  queryOptions({
+    queryKey: ['attempts', id],
+    queryFn: () =>
+      getJson<{ attempts: P.Consumption[] }>(`/consumers/${encodeURIComponent(id)}/attempts`, { limit: POINTS }).then(
+        (page) => page.attempts,
+      ),
+    refetchInterval: SLOW_MS,
+  });
+
 export async function refreshConsumers(client: QueryClient): Promise<void> {
   await Promise.all(['consumers', 'consumer'].map((name) => client.invalidateQueries({ queryKey: [name] })));
 }
@@ -195,6 +206,16 @@ export const audit = (query: Query) =>
     },
     placeholderData: keepPreviousData,
   });
+
+/** The newest pauses, of all consumers. */
+export const pauses = queryOptions({
+  queryKey: ['audit', 'pauses'],
+  queryFn: async () => {
+    const action = 'POST /api/v1/consumers/{consumerId}/pause';
+    const page = await getJson<P.AuditPage>('/audit', { action, limit: 100 });
+    return page.records.filter((record) => record.outcome.startsWith('2'));
+  },
+});
 
 export const search = (q: string) =>
   queryOptions({

@@ -37,7 +37,6 @@ export const paths = {
   chevronDown: 'M6 9l6 6l6 -6',
   chevronRight: 'M9 6l6 6l-6 6',
   chevronLeft: 'M15 6l-6 6l6 6',
-  chevronUp: 'M6 15l6 -6l6 6',
   calendar: 'M4 7a2 2 0 0 1 2 -2h12a2 2 0 0 1 2 2v12a2 2 0 0 1 -2 2h-12a2 2 0 0 1 -2 -2v-12M16 3v4M8 3v4M4 11h16',
   columns: 'M3 4a1 1 0 0 1 1 -1h16a1 1 0 0 1 1 1v16a1 1 0 0 1 -1 1h-16a1 1 0 0 1 -1 -1v-16M9 3v18M15 3v18',
   terminal: 'M5 7l5 5l-5 5M12 19l7 0',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { actionOf, detailOf, isWanted, targetOf } from './audit';
+import { actionOf, detailOf, isRead, isWanted, targetOf } from './audit';
 
 test.each([
   ['POST /api/v1/consumers/{consumerId}/pause', 'consumer.pause'],
@@ -9,9 +9,19 @@ test.each([
   ['PUT /api/v1/subscriptions/{topic}/{consumerId}', 'subscription.put'],
   ['DELETE /api/v1/tokens/{tokenId}', 'token.revoke'],
   ['POST /api/v1/login', 'login'],
+  ['GET /api/v1/events/{eventId}', 'event.read'],
+  ['GET /api/v1/events/{eventId}/payload', 'event.read'],
+  ['POST /shop/jobs/{job}/run', 'job.run'],
   ['consumer.pause', 'consumer.pause'],
 ])('%s is shown as %s', (route, verb) => {
   expect(actionOf(route)).toBe(verb);
+});
+
+test('a read that was allowed is no change, and a refused one is worth a look', () => {
+  const read = { action: 'GET /api/v1/events/{eventId}', outcome: '200' };
+  expect(isRead(read)).toBe(true);
+  expect(isRead({ ...read, outcome: '403' })).toBe(false);
+  expect(isRead({ action: 'POST /api/v1/events/{eventId}/redrive', outcome: '202' })).toBe(false);
 });
 
 test('records are filtered here as a server with filters would', () => {

@@ -10,12 +10,19 @@ const VERBS: [RegExp, string][] = [
   [/POST .*\/tokens$/, 'token.create'],
   [/DELETE .*\/tokens\/.*/, 'token.revoke'],
   [/POST .*\/(login|logout)$/, '$1'],
+  [/GET .*\/events\/[^/]*(\/payload)?$/, 'event.read'],
+  [/POST .*\/jobs\/[^/]*\/run$/, 'job.run'],
 ];
 
 /** `POST /api/v1/consumers/{id}/pause` → `consumer.pause`; a verb stays as it is. */
 export function actionOf(action: string): string {
   for (const [route, verb] of VERBS) if (route.test(action)) return action.replace(route, verb);
   return action;
+}
+
+/** A payload that somebody saw. Everything else in the audit is a change, or one that was refused. */
+export function isRead(record: { action: string; outcome: string }): boolean {
+  return actionOf(record.action) === 'event.read' && !record.outcome.startsWith('4');
 }
 
 type Wanted = Record<string, string | number | boolean | null | undefined>;

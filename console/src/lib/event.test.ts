@@ -30,6 +30,7 @@ const event = (rest: object) =>
     ...rest,
   }) as unknown as EventDetail;
 const paused = [{ consumerId: 'points', paused: true }] as Consumer[];
+const pulling = [{ consumerId: 'points', via: 'pull' }] as Consumer[];
 
 describe('why is it waiting? The first answer that fits', () => {
   test.each<[string, object, Consumer[], number | null, string | null]>([
@@ -47,6 +48,7 @@ describe('why is it waiting? The first answer that fits', () => {
       1,
       'sent',
     ],
+    ['7 a consumer that fetches', { status: 'SENT', deliveries: [delivery('NEW')] }, pulling, 1, 'pull'],
     ['9 nobody hears it', { expectedConsumers: 0 }, [], 1, 'unheard'],
     ['10 nobody delivers', { deliveries: [delivery('NEW')] }, [], 0, 'nobody'],
     ['a consumed event does not wait', { status: 'CONSUMED' }, [], 1, null],

@@ -63,7 +63,7 @@ export function historyOf(event: EventDetail): History {
 
 export type Why =
   | { answer: 'dead' | 'held' | 'working' | 'retrying' | 'turn'; part: ConsumerPart }
-  | { answer: 'paused'; part: ConsumerPart; consumer: Consumer }
+  | { answer: 'paused' | 'pull'; part: ConsumerPart; consumer: Consumer }
   | { answer: 'later'; at: string }
   | { answer: 'sent'; part?: ConsumerPart }
   | { answer: 'unheard' }
@@ -89,9 +89,11 @@ export function whyWaiting(event: EventDetail, consumers: Consumer[], now: numbe
   if (retrying) return { answer: 'retrying', part: retrying };
   const blocked = parts.find((part) => part.delivery?.blockedBy);
   if (blocked) return { answer: 'turn', part: blocked };
-  if (event.status === 'SENT') return { answer: 'sent', part: first('waiting') };
+  const waiting = first('waiting');
+  const puller = consumers.find((each) => each.via === 'pull' && each.consumerId === waiting?.consumerId);
+  if (waiting && puller) return { answer: 'pull', part: waiting, consumer: puller };
+  if (event.status === 'SENT') return { answer: 'sent', part: waiting };
   if (event.expectedConsumers === 0) return { answer: 'unheard' };
   if (relays === 0) return { answer: 'nobody' };
-  const waiting = first('waiting');
   return waiting ? { answer: 'turn', part: waiting } : null;
 }

@@ -1,11 +1,12 @@
 import { Button } from '../components/Button';
 import { Modal } from '../components/Dialog';
 import { type MessageKey, t } from '../i18n';
+import { MOD } from './keys';
 import { PAGES } from './pages';
 
 const KEYS: [string, MessageKey][] = [
   ['/', 'keys.search'],
-  ['⌘ K', 'keys.palette'],
+  [`${MOD} K`, 'keys.palette'],
   ['?', 'keys.title'],
   ['j k', 'keys.row'],
   ['↵', 'keys.open'],
@@ -29,7 +30,7 @@ export function KeysDialog({ onClose }: { onClose: () => void }) {
     <Modal label={t('keys.title')} className="dialog" onClose={onClose}>
       <div className="body">
         <h2>{t('keys.title')}</h2>
-        <dl className="kv">
+        <dl className="keys">
           {rows.map(([key, word]) => (
             <div key={key} className="row">
               <dt className="row">
@@ -42,7 +43,9 @@ export function KeysDialog({ onClose }: { onClose: () => void }) {
           ))}
         </dl>
         <div className="ends">
-          <Button onClick={onClose}>{t('close')}</Button>
+          <Button autoFocus onClick={onClose}>
+            {t('close')}
+          </Button>
         </div>
       </div>
     </Modal>

@@ -14,7 +14,9 @@ import { listCommand } from '../lib/cli';
 import { storeNow } from '../lib/clock';
 import { brief } from '../lib/format';
 import { changeSettings, darkNow, settings } from '../lib/settings';
+import { MOD } from './keys';
 import { PAGES } from './pages';
+import { useRefusal } from './session';
 import './palette.css';
 
 type Item = {
@@ -162,6 +164,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
     },
   });
   const hits = only || !asked ? [] : (query.data?.hits ?? []);
+  const operator = useRefusal('operator');
   const key = hits.find((hit) => hit.kind === 'key' || hit.kind === 'aggregate');
   const about = useAbout(key);
   const items: Item[] = hits.map((hit) =>
@@ -190,6 +193,22 @@ export function Palette({ onClose }: { onClose: () => void }) {
       mono: true,
       run: () => void copyText(listCommand({ key: key.id }, apiBase)),
     });
+  }
+  const consumer = hits.find((hit) => hit.kind === 'consumer');
+  if (consumer) {
+    items.push({
+      group: 'do',
+      icon: 'alert',
+      title: t('palette.failures', { c: consumer.id }),
+      href: `/failures?consumer=${encodeURIComponent(consumer.id)}`,
+    });
+    if (!operator)
+      items.push({
+        group: 'do',
+        icon: 'pause',
+        title: t('palette.pause', { c: consumer.id }),
+        href: `/consumers?sel=${encodeURIComponent(consumer.id)}&ask=pause`,
+      });
   }
   if (only || words === '' || hits.length === 0) items.push(...commands(words));
   const current = Math.min(at, items.length - 1);
@@ -282,7 +301,7 @@ export function Palette({ onClose }: { onClose: () => void }) {
           <kbd>↵</kbd> {t('palette.open')}
         </span>
         <span>
-          <kbd>⌘</kbd> <kbd>↵</kbd> {t('palette.newtab')}
+          <kbd>{MOD}</kbd> <kbd>↵</kbd> {t('palette.newtab')}
         </span>
         <span>
           <kbd>&gt;</kbd> {t('palette.commands')}

@@ -6,6 +6,8 @@ import { settings } from '../lib/settings';
 import { overlay } from './overlay';
 import { PAGES } from './pages';
 
+/** What is held for the palette on this machine. */
+export const MOD = /Mac|iPhone|iPad/.test(navigator.platform) ? '⌘' : 'Ctrl';
 /** After `g`, the letter of a page has to come within this time. */
 const CHORD_MS = 1200;
 type Handlers = Record<string, (event: KeyboardEvent) => void>;
@@ -26,6 +28,25 @@ export function usePageKeys(handlers: Handlers): void {
       pageHandlers.delete(ref);
     };
   }, []);
+}
+
+/** `j` and `k` move through the rows of the page's table, Enter opens one, `x` selects it. */
+export function useRowKeys(): void {
+  const rows = () => [...document.querySelectorAll<HTMLElement>('main .table tr.open')];
+  const current = () => rows().findIndex((row) => row.contains(document.activeElement));
+  const move = (step: number) => {
+    const all = rows();
+    const next = all[Math.min(all.length - 1, Math.max(0, current() + step))];
+    if (!next) return;
+    next.tabIndex = -1;
+    next.focus();
+  };
+  usePageKeys({
+    j: () => move(1),
+    k: () => move(-1),
+    x: () => rows()[current()]?.querySelector<HTMLElement>('input[type="checkbox"]')?.click(),
+    Enter: ({ target }) => (target as HTMLElement).tagName === 'TR' && (target as HTMLElement).click(),
+  });
 }
 
 export function useKeys(): void {

@@ -12,7 +12,7 @@ import { Icon, type IconName } from '../../components/Icon';
 import { Menu } from '../../components/Menu';
 import type { Meaning } from '../../components/Status';
 import { type MessageKey, t } from '../../i18n';
-import { actionOf, detailOf, targetOf } from '../../lib/audit';
+import { actionOf, detailOf, isRead, targetOf } from '../../lib/audit';
 import { quote } from '../../lib/cli';
 import { storeNow } from '../../lib/clock';
 import { clock, dayMonth, isoDay } from '../../lib/format';
@@ -34,6 +34,8 @@ const ICONS: [RegExp, IconName][] = [
   [/subscription/, 'matrix'],
   [/token/, 'key'],
   [/log/, 'user'],
+  [/read/, 'eye'],
+  [/job/, 'clock'],
 ];
 /** What is shown until a person chooses. */
 const WEEK = '7d';
@@ -58,13 +60,17 @@ export function Audit() {
   });
   const set = (part: Record<string, string | undefined>) => change({ ...part, cursor: undefined });
   // A server without these filters sends everything; the page filters again, which changes nothing otherwise.
-  const records = (query.data?.records ?? []).filter(
+  const matching = (query.data?.records ?? []).filter(
     (each) =>
       (!search.actor || each.actor === search.actor) &&
       (!search.action || actionOf(each.action) === search.action) &&
       (!search.target || each.target === search.target || targetOf(each.target) === search.target) &&
       (!search.refused || each.outcome.startsWith('4')),
   );
+  // Reads of payloads are many, and hide the changes.
+  const withReads = search.reads === 'yes' || search.action === 'event.read';
+  const records = withReads ? matching : matching.filter((each) => !isRead(each));
+  const left = matching.length - records.length;
   function exportAll() {
     const link = document.createElement('a');
     link.href = URL.createObjectURL(
@@ -119,6 +125,14 @@ export function Audit() {
                 {t('audit.refused')}
               </button>
             )}
+            {search.reads === 'yes' ? (
+              <FilterChip name={t('audit.reads')} value="200" onRemove={() => set({ reads: undefined })} />
+            ) : (
+              <button type="button" className="chip add" onClick={() => set({ reads: 'yes' })}>
+                <Icon name="plus" size={12} />
+                {t('audit.reads')}
+              </button>
+            )}
             <span className="grow" />
             <RangeMenu
               value={seconds ? range : undefined}
@@ -130,11 +144,16 @@ export function Audit() {
               <>
                 <div className="card scroll-x">
                   {records.length === 0 ? (
-                    <Empty icon="shield" title={t('audit.none')} />
+                    <Empty
+                      icon="shield"
+                      title={t('audit.none')}
+                      text={left > 0 ? t('audit.reads.left', { n: left }) : undefined}
+                    />
                   ) : (
                     <Records records={records} />
                   )}
                 </div>
+                {left > 0 && records.length > 0 && <p className="under">{t('audit.reads.left', { n: left })}</p>}
                 <div className="row under">
                   <span className="grow">
                     <Cli
@@ -217,13 +236,13 @@ function Records({ records }: { records: AuditRecord[] }) {
   const days = [...new Set(records.map((each) => isoDay(each.at)))];
   const heads: MessageKey[] = ['col.when', 'col.who', 'col.action', 'wizard.what', 'audit.target', 'reason'];
   return (
-    <table className="table audit">
+    <table className="table audit stack">
       <thead>
         <tr>
           {heads.map((head) => (
             <th key={head}>{t(head)}</th>
           ))}
-          <th className="num">{t('col.answer')}</th>
+          <th className="num roomy">{t('col.answer')}</th>
         </tr>
       </thead>
       {days.map((day) => {
@@ -267,7 +286,7 @@ function Row({ record }: { record: AuditRecord }) {
   const what = changeOf(record) ?? detail.what;
   return (
     <tr>
-      <td className="t2 nowrap" title={record.requestId ?? undefined}>
+      <td className="t2 nowrap end" title={record.requestId ?? undefined}>
         {clock(record.at)}
       </td>
       <td className="nowrap">
@@ -278,7 +297,7 @@ function Row({ record }: { record: AuditRecord }) {
           record.actor === 'postrider' && <span className="tag">{t('audit.itself')}</span>
         )}
       </td>
-      <td>
+      <td className="first">
         <span className={`status mono ${refused ? 'm-bad' : action === 'operation.stopped' ? 'm-part' : 'm-idle'}`}>
           <Icon name={icon} size={14} />
           <span className="verb">{action}</span>
@@ -290,8 +309,8 @@ function Row({ record }: { record: AuditRecord }) {
       <td>
         <Target action={action} target={targetOf(record.target)} />
       </td>
-      <td className="t2">{detail.reason ? `“${detail.reason}”` : '–'}</td>
-      <td className={`num ${refused ? 'm-bad c strong' : 't2'}`}>{record.outcome}</td>
+      <td className={`t2 whole ${detail.reason ? '' : 'only-wide'}`}>{detail.reason ? `“${detail.reason}”` : '–'}</td>
+      <td className={`num roomy ${refused ? 'm-bad c strong' : 't2'}`}>{record.outcome}</td>
     </tr>
   );
 }

@@ -1,5 +1,6 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { useEffect } from 'react';
 import type { Consumer } from '../../api/pending';
 import { consumer as consumerQuery, failures } from '../../api/queries';
 import { Button } from '../../components/Button';
@@ -10,17 +11,27 @@ import { storeNow } from '../../lib/clock';
 import { brief, clock, duration, hourMinute, number } from '../../lib/format';
 import { useLimits, useRefusal } from '../../shell/session';
 import type { What } from '../../wizard';
-import { Wellness } from '../failures/GroupPanel';
+import { Bars, useHealthOf } from '../failures/Wellness';
 import { useConsumerActs } from './acts';
 import { HeldKeys } from './HeldKeys';
+import { usePause } from './pause';
+
+/** Bars that there is room for. */
+const TRIES = 60;
 
 export function ConsumerPanel({
+  asked,
+  askedToPause,
+  onAsked,
   consumer,
   range,
   minutes: span,
   onClose,
   onRedrive,
 }: {
+  asked: boolean;
+  askedToPause: boolean;
+  onAsked: () => void;
   consumer: Consumer;
   range: '1h' | '24h';
   minutes: number;
@@ -35,12 +46,21 @@ export function ConsumerPanel({
   const tries = about?.retry?.maxAttempts ?? limits.maxAttempts;
   const jitter = about?.retry?.jitter ?? limits.backoffJitter;
   const { askPause, resume, dialog } = useConsumerActs();
+  const pause = usePause(consumer);
+  const mayPause = !consumer.paused && !operator;
+  useEffect(() => {
+    // The palette asks by address; the question is put once.
+    if (!askedToPause || !about) return;
+    if (mayPause) askPause(about);
+    onAsked();
+  }, [askedToPause, about, mayPause, askPause, onAsked]);
   const remote = consumer.via === 'rabbitmq' || consumer.via === 'external';
   const figure = (value: number | null | undefined) => (value == null ? '–' : number(value));
   const waiting = consumer.lag == null ? null : consumer.lag - (consumer.retrying ?? 0);
-  const minutes = about?.minutes ?? consumer.minutes ?? [];
+  const health = useHealthOf(id, about && { ...about, minutes: about.minutes ?? consumer.minutes });
+  const tried = health?.tries.slice(-TRIES) ?? [];
   return (
-    <aside className="card panel" aria-label={id}>
+    <aside className={`card panel ${asked ? 'asked' : ''}`} aria-label={id}>
       <section>
         <div className="row">
           <h2 className="panel-title">{id}</h2>
@@ -66,12 +86,12 @@ export function ConsumerPanel({
         </div>
         {about?.description && <p className="meta">{about.description}</p>}
         <p className="meta">{consumer.topics.join(' · ')}</p>
-        {consumer.paused && consumer.pausedBy && (
+        {pause && (
           <p className="m-human c">
-            {t('attention.paused.text', {
-              who: consumer.pausedBy,
-              age: consumer.pausedAt ? duration((storeNow() - Date.parse(consumer.pausedAt)) / 1000) : '–',
-              why: consumer.pauseReason ?? '',
+            {t(pause.why ? 'attention.paused.text' : 'attention.paused.who', {
+              who: pause.who,
+              age: pause.at ? duration((storeNow() - Date.parse(pause.at)) / 1000) : '–',
+              why: pause.why,
             })}
           </p>
         )}
@@ -94,17 +114,24 @@ export function ConsumerPanel({
           <span className="fig">{figure(consumer.held)}</span>
         </div>
       </div>
-      {minutes.length > 1 && (
+      {health && tried.length > 1 && (
         <section className="attempts-hour">
           <div className="between label">
-            <span>{range === '1h' ? t('panel.attempts') : t('panel.attempts.24h')}</span>
             <span>
-              {hourMinute(minutes[0]!.at)} – {hourMinute(minutes.at(-1)!.at)}
+              {health.of === 'attempts'
+                ? t('panel.attempts.last', { n: tried.length })
+                : t(range === '1h' ? 'panel.attempts' : 'panel.attempts.24h')}
+            </span>
+            <span>
+              {hourMinute(tried[0]!.at)} – {hourMinute(tried.at(-1)!.at)}
             </span>
           </div>
-          <Wellness minutes={minutes} lastSuccessAt={null} note={false} />
+          <Bars
+            tries={tried}
+            label={t('well.tries', { n: tried.filter((each) => each.good).length, m: tried.length })}
+          />
           <div className="between meta">
-            <span>{about?.lastSuccessAt && t('panel.last', { at: clock(about.lastSuccessAt) })}</span>
+            <span>{health.lastSuccessAt && t('panel.last', { at: clock(health.lastSuccessAt) })}</span>
             {groups.length > 0 && (
               <Link to="/failures" search={{ consumer: id } as never}>
                 {t('panel.groups', { n: groups.length })}

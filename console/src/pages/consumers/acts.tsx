@@ -3,7 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { pauseConsumer, resumeConsumer } from '../../api/actions';
 import type { Consumer } from '../../api/pending';
-import { refreshConsumers } from '../../api/queries';
+import { pauses, refreshConsumers } from '../../api/queries';
 import { AskDialog } from '../../components/Dialog';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
@@ -17,7 +17,8 @@ export function useConsumerActs() {
   const client = useQueryClient();
   const session = useSession();
   const [asked, setAsked] = useState<Consumer | null>(null);
-  const refresh = () => refreshConsumers(client);
+  const refresh = () =>
+    Promise.all([refreshConsumers(client), client.invalidateQueries({ queryKey: pauses.queryKey })]);
 
   async function pause(id: string, reason: string) {
     await pauseConsumer(id, reason);

@@ -16,6 +16,7 @@ import { useNow } from '../../lib/clock';
 import { byLag, consumerState, isCounted, POOR_SUCCESS, silentSeconds } from '../../lib/consumer';
 import { brief, number, percent, took } from '../../lib/format';
 import { useUrl } from '../../lib/url';
+import { usePageKeys, useRowKeys } from '../../shell/keys';
 import { useLimits } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
 import { ConsumerPanel } from './ConsumerPanel';
@@ -49,7 +50,11 @@ export function Consumers() {
   const list = [...(query.data ?? [])].sort(byLag);
   const paused = list.filter((each) => each.paused).length;
   const silent = list.filter((each) => consumerState(each, now, silentAfter) === 'silent').length;
+  const known = knownOf(list);
   const chosen = list.find((each) => each.consumerId === search.sel) ?? (search.sel ? undefined : list[0]);
+  const close = () => change({ sel: 'none' });
+  usePageKeys({ Escape: close });
+  useRowKeys();
   return (
     <div className="page">
       <div className="page-head">
@@ -78,18 +83,20 @@ export function Consumers() {
             <div className="split wide-side consumers-split">
               <div>
                 <div className="card scroll-x">
-                  <table className="table consumers">
+                  <table className="table consumers stack">
                     <thead>
                       <tr>
                         <th>{t('col.state')}</th>
                         <th>{t('col.consumer')}</th>
-                        <th>{t('col.via')}</th>
-                        <th className="num">{t('col.topics')}</th>
-                        <th className="num">{t('col.success')}</th>
-                        <th className="num">{t('col.p95')}</th>
-                        <th>
-                          <span className="sr">{t('col.lag')}</span>
-                        </th>
+                        <th className="roomy">{t('col.via')}</th>
+                        <th className="num roomy">{t('col.topics')}</th>
+                        {known.success && <th className="num">{t('col.success')}</th>}
+                        {known.p95 && <th className="num">{t('col.p95')}</th>}
+                        {known.lags && (
+                          <th className="roomy">
+                            <span className="sr">{t('col.lag')}</span>
+                          </th>
+                        )}
                         <th className="num" aria-sort="descending">
                           {t('col.lag')} <Icon name="arrowDown" size={12} className="inline" />
                         </th>
@@ -104,6 +111,7 @@ export function Consumers() {
                         <Row
                           key={each.consumerId}
                           consumer={each}
+                          known={known}
                           now={now}
                           silentAfter={silentAfter}
                           chosen={each === chosen}
@@ -122,10 +130,13 @@ export function Consumers() {
               </div>
               {chosen && (
                 <ConsumerPanel
+                  asked={search.sel !== undefined}
+                  askedToPause={search.ask === 'pause'}
+                  onAsked={() => change({ ask: undefined }, true)}
                   consumer={chosen}
                   range={range}
                   minutes={SPANS[range]}
-                  onClose={() => change({ sel: 'none' })}
+                  onClose={close}
                   onRedrive={setWizard}
                 />
               )}
@@ -138,14 +149,26 @@ export function Consumers() {
   );
 }
 
+/** A column that has no value in any row is left out. */
+type Known = { success: boolean; p95: boolean; lags: boolean };
+function knownOf(list: Consumer[]): Known {
+  return {
+    success: list.some((each) => each.successRate != null),
+    p95: list.some((each) => each.p95Ms != null),
+    lags: list.some((each) => (each.minutes?.length ?? 0) > 1),
+  };
+}
+
 function Row({
   consumer,
+  known,
   now,
   silentAfter,
   chosen,
   onOpen,
 }: {
   consumer: Consumer;
+  known: Known;
   now: number;
   silentAfter?: number;
   chosen: boolean;
@@ -161,40 +184,56 @@ function Row({
     value == null ? dash : <span className={value > 0 ? tone : 't2'}>{number(value)}</span>;
   return (
     <tr className={`open ${chosen ? 'chosen' : ''}`} onClick={onOpen}>
-      <td>
+      <td className="end">
         <StatusWord
           look={CONSUMER[state]}
           extra={state === 'silent' ? brief(silentSeconds(consumer, now)) : undefined}
         />
       </td>
-      <td>
+      <td className="first">
         <button type="button" className="name" onClick={onOpen}>
           {consumer.consumerId}
         </button>
       </td>
-      <td className="t2">
+      <td className="t2 roomy">
         <span className="row via">
           <Icon name={VIA[consumer.via] ?? 'cube'} size={14} />
           {consumer.via}
         </span>
       </td>
-      <td className="num t2">{consumer.topics.length}</td>
-      <td className={`num nowrap ${poor ? 'm-warn c strong' : ''}`}>
-        {consumer.successRate == null ? dash : percent(consumer.successRate)}
+      <td className="num t2 roomy">{consumer.topics.length}</td>
+      {known.success && (
+        <td className={`num nowrap ${poor ? 'm-warn c strong' : ''}`} data-label={t('col.success')}>
+          {consumer.successRate == null ? dash : percent(consumer.successRate)}
+        </td>
+      )}
+      {known.p95 && (
+        <td className={`num nowrap ${poor ? 'm-warn c' : ''}`} data-label={t('col.p95')}>
+          {consumer.p95Ms == null ? dash : took(consumer.p95Ms)}
+        </td>
+      )}
+      {known.lags && (
+        <td className="roomy">
+          {lags.length > 1 && (
+            <Sparkline values={lags} meaning={behind ? 'warn' : 'info'} width={44} height={20} dot={false} />
+          )}
+        </td>
+      )}
+      <td className="num" data-label={t('col.lag')}>
+        {ours ? number(consumer.lag ?? 0) : <span className="t2">{t('broker')}</span>}
       </td>
-      <td className={`num nowrap ${poor ? 'm-warn c' : ''}`}>{consumer.p95Ms == null ? dash : took(consumer.p95Ms)}</td>
-      <td>
-        {lags.length > 1 && (
-          <Sparkline values={lags} meaning={behind ? 'warn' : 'info'} width={44} height={20} dot={false} />
-        )}
-      </td>
-      <td className="num">{ours ? number(consumer.lag ?? 0) : <span className="t2">{t('broker')}</span>}</td>
-      <td className={`num nowrap ${behind ? 'm-warn c strong' : 't2'}`}>
+      <td className={`num nowrap ${behind ? 'm-warn c strong' : 't2'}`} data-label={t('col.oldest')}>
         {consumer.oldestAgeSeconds == null ? dash : brief(consumer.oldestAgeSeconds)}
       </td>
-      <td className="num">{count(consumer.retrying, (consumer.retrying ?? 0) > 100 ? 'm-warn c' : '')}</td>
-      <td className="num">{count(consumer.dead, 'm-bad c strong')}</td>
-      <td className="num">{count(consumer.held, 'strong')}</td>
+      <td className="num" data-label={t('col.retrying')}>
+        {count(consumer.retrying, (consumer.retrying ?? 0) > 100 ? 'm-warn c' : '')}
+      </td>
+      <td className="num" data-label={t('col.dead')}>
+        {count(consumer.dead, 'm-bad c strong')}
+      </td>
+      <td className="num" data-label={t('col.held')}>
+        {count(consumer.held, 'strong')}
+      </td>
     </tr>
   );
 }

@@ -12,6 +12,7 @@ import { Countdown } from '../../components/Time';
 import { t } from '../../i18n';
 import { type ConsumerPart, partsOf } from '../../lib/event';
 import { clock, took } from '../../lib/format';
+import { usePhone } from '../../lib/media';
 import { useLimits, useRefusal } from '../../shell/session';
 import type { Ask } from './AskAct';
 import { refusalOf } from './Header';
@@ -45,21 +46,24 @@ export function ConsumersTab({ event, onAsk }: Props) {
           />
         ))}
       </div>
-      <div className="only-mobile thumb">
-        <Button
-          kind="primary"
-          icon="bolt"
-          refused={refused}
-          onClick={() =>
-            onAsk({ verb: 'redrive', consumerId: parts.find((part) => part.state !== 'done')?.consumerId })
-          }
-        >
-          {t('try.now', { c: parts.find((part) => part.state !== 'done')?.consumerId ?? '' })}
-        </Button>
-        <Button refused={refused} onClick={() => onAsk({ verb: 'redrive' })}>
-          {t('act.redrive')}
-        </Button>
-      </div>
+      {/* Without a consumer there is nobody to try. */}
+      {parts.length > 0 && (
+        <div className="only-mobile thumb">
+          <Button
+            kind="primary"
+            icon="bolt"
+            refused={refused}
+            onClick={() =>
+              onAsk({ verb: 'redrive', consumerId: parts.find((part) => part.state !== 'done')?.consumerId })
+            }
+          >
+            {t('try.now', { c: parts.find((part) => part.state !== 'done')?.consumerId ?? '' })}
+          </Button>
+          <Button refused={refused} onClick={() => onAsk({ verb: 'redrive' })}>
+            {t('act.redrive')}
+          </Button>
+        </div>
+      )}
     </>
   );
 }
@@ -148,7 +152,7 @@ const NEWEST_NARROW = 3;
 
 function Attempts({ attempts }: { attempts: Consumption[] }) {
   const [all, setAll] = useState(false);
-  const newest = matchMedia('(max-width: 767px)').matches ? NEWEST_NARROW : NEWEST;
+  const newest = usePhone() ? NEWEST_NARROW : NEWEST;
   const hidden = all ? 0 : Math.max(0, attempts.length - newest);
   const timed = attempts.some((each) => each.durationMs != null);
   const owned = attempts.some((each) => each.owner || byPeople(each));

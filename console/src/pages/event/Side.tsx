@@ -47,7 +47,7 @@ function SameKey({ event }: { event: EventDetail }) {
   return (
     <section className="card">
       <header>
-        <h2 className="cut">{subject(event.aggregateType, event.key && middle(event.key, 8, 12))}</h2>
+        <h2 className="cut">{subject(event.aggregateType, event.key && middle(event.key, 6, 8))}</h2>
         <Link to="/stories/$key" params={{ key: event.key } as never}>
           {t('side.story')}
         </Link>

@@ -15,6 +15,7 @@ import { type Why, whyWaiting } from '../../lib/event';
 import { clock, duration, hourMinute, number, shortError } from '../../lib/format';
 import { useHealth, useLimits, useRefusal } from '../../shell/session';
 import { useConsumerActs } from '../consumers/acts';
+import { usePause } from '../consumers/pause';
 import type { Ask } from './AskAct';
 
 type Card = { icon: IconName; meaning: Meaning; title: ReactNode; text: ReactNode; act?: ReactNode; below?: ReactNode };
@@ -74,11 +75,13 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
   const limits = useLimits();
   const cap = limits.backoffCapSeconds;
   const key = [event.aggregateType?.toLowerCase(), event.key].filter(Boolean).join(' ');
+  const now = useNow();
   const same = useQuery({ ...events({ key: event.key, limit: 20 }), enabled: !!event.key }).data?.events ?? [];
   const later = same.filter((each) => each.occurredAt > event.occurredAt && OPEN.includes(each.status)).length;
   const unheard = useQuery({ ...topics, enabled: why.answer === 'unheard', retry: false }).data?.find(
     (each) => each.topic === event.topic,
   )?.unheard;
+  const pause = usePause(why.answer === 'paused' ? why.consumer : undefined);
   const card = cardOf();
   return (
     <section className={`card edge why m-${card.meaning}`}>
@@ -131,11 +134,14 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           icon: 'bolt',
           meaning: 'info',
           title: t('why.working', { c: why.part.consumerId }),
-          text: tx('why.working.text', {
-            who: <b>{delivery?.lockOwner ?? '–'}</b>,
-            age: delivery?.lockTime ? duration((storeNow() - Date.parse(delivery.lockTime)) / 1000) : '–',
-            left: delivery?.lockUntil ? <Countdown to={delivery.lockUntil} /> : '–',
-          }),
+          text: tx(
+            delivery?.lockUntil && Date.parse(delivery.lockUntil) <= now ? 'why.working.over' : 'why.working.text',
+            {
+              who: <b>{delivery?.lockOwner ?? '–'}</b>,
+              age: delivery?.lockTime ? duration((storeNow() - Date.parse(delivery.lockTime)) / 1000) : '–',
+              left: delivery?.lockUntil ? <Countdown to={delivery.lockUntil} /> : '–',
+            },
+          ),
           below: delivery?.lockTime && delivery.lockUntil && (
             <Passed
               from={delivery.lockTime}
@@ -152,11 +158,11 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
           icon: 'pause',
           meaning: 'human',
           title: t('attention.paused', { c: consumer.consumerId }),
-          text: consumer.pausedBy
-            ? tx('why.paused.text', {
-                who: <b>{consumer.pausedBy}</b>,
-                age: consumer.pausedAt ? duration((storeNow() - Date.parse(consumer.pausedAt)) / 1000) : '–',
-                why: consumer.pauseReason ?? '',
+          text: pause
+            ? tx(pause.why ? 'why.paused.text' : 'why.paused.who', {
+                who: <b>{pause.who}</b>,
+                age: pause.at ? duration((now - Date.parse(pause.at)) / 1000) : '–',
+                why: pause.why,
                 n: number(consumer.lag ?? 0),
               })
             : t('attention.paused.plain', { n: number(consumer.lag ?? 0) }),
@@ -239,6 +245,24 @@ function Answer({ event, why, onAsk }: { event: EventDetail; why: Why; onAsk: (a
             : t('why.turn.plain', { c: why.part.consumerId }),
           act: by && open(by.eventId, t('why.open.first')),
           below: by && <Chain icon="retry" first={by.topic ?? by.eventId} between={by.ahead - 1} more={later} />,
+        };
+      }
+      case 'pull': {
+        const { consumer } = why;
+        const waits = t('why.pull.text', { c: consumer.consumerId, n: consumer.lag ?? 0 });
+        const seen = consumer.lastSeenAt
+          ? t('why.pull.seen', { age: duration((now - Date.parse(consumer.lastSeenAt)) / 1000) })
+          : '';
+        return {
+          icon: 'arrowDown',
+          meaning: 'idle',
+          title: t('why.pull', { c: consumer.consumerId }),
+          text: [waits, seen].join(' '),
+          act: (
+            <Link className="btn small" to="/consumers" search={{ sel: consumer.consumerId } as never}>
+              {t('show')}
+            </Link>
+          ),
         };
       }
       case 'sent': {

@@ -9,6 +9,7 @@ import type { Counts } from '../../api/types';
 import { Loaded } from '../../components/Empty';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
+import { isRead } from '../../lib/audit';
 import { bytes, counted } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { usePageKeys } from '../../shell/keys';
@@ -51,7 +52,9 @@ function Shown({ event }: { event: EventDetail }) {
     r: () => !operator && event.actions?.redrive.allowed !== false && setAsk({ verb: 'redrive' }),
   });
   const { may } = useOperatorsWhole();
-  const records = useQuery({ ...history(event.eventId), enabled: may }).data?.records.length;
+  const records = useQuery({ ...history(event.eventId), enabled: may }).data?.records.filter(
+    (each) => !isRead(each),
+  ).length;
   const traced = useQuery({ ...trace(event.traceId ?? ''), enabled: !!event.traceId, retry: false }).data?.events
     .length;
   const extra: Partial<Record<Tab, string>> = {

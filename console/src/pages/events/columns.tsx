@@ -82,7 +82,7 @@ export const COLUMNS: Column[] = [
           title={eventId}
           onClick={stop}
         >
-          {middle(eventId, 10, 12)}
+          {middle(eventId, 11, 13)}
         </Link>
         <Copy text={eventId} className="hover-only" />
       </>

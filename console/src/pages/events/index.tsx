@@ -17,6 +17,7 @@ import { type MessageKey, t } from '../../i18n';
 import { listCommand } from '../../lib/cli';
 import { storeNow } from '../../lib/clock';
 import { counted, number, short, words } from '../../lib/format';
+import { isPhone } from '../../lib/media';
 import { type Search, useUrl } from '../../lib/url';
 import { usePageKeys } from '../../shell/keys';
 import { useRefusal } from '../../shell/session';
@@ -64,8 +65,7 @@ export function Events() {
     setEverything(false);
     change({ ...part, cursor: undefined, page: undefined, preset: undefined });
   };
-  const peek = (id: string) =>
-    matchMedia('(max-width: 767px)').matches ? open(id) : change({ sel: id === search.sel ? undefined : id }, true);
+  const peek = (id: string) => (isPhone() ? open(id) : change({ sel: id === search.sel ? undefined : id }, true));
   const open = (id: string) => void navigate({ to: '/events/$id', params: { id } as never });
   const copyIds = (ids: string[]) => {
     void copyText(ids.join('\n'));
@@ -254,7 +254,9 @@ function NewPill({ search, onShow }: { search: Search; onShow: () => void }) {
   if (fresh === 0) return null;
   return (
     <button type="button" className="new-pill" onClick={onShow}>
-      <Icon name="chevronUp" size={12} />
+      <span className="new-mark" aria-hidden>
+        ▲
+      </span>
       {search.consumer ? t('events.new.some') : t('events.new', { n: fresh >= FRESH_MANY ? `${FRESH_MANY}+` : fresh })}
     </button>
   );

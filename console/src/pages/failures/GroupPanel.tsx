@@ -1,34 +1,37 @@
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
-import type { ConsumerMinute, FailureGroup } from '../../api/pending';
+import type { FailureGroup } from '../../api/pending';
 import { consumer, consumers } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Code } from '../../components/Copy';
 import { Icon } from '../../components/Icon';
 import { t } from '../../i18n';
-import { storeNow } from '../../lib/clock';
-import { brief, number } from '../../lib/format';
+import { number } from '../../lib/format';
 import { useRefusal } from '../../shell/session';
 import { useConsumerActs } from '../consumers/acts';
 import { idOf } from './group';
+import { useHealthOf, Wellness } from './Wellness';
 
 export function GroupPanel({
+  asked,
   group,
   onClose,
   onRedrive,
 }: {
+  asked: boolean;
   group: FailureGroup;
   onClose: () => void;
   onRedrive: () => void;
 }) {
   const operator = useRefusal('operator');
   const about = useQuery({ ...consumer(group.consumerId), retry: false }).data;
+  const health = useHealthOf(group.consumerId, about);
   const row = useQuery(consumers()).data?.find((each) => each.consumerId === group.consumerId);
   const { askPause, dialog } = useConsumerActs();
   const colon = group.sample.indexOf(':');
   const top = Math.max(1, ...(group.topics ?? []).map((each) => each.count));
   return (
-    <aside className="card panel" aria-label={group.consumerId}>
+    <aside className={`card panel ${asked ? 'asked' : ''}`} aria-label={group.consumerId}>
       <section className="panel-head">
         <div className="row">
           <h2>{group.consumerId}</h2>
@@ -71,10 +74,10 @@ export function GroupPanel({
           ))}
         </section>
       )}
-      {about?.minutes && about.minutes.length > 0 && (
+      {health && (
         <section>
           <p className="label">{t('group.well', { c: group.consumerId })}</p>
-          <Wellness minutes={about.minutes} lastSuccessAt={about.lastSuccessAt ?? null} />
+          <Wellness health={health} />
         </section>
       )}
       <section className="between">
@@ -105,35 +108,5 @@ export function GroupPanel({
       </footer>
       {dialog}
     </aside>
-  );
-}
-
-/** The last minutes with a try: green where most succeeded. */
-export function Wellness({
-  minutes,
-  lastSuccessAt,
-  note = true,
-}: {
-  minutes: ConsumerMinute[];
-  lastSuccessAt: string | null;
-  note?: boolean;
-}) {
-  const tried = minutes.filter((each) => each.delivered + each.failed > 0).slice(note ? -24 : -60);
-  const well = tried.slice(-3).some((each) => each.delivered > each.failed);
-  const silent = lastSuccessAt ? (storeNow() - Date.parse(lastSuccessAt)) / 1000 : null;
-  return (
-    <>
-      <div className="row">
-        <span className="wellness" role="img" aria-label={well ? t('well.yes') : t('well.no')}>
-          {tried.map((each) => (
-            <i key={each.at} className={each.delivered > each.failed ? 'm-ok' : 'm-bad'} />
-          ))}
-        </span>
-        {note && !well && silent !== null && (
-          <span className="m-bad c fine">{t('well.none', { t: brief(silent) })}</span>
-        )}
-      </div>
-      {note && <p className="meta well-note">{well ? t('well.yes') : t('well.no')}</p>}
-    </>
   );
 }

@@ -15,6 +15,7 @@ import { t } from '../../i18n';
 import { storeNow } from '../../lib/clock';
 import { brief, day, number } from '../../lib/format';
 import { useUrl } from '../../lib/url';
+import { usePageKeys, useRowKeys } from '../../shell/keys';
 import { useRefusal } from '../../shell/session';
 import { RedriveWizard, type What } from '../../wizard';
 import { GroupPanel } from './GroupPanel';
@@ -40,9 +41,18 @@ export function Failures() {
   const groups = (query.data?.groups ?? []).filter((each) => !search.consumer || each.consumerId === search.consumer);
   const names = [...new Set((query.data?.groups ?? []).map((each) => each.consumerId))];
   const chosen = groups.find((each) => idOf(each) === search.sel) ?? (search.sel ? undefined : groups[0]);
+  const picked = groups.filter((each) => selected.includes(idOf(each)));
+  const close = () => change({ sel: 'none' });
+  usePageKeys({
+    Escape: close,
+    r: () => {
+      const wanted = picked.length > 0 ? picked : chosen ? [chosen] : [];
+      if (wanted.length > 0 && !operator) setWizard({ groups: wanted });
+    },
+  });
+  useRowKeys();
   const open = groups.reduce((sum, each) => sum + each.count, 0);
   const dead = groups.reduce((sum, each) => sum + each.dead, 0);
-  const picked = groups.filter((each) => selected.includes(idOf(each)));
   const toggle = (id: string) =>
     setSelected(selected.includes(id) ? selected.filter((each) => each !== id) : [...selected, id]);
   const hourly = groups.some((each) => each.hours);
@@ -113,7 +123,7 @@ export function Failures() {
                           {t('nav.events')} <Icon name="arrowDown" size={12} className="inline" />
                         </th>
                         <th className="num">{t('col.dead')}</th>
-                        <th className="only-wide">{t('col.first')}</th>
+                        <th className="roomy">{t('col.first')}</th>
                         <th className="only-wide">{t('col.last')}</th>
                       </tr>
                     </thead>
@@ -158,8 +168,9 @@ export function Failures() {
             </div>
             {chosen && (
               <GroupPanel
+                asked={search.sel !== undefined}
                 group={chosen}
-                onClose={() => change({ sel: 'none' })}
+                onClose={close}
                 onRedrive={() => setWizard({ groups: [chosen] })}
               />
             )}
@@ -210,7 +221,7 @@ function Row({ group, hourly, chosen, selected, onSelect, onOpen }: RowProps) {
       )}
       <td className="num strong">{number(group.count)}</td>
       <td className={`num ${group.dead > 0 ? 'm-bad c' : 't2'}`}>{number(group.dead)}</td>
-      <td className="t2 nowrap only-wide">{day(group.first, storeNow())}</td>
+      <td className="t2 nowrap roomy">{day(group.first, storeNow())}</td>
       <td className="t2 nowrap only-wide">
         <Age at={group.last} form={brief} />
       </td>
@@ -223,19 +234,19 @@ function Mended({ list }: { list: MendedGroup[] }) {
     <>
       <h2 className="mended-title">{t('failures.mended')}</h2>
       <div className="card scroll-x">
-        <table className="table mended">
+        <table className="table mended stack">
           <tbody>
             {list.map((each) => (
               <tr key={each.consumerId + each.mendedAt}>
-                <td>{each.consumerId}</td>
-                <td className="mono cut">{each.fingerprint}</td>
+                <td className="first">{each.consumerId}</td>
+                <td className="mono cut whole">{each.fingerprint}</td>
                 <td className="t2 nowrap">{day(each.mendedAt, storeNow())}</td>
                 <td className="t2 nowrap">
                   {each.operation
                     ? t('failures.redriven', { n: each.operation, who: each.by ?? '' })
                     : t('failures.itself')}
                 </td>
-                <td className="num nowrap">
+                <td className="num nowrap end">
                   <span className={`status ${each.mended === each.count ? 'm-ok' : 'm-part'}`}>
                     <Icon name={each.mended === each.count ? 'check' : 'half'} size={14} />
                     <span className="t2">

@@ -15,6 +15,7 @@ import { brief, duration, moment, number, shortError } from '../../lib/format';
 import { useHealth, useLimits, useRefusal, useWhole } from '../../shell/session';
 import { RedriveWizard } from '../../wizard';
 import { useConsumerActs } from '../consumers/acts';
+import { usePause } from '../consumers/pause';
 import { idOf } from '../failures/group';
 import { type Need, needsOf } from './needs';
 
@@ -110,6 +111,7 @@ function useItem(need: Need, onRedrive: (group: FailureGroup) => void): Item {
   const operator = useRefusal('operator');
   const admin = useRefusal('admin');
   const now = storeNow();
+  const pause = usePause(need.kind === 'paused' ? need.consumer : undefined);
   switch (need.kind) {
     case 'promise':
       return {
@@ -132,7 +134,7 @@ function useItem(need: Need, onRedrive: (group: FailureGroup) => void): Item {
         icon: 'dead',
         meaning: 'bad',
         title: [need.group.consumerId, shortError(need.group.sample, need.group.errorCode)].join(' · '),
-        text: t('attention.group', {
+        text: t(need.group.count > need.group.dead ? 'attention.group' : 'attention.group.dead', {
           r: number(need.group.count - need.group.dead),
           d: number(need.group.dead),
           at: moment(need.group.first, now),
@@ -170,13 +172,13 @@ function useItem(need: Need, onRedrive: (group: FailureGroup) => void): Item {
     }
     case 'paused': {
       const { consumer } = need;
-      const age = consumer.pausedAt ? brief((now - Date.parse(consumer.pausedAt)) / 1000) : '–';
+      const age = pause?.at ? brief((now - Date.parse(pause.at)) / 1000) : '–';
       return {
         icon: 'pause',
         meaning: 'human',
         title: t('attention.paused', { c: consumer.consumerId }),
-        text: consumer.pausedBy
-          ? t('attention.paused.text', { who: consumer.pausedBy, age, why: consumer.pauseReason ?? '' })
+        text: pause
+          ? t(pause.why ? 'attention.paused.text' : 'attention.paused.who', { who: pause.who, age, why: pause.why })
           : t('attention.paused.plain', { n: number(consumer.lag ?? 0) }),
         act: (
           <Button small refused={operator} onClick={() => void resume(consumer.consumerId)}>

@@ -17,6 +17,9 @@ export function ConsumerList({ consumers }: { consumers: Consumer[] }) {
   // The most behind first. Those that people paused stay in sight.
   const paused = list.filter((each) => each.paused).slice(0, SHOWN);
   const shown = [...list.filter((each) => !each.paused).slice(0, SHOWN - paused.length), ...paused];
+  // A column that has no value in any row is left out.
+  const rated = list.some((each) => each.successRate != null);
+  const timed = list.some((each) => each.p95Ms != null);
   const dash = <span className="t3">–</span>;
   const count = (value: number | null | undefined, tone: string) =>
     value === null || value === undefined ? dash : <span className={value > 0 ? tone : 't3'}>{number(value)}</span>;
@@ -33,9 +36,9 @@ export function ConsumerList({ consumers }: { consumers: Consumer[] }) {
             <tr>
               <th>{t('col.state')}</th>
               <th>{t('col.consumer')}</th>
-              <th>{t('col.via')}</th>
-              <th className="num">{t('col.success.1h')}</th>
-              <th className="num">{t('col.p95')}</th>
+              <th className="roomy">{t('col.via')}</th>
+              {rated && <th className="num">{t('col.success.1h')}</th>}
+              {timed && <th className="num">{t('col.p95')}</th>}
               <th className="num">{t('col.lag')}</th>
               <th className="num">{t('col.oldest')}</th>
               <th className="num">{t('col.retrying')}</th>
@@ -60,20 +63,24 @@ export function ConsumerList({ consumers }: { consumers: Consumer[] }) {
                       {each.consumerId}
                     </Link>
                   </td>
-                  <td className="t2">{each.via}</td>
-                  <td className="num">
-                    {each.successRate === null || each.successRate === undefined ? (
-                      dash
-                    ) : (
-                      <span className={`success ${poor ? 'm-warn c strong' : 'm-ok'}`}>
-                        <span className="bar-line">
-                          <i style={{ width: `${each.successRate * 100}%` }} />
+                  <td className="t2 roomy">{each.via}</td>
+                  {rated && (
+                    <td className="num">
+                      {each.successRate === null || each.successRate === undefined ? (
+                        dash
+                      ) : (
+                        <span className={`success ${poor ? 'm-warn c strong' : 'm-ok'}`}>
+                          <span className="bar-line">
+                            <i style={{ width: `${each.successRate * 100}%` }} />
+                          </span>
+                          <span>{percent(each.successRate)}</span>
                         </span>
-                        <span>{percent(each.successRate)}</span>
-                      </span>
-                    )}
-                  </td>
-                  <td className={`num ${poor ? 'm-warn c' : ''}`}>{each.p95Ms == null ? dash : took(each.p95Ms)}</td>
+                      )}
+                    </td>
+                  )}
+                  {timed && (
+                    <td className={`num ${poor ? 'm-warn c' : ''}`}>{each.p95Ms == null ? dash : took(each.p95Ms)}</td>
+                  )}
                   <td className="num">
                     {isCounted(each) ? number(each.lag ?? 0) : <span className="t2">{t('broker')}</span>}
                   </td>

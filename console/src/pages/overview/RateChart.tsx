@@ -4,7 +4,7 @@ import { type PointerEvent, useEffect, useRef, useState } from 'react';
 import type { AuditRecord, Stats } from '../../api/pending';
 import { audit } from '../../api/queries';
 import { t } from '../../i18n';
-import { actionOf } from '../../lib/audit';
+import { actionOf, targetOf } from '../../lib/audit';
 import { hourMinute, number } from '../../lib/format';
 import { ratePoints } from '../../lib/rate';
 import { useOperatorsWhole } from '../../shell/session';
@@ -39,15 +39,18 @@ export function marksOf(records: AuditRecord[], from: number): Mark[] {
     if (action === 'consumer.pause') {
       const end = old
         .slice(index)
-        .find((later) => actionOf(later.action) === 'consumer.resume' && later.target === each.target);
-      if (end)
-        marks.push({
-          at,
-          until: Date.parse(end.at),
-          text: t('chart.paused', { c: each.target ?? '', who: each.actor }),
-        });
+        .find(
+          (later) => actionOf(later.action) === 'consumer.resume' && targetOf(later.target) === targetOf(each.target),
+        );
+      marks.push({
+        at,
+        // A pause that lasts is a line; the consumer says so itself.
+        until: end && Date.parse(end.at),
+        text: t('chart.paused', { c: targetOf(each.target) ?? '', who: each.actor }),
+      });
     }
-    if (action === 'operation.stopped') marks.push({ at, text: t('chart.stopped', { n: each.target ?? '' }) });
+    if (action === 'operation.stopped')
+      marks.push({ at, text: t('chart.stopped', { n: targetOf(each.target) ?? '' }) });
   }
   return marks.slice(-3);
 }
@@ -151,7 +154,7 @@ function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
   const right = width - 6;
   const start = Date.parse(points[0]?.at ?? new Date(from).toISOString());
   const end = Date.parse(points.at(-1)?.at ?? new Date().toISOString());
-  const x = (at: number) => LEFT + ((at - start) / Math.max(1, end - start)) * (right - LEFT);
+  const x = (at: number) => LEFT + Math.min(1, (at - start) / Math.max(1, end - start)) * (right - LEFT);
   const top = niceTop(Math.max(1, ...points.flatMap((each) => [each.accepted, each.delivered])));
   const y = (value: number) => axis - (value / top) * (axis - TOP);
   const failTop = Math.max(1, ...points.map((each) => each.failed));
@@ -215,7 +218,7 @@ function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
           return (
             <rect
               key={each.at}
-              x={Math.max(LEFT, x(Date.parse(each.at)) - bar / 2)}
+              x={Math.min(right - bar, Math.max(LEFT, x(Date.parse(each.at)) - bar / 2))}
               y={axis + 8}
               width={bar}
               height={size}

@@ -39,6 +39,7 @@ function Tile({ to, search, label, figure, unit, tone, fact, values, line, wide 
   );
 }
 
+const HOUR = 60;
 /** Fewer points make no curve. */
 const FEW = 5;
 type Level = 'backlog' | 'retrying' | 'dead';
@@ -134,10 +135,11 @@ export function Tiles({ stats, minutes }: { stats: Stats; minutes: number }) {
         fact={
           newDead > 0 ? (
             <>
-              <b className="m-bad c">+{number(newDead)}</b> {t('tile.dead.more')}
+              <b className="m-bad c">+{number(newDead)}</b>{' '}
+              {t(minutes < HOUR ? 'tile.dead.more.15m' : 'tile.dead.more')}
             </>
           ) : (
-            t('tile.dead.none')
+            t(minutes < HOUR ? 'tile.dead.none.15m' : 'tile.dead.none')
           )
         }
         values={level('dead')}

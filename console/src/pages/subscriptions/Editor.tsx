@@ -122,7 +122,7 @@ export function Editor(props: Props) {
   const day = useQuery({ ...counts({ topic: form.topic, from }), enabled: form.topic !== '' && !known }).data?.total;
   return (
     <>
-      <form className="card panel editor" aria-label={known ? t('subs.edit') : t('subs.new')} onSubmit={submit}>
+      <form className="card panel editor asked" aria-label={known ? t('subs.edit') : t('subs.new')} onSubmit={submit}>
         <section className="between">
           <div>
             <h2>{known ? t('subs.edit') : t('subs.new')}</h2>

@@ -24,15 +24,15 @@ export function List({
   }
   return (
     <div className="card scroll-x">
-      <table className="table">
+      <table className="table stack">
         <thead>
           <tr>
             <th>{t('col.state')}</th>
             <th>{t('col.topic')}</th>
             <th>{t('col.consumer')}</th>
-            <th>{t('col.via')}</th>
-            <th>{t('subs.endpoint')}</th>
-            <th>{t('subs.for')}</th>
+            <th className="only-wide">{t('col.via')}</th>
+            <th className="roomy">{t('subs.endpoint')}</th>
+            <th className="roomy">{t('subs.for')}</th>
           </tr>
         </thead>
         <tbody>
@@ -44,18 +44,18 @@ export function List({
                 className="open"
                 onClick={() => onEdit(each.topic, each.consumerId)}
               >
-                <td>
+                <td className="end">
                   <StatusWord look={CONSUMER[!each.enabled ? 'disabled' : paused ? 'paused' : 'active']} />
                 </td>
-                <td className="strong">
+                <td className="strong first">
                   <button type="button" className="hit" onClick={() => onEdit(each.topic, each.consumerId)}>
                     {each.topic}
                   </button>
                 </td>
-                <td>{each.consumerId}</td>
-                <td className="t2">{each.via}</td>
-                <td className="mono cut">{each.endpoint ?? '–'}</td>
-                <td className="t2">{each.description ?? '–'}</td>
+                <td className="whole">{each.consumerId}</td>
+                <td className="t2 only-wide">{each.via}</td>
+                <td className="mono cut roomy">{each.endpoint ?? '–'}</td>
+                <td className="t2 roomy">{each.description ?? '–'}</td>
               </tr>
             );
           })}

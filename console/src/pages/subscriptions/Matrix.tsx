@@ -66,7 +66,7 @@ export function Matrix({ topics, heard, names, consumers, subscriptions, topic, 
                   <th scope="row">
                     {name} {about && about.unheard > 0 && <span className="tag m-part">{t('subs.unheard')}</span>}
                   </th>
-                  <td>
+                  <td className="matrix-hours">
                     {about?.hours && <Sparkline values={about.hours} meaning="idle" width={44} height={20} plain />}
                   </td>
                   <td className="num t2">{about ? number(about.events) : '–'}</td>

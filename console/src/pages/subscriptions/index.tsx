@@ -7,6 +7,7 @@ import { Cli } from '../../components/Copy';
 import { Loaded } from '../../components/Empty';
 import { t } from '../../i18n';
 import { quote } from '../../lib/cli';
+import { usePhone } from '../../lib/media';
 import { useUrl } from '../../lib/url';
 import { useRefusal } from '../../shell/session';
 import { Editor } from './Editor';
@@ -27,7 +28,7 @@ export function Subscriptions() {
   const topicNames = [...new Set([...heard.map((each) => each.topic), ...all.map((each) => each.topic)])];
   const consumerNames = [...new Set([...all.map((each) => each.consumerId), ...list.map((each) => each.consumerId)])];
   // A phone has no room for a matrix either.
-  const phone = matchMedia('(max-width: 767px)').matches;
+  const phone = usePhone();
   const large = phone || topicNames.length > MATRIX_MAX || consumerNames.length > MATRIX_MAX;
   const view = large || search.view === 'list' ? 'list' : 'matrix';
   const disabled = all.filter((each) => !each.enabled).length;
