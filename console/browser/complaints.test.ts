@@ -331,22 +331,30 @@ describe('an export', () => {
       .filter(Boolean)
       .map((line) => JSON.parse(line) as Stored);
   };
-  test.each([['streamed by the server'], ['read page by page from a server that does not have it']])(
-    'is %s',
-    async (name) => {
-      const opened = await open('/events?topic=order.refunded');
-      const { page } = opened;
-      await page.getByRole('row', { name: /order 10370/ }).waitFor();
-      if (name.startsWith('read')) await page.route('**/api/v1/export*', (route) => route.fulfill({ status: 404 }));
-      const rows = await saved(opened, () => page.getByRole('button', { name: 'Export' }).first().click());
-      expect(rows.length).toBeGreaterThan(2);
-      expect(new Set(rows.map((each) => each.topic))).toEqual(new Set(['order.refunded']));
-      await page.getByLabel(/Select order:10370/).click();
-      const one = await saved(opened, () => page.getByRole('toolbar').getByRole('button', { name: 'Export' }).click());
-      expect(one.map((each) => each.eventId)).toEqual(['order:10370:refunded']);
-      await done(opened);
-    },
-  );
+  test('is streamed by the server: what matches, and chosen rows', async () => {
+    const opened = await open('/events?topic=order.refunded');
+    const { page } = opened;
+    await page.getByRole('row', { name: /order 10370/ }).waitFor();
+    const rows = await saved(opened, () => page.getByRole('button', { name: 'Export' }).first().click());
+    expect(rows.length).toBeGreaterThan(2);
+    expect(new Set(rows.map((each) => each.topic))).toEqual(new Set(['order.refunded']));
+    await page.getByLabel(/Select order:10370/).click();
+    const one = await saved(opened, () => page.getByRole('toolbar').getByRole('button', { name: 'Export' }).click());
+    expect(one.map((each) => each.eventId)).toEqual(['order:10370:refunded']);
+    await done(opened);
+  });
+  test('that is refused says why, and saves nothing', async () => {
+    const opened = await open('/events');
+    const { page } = opened;
+    await page.getByRole('row', { name: /order 10533/ }).waitFor();
+    const problem = { status: 403, code: 'forbidden', title: 'Forbidden', detail: 'This needs the role operator.' };
+    await page.route('**/api/v1/export*', (route) =>
+      route.fulfill({ status: 403, contentType: 'application/problem+json', body: JSON.stringify(problem) }),
+    );
+    await page.getByRole('button', { name: 'Export' }).first().click();
+    await page.getByText('This needs the role operator.').waitFor();
+    await done(opened);
+  });
 });
 
 describe('consumers', () => {

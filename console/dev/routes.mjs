@@ -248,13 +248,14 @@ function operation(context) {
     return ok({
       matching: total,
       exact: true,
+      lookedAt: total,
       split: [
-        { rule: 'redrive', count: total - skipped },
+        { rule: 'redrive', count: total - skipped, samples: [] },
         ...(group
           ? [
-              { rule: 'succeeded', count: 11 },
-              { rule: 'maxCount', count: 3 },
-              { rule: 'expired', count: 1 },
+              { rule: 'consumed', count: 11, samples: [] },
+              { rule: 'redriveLimit', count: 3, samples: [] },
+              { rule: 'expired', count: 1, samples: [] },
             ]
           : []),
       ],
@@ -267,7 +268,7 @@ function operation(context) {
           'order:10521:paid',
         ]
       ).slice(0, 5),
-      steps: body.ramp ? stepsOf(body.ramp, total - skipped) : undefined,
+      steps: body.ramp ? stepsOf(body.ramp, total - skipped) : [],
       alreadySucceeded: group
         ? [
             { consumerId: 'coupon', count: total },
@@ -291,6 +292,9 @@ function operation(context) {
     failureGroup: body.failureGroup ?? null,
     failureGroups: body.failureGroups ?? null,
     consumerId: body.consumerId ?? null,
+    consumers: body.consumers ?? 'open',
+    oldestFirst: body.oldestFirst ?? false,
+    stoppedBecause: null,
     reason: body.reason,
     requestedBy: 'wei.lin',
     total: size,
@@ -324,8 +328,24 @@ function changeOperation(context) {
   one.state = { pause: 'PAUSED', resume: 'RUNNING', cancel: 'CANCELLED' }[args[1]];
   if (args[1] === 'resume') {
     one.stoppedBecause = null;
-    for (const step of one.steps ?? [])
-      if (step.state === 'stopped') Object.assign(step, { state: 'running', done: 0, failedAgain: 0, delivered: 0 });
+    const at = one.steps.findLastIndex((step) => step.state === 'stopped');
+    const left = one.steps.slice(at + 1).reduce((sum, step) => sum + step.size, 0);
+    if (at >= 0 && left > 0) {
+      // The next events are as many as those that failed, behind a gate of their own.
+      const again = Math.min(one.steps[at].size, left);
+      const last = one.steps.at(-1);
+      last.size -= again;
+      const step = {
+        ...one.steps[at],
+        size: again,
+        state: 'todo',
+        done: 0,
+        failedAgain: 0,
+        delivered: 0,
+        endedAt: null,
+      };
+      one.steps.splice(at + 1, 0, step);
+    }
   }
   audit(state, `operation.${args[1]}`, `#${one.number}`, null);
   emit(state, 'operation', one);

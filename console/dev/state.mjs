@@ -83,7 +83,7 @@ function advance(state, operation) {
       step.state = share > operation.stopAbovePercent ? 'stopped' : 'passed';
       if (step.state === 'stopped') {
         operation.state = 'PAUSED';
-        operation.stoppedBecause = `${step.failedAgain} of ${step.done} failed again`;
+        operation.stoppedBecause = `${step.failedAgain} of ${step.done} failed again (${share.toFixed(1)} %)`;
       }
     }
   }

@@ -22,7 +22,6 @@ export type Limits = Partial<Schemas['SessionLimits']> & {
 
 /**
  * GET /events: filters that take lists beside `status`: `key`, `consumerId`; an operation's filter too.
- * GET /export takes the same filters, and `eventIds` (a list) for chosen rows.
  */
 export type EventSummary = Schemas['EventSummary'];
 /** `scanned`: how many rows were looked at for this page; given if nothing was found. */
@@ -164,73 +163,17 @@ export type Stats = Omit<Schemas['Stats'], 'minutes'> & {
   nextRetryAt?: string | null;
 };
 
-/** POST /operations: additions */
-export type OperationStep = {
-  size: number;
-  ratePerSecond?: number | null;
-  state: 'todo' | 'running' | 'passed' | 'stopped';
-  done: number;
-  delivered: number;
-  failedAgain: number;
-  endedAt?: string | null;
-};
-export type Operation = Schemas['Operation'] & {
-  number?: number;
-  delivered?: number;
-  failedAgain?: number;
-  open?: number;
-  ramp?: number[] | null;
-  steps?: OperationStep[];
-  gateSeconds?: number | null;
-  stopAbovePercent?: number | null;
-  stoppedBecause?: string | null;
-  oldestFirst?: boolean;
-  eventIds?: string[] | null;
-  failureGroup?: string | null;
-  failureGroups?: string[] | null;
-  rates?: number[];
-};
+export type OperationStep = Schemas['OperationStep'];
+export type Operation = Schemas['Operation'] & { rates?: number[] };
 /**
  * POST /operations takes the header `Idempotency-Key`: the same key with the same body again answers with the
  * operation that the first one made; with another body it is refused (422).
  */
-export type NewOperation = {
-  kind: 'redrive';
-  filter?: Record<string, string>;
-  eventIds?: string[];
-  failureGroup?: string;
-  /** Several groups in one operation. An event that belongs to two of them counts once. */
-  failureGroups?: string[];
-  consumerId?: string;
-  /** `failed`: consumers whose delivery failed (of a group: its consumer). `open`: every consumer that is not done. */
-  consumers?: 'failed' | 'open';
-  ratePerSecond?: number;
-  ramp?: number[];
-  gateSeconds?: number;
-  stopAbovePercent?: number;
-  oldestFirst?: boolean;
-  dryRun: boolean;
-  reason?: string;
-};
-export type DryRun = {
-  matching: number;
-  exact: boolean;
-  /** How the matching events split; the rule `redrive` is what will be redriven. */
-  split?: { rule: string; count: number }[];
-  samples?: string[];
-  /** The steps that the ramp would have, with their rates. */
-  steps?: OperationStep[];
-  /** Consumers that had these events already and are left out. */
-  alreadySucceeded?: { consumerId: string; count: number }[];
-};
+export type NewOperation = Omit<Schemas['NewOperation'], 'filter'> & { filter?: Record<string, string> };
+export type DryRun = Schemas['DryRun'];
 
 /** GET /failures: additions */
-export type FailureGroup = Schemas['FailureGroup'] & {
-  groupId?: string;
-  hours?: number[];
-  topics?: { topic: string; count: number }[];
-  held?: number;
-};
+export type FailureGroup = Schemas['FailureGroup'];
 export type MendedGroup = {
   consumerId: string;
   fingerprint: string;

@@ -437,6 +437,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Events as a file
+         * @description The events that match, the newest first, up to 100,000: as lines of JSON, or as a table. Payloads are not among them. A text that
+         *     a spreadsheet would take for a formula begins with `'` in the table. If the connection breaks before the last line, the file is
+         *     not complete.
+         */
+        get: operations["export"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/failures": {
         parameters: {
             query?: never;
@@ -546,13 +568,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** The newest operations */
+        /** Operations, the newest first */
         get: operations["list"];
         put?: never;
         /**
-         * Redrive everything that matches, or count it
+         * Redrive everything that matches, or say what that would do
          * @description Each event is measured by the rules of a redrive when its turn comes. The operation goes on after a restart, and redrives
-         *     nothing twice.
+         *     nothing twice. With a ramp it stops by itself if too many of a step fail again. A request with the header `Idempotency-Key`
+         *     can be repeated: it begins one operation.
          */
         post: operations["create"];
         delete?: never;
@@ -589,6 +612,23 @@ export interface paths {
         put?: never;
         /** End an operation where it is; what it has redriven stays redriven */
         post: operations["cancel"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/operations/{operationId}/items": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The events of an operation, the oldest first */
+        get: operations["items"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1075,6 +1115,12 @@ export interface components {
             description?: string | null;
             retry?: components["schemas"]["RetryPolicy"] | null;
         };
+        /** @description A consumer that has nothing to do with a redrive. */
+        ConsumerShare: {
+            consumerId: string;
+            /** Format: int64 */
+            count: number;
+        };
         Consumers: {
             consumers: components["schemas"]["Consumer"][];
         };
@@ -1156,12 +1202,22 @@ export interface components {
          * @enum {string}
          */
         DeliveryStatus: "NEW" | "PROCESSING" | "FAILED" | "DEAD";
-        /** @description What an operation would look at. */
+        /** @description What an operation would do now. */
         DryRun: {
-            /** @description False: there are at least so many. */
+            /** @description Consumers that had succeeded with these events before. They are left out. */
+            alreadySucceeded: components["schemas"]["ConsumerShare"][];
+            /** @description False: the number is an estimate, and the split is of the newest `lookedAt` events. */
             exact: boolean;
             /** Format: int64 */
+            lookedAt: number;
+            /** Format: int64 */
             matching: number;
+            /** @description Some of those that would be redriven. */
+            samples: string[];
+            /** @description How they divide by rule; `redrive` is what would be redriven. */
+            split: components["schemas"]["RuleShare"][];
+            /** @description The steps of its ramp. */
+            steps: components["schemas"]["OperationStep"][];
         };
         /** @description What this installation is. */
         Environment: {
@@ -1249,10 +1305,21 @@ export interface components {
             /** @description What they have in common. */
             fingerprint: string;
             first: components["schemas"]["At"];
+            /** @description Always the same for this consumer and kind of error; a filter for events takes it as `failureGroup`. */
+            groupId: string;
+            /**
+             * Format: int64
+             * @description Later events of the same keys, which wait behind those that are dead. Counted for 100 keys at most.
+             */
+            held: number;
+            /** @description How many of the last failures fell into each of the last 24 hours, the current one last. */
+            hours: number[];
             last: components["schemas"]["At"];
             /** @description The newest error, as it was. */
             sample: string;
             sampleEventId: string;
+            /** @description The topics, those with most events first; 20 at most. */
+            topics: components["schemas"]["TopicShare"][];
         };
         FailureGroups: {
             /** @description Whether there are more open events than were looked at: then counts are at least so many. */
@@ -1276,6 +1343,10 @@ export interface components {
             /** @description Expected of this consumer. */
             consumerId?: string | null;
             deliveryStatus?: components["schemas"]["DeliveryStatus"] | null;
+            /** @description With these ids; several with commas between them, at most 1,000. */
+            eventIds?: string | null;
+            /** @description In this group of failures: a `groupId` of `GET /failures`. */
+            failureGroup?: string | null;
             from?: components["schemas"]["Time"] | null;
             key?: components["schemas"]["Id"] | null;
             /**
@@ -1513,15 +1584,30 @@ export interface components {
             /** @description The new name. */
             to: string;
         };
-        /** @description What to do, to which events. */
+        /** @description What to do, to which events. One of `filter`, `eventIds`, `failureGroup` and `failureGroups` is needed; several narrow each other. */
         NewOperation: {
             /** @description One consumer's part of them only. */
             consumerId?: string | null;
-            /** @description Only count what matches. */
+            consumers?: components["schemas"]["RedriveConsumers"] | null;
+            /** @description Only say what it would do. */
             dryRun?: boolean;
-            /** @description Which events, of those that are there now. */
-            filter: components["schemas"]["Filter"];
+            /** @description These events. */
+            eventIds?: components["schemas"]["Id"][] | null;
+            /** @description The events of this group of failures: a `groupId` of `GET /failures`. */
+            failureGroup?: string | null;
+            /** @description The events of several groups. An event of two of them counts once. */
+            failureGroups?: string[] | null;
+            filter?: components["schemas"]["Filter"] | null;
+            /**
+             * Format: int32
+             * @description How long a gate waits for the first attempts of its step; 30 where it is missing.
+             */
+            gateSeconds?: number | null;
             kind: components["schemas"]["OperationKind"];
+            /** @description Begin with the oldest event instead of the newest. */
+            oldestFirst?: boolean;
+            /** @description The sizes of the first steps, as in `[1, 10, 100]`; one more step takes the rest. Without it there is one step without a gate. */
+            ramp?: number[] | null;
             /**
              * Format: int32
              * @description How many a second at most; as many as go where it is missing.
@@ -1529,6 +1615,11 @@ export interface components {
             ratePerSecond?: number | null;
             /** @description Why, for people; needed unless it is a dry run. */
             reason?: string | null;
+            /**
+             * Format: int32
+             * @description A gate stops the operation if more than this share of the results are failures; 20 where it is missing.
+             */
+            stopAbovePercent?: number | null;
         };
         NewRedrive: {
             /** @description One consumer's part of it only; also of one that was not there when the event was written. */
@@ -1614,23 +1705,54 @@ export interface components {
         /** @description An operation, and how far it has come. */
         Operation: {
             consumerId?: string | null;
+            consumers: components["schemas"]["RedriveConsumers"];
             createdAt: components["schemas"]["At"];
             /**
              * Format: int64
-             * @description Events redriven.
+             * @description Events whose first attempt after the redrive succeeded.
+             */
+            delivered: number;
+            /**
+             * Format: int64
+             * @description Events redriven: `delivered`, `failedAgain` and `open` together.
              */
             done: number;
+            /** @description The chosen events. */
+            eventIds?: string[] | null;
             /**
              * Format: int64
              * @description Events that a rule forbade although they are not finished.
              */
             failed: number;
+            /**
+             * Format: int64
+             * @description Events whose first attempt after the redrive failed, or that expired or were discarded before it.
+             */
+            failedAgain: number;
+            /** @description The group of failures, if there is one. */
+            failureGroup?: string | null;
+            /** @description The groups of failures, if there are several. */
+            failureGroups?: string[] | null;
             filter: components["schemas"]["StoredFilter"];
             finishedAt?: components["schemas"]["At"] | null;
+            /** Format: int64 */
+            gateSeconds?: number | null;
             kind: components["schemas"]["OperationKind"];
+            /**
+             * Format: int64
+             * @description A small number for people.
+             */
+            number: number;
+            oldestFirst: boolean;
+            /**
+             * Format: int64
+             * @description Redriven events without an attempt so far.
+             */
+            open: number;
             operationId: string;
-            /** @description Who works on it, or did last. */
+            /** @description Who works on it at this moment. */
             owner?: string | null;
+            ramp?: number[] | null;
             /** Format: int32 */
             ratePerSecond?: number | null;
             reason?: string | null;
@@ -1642,12 +1764,35 @@ export interface components {
              */
             skipped: number;
             state: components["schemas"]["OperationState"];
+            /** @description The steps of its ramp; empty without one. */
+            steps: components["schemas"]["OperationStep"][];
+            /** Format: int32 */
+            stopAbovePercent?: number | null;
+            /** @description Why it has stopped by itself. It is PAUSED then, and can be resumed after the repair. */
+            stoppedBecause?: string | null;
             /**
              * Format: int64
-             * @description How many matched when it was asked for.
+             * @description How many match: an estimate until the plan is complete.
              */
             total?: number | null;
             updatedAt: components["schemas"]["At"];
+        };
+        /** @description An event of an operation. */
+        OperationItem: {
+            eventId: string;
+            outcome: components["schemas"]["OperationOutcome"];
+            /** @description The rule that skipped or refused it. */
+            rule?: string | null;
+            /**
+             * Format: int32
+             * @description The step that took it, counted from 1; missing before its turn.
+             */
+            step?: number | null;
+        };
+        OperationItems: {
+            items: components["schemas"]["OperationItem"][];
+            /** @description The next page, with the same outcome; missing at the end. */
+            nextCursor?: string | null;
         };
         /**
          * @description What is done to each event.
@@ -1655,13 +1800,41 @@ export interface components {
          */
         OperationKind: "redrive";
         OperationList: {
+            /** @description The next page, with the same limit; missing at the end. */
+            nextCursor?: string | null;
             operations: components["schemas"]["Operation"][];
         };
+        /**
+         * @description What an operation has done about an event.
+         * @enum {string}
+         */
+        OperationOutcome: "planned" | "open" | "delivered" | "failedAgain" | "skipped" | "refused";
         /**
          * @description Where an operation stands.
          * @enum {string}
          */
         OperationState: "RUNNING" | "PAUSED" | "CANCELLED" | "DONE";
+        /** @description A step of a ramp. */
+        OperationStep: {
+            /** Format: int64 */
+            delivered: number;
+            /**
+             * Format: int64
+             * @description Events redriven.
+             */
+            done: number;
+            endedAt?: components["schemas"]["At"] | null;
+            /** Format: int64 */
+            failedAgain: number;
+            /** Format: int32 */
+            ratePerSecond?: number | null;
+            /**
+             * Format: int64
+             * @description How many events it redrives.
+             */
+            size: number;
+            state: components["schemas"]["StepState"];
+        };
         /** @enum {string} */
         Outcome: "accepted" | "duplicate" | "skipped" | "unheard";
         /**
@@ -1747,6 +1920,11 @@ export interface components {
         };
         /** @description Any JSON. */
         Raw: unknown;
+        /**
+         * @description Whose part of an event is redriven.
+         * @enum {string}
+         */
+        RedriveConsumers: "failed" | "open";
         /** @description What was moved to the new name. */
         Renamed: {
             /**
@@ -1790,6 +1968,15 @@ export interface components {
          * @enum {string}
          */
         Role: "viewer" | "publisher" | "consumer" | "operator" | "admin";
+        /** @description The events that one rule is about. */
+        RuleShare: {
+            /** Format: int64 */
+            count: number;
+            /** @description `redrive`, or the code of the rule that is in the way, as a redrive of one event answers it. */
+            rule: string;
+            /** @description Five of them at most. */
+            samples: string[];
+        };
         SchemaHealth: {
             /** Format: int64 */
             found: number;
@@ -1906,6 +2093,11 @@ export interface components {
          * @enum {string}
          */
         Status: "PENDING" | "SENT" | "CONSUMED" | "PARTIAL" | "FAILED" | "RETRYING" | "EXPIRED";
+        /**
+         * @description Where a step stands.
+         * @enum {string}
+         */
+        StepState: "todo" | "running" | "passed" | "stopped";
         StoreHealth: {
             /**
              * Format: int64
@@ -2030,6 +2222,12 @@ export interface components {
              * @description Stored events that wait for a subscriber.
              */
             unheard: number;
+        };
+        /** @description How many events of a topic. */
+        TopicShare: {
+            /** Format: int64 */
+            count: number;
+            topic: string;
         };
         Topics: {
             topics: components["schemas"]["Topic"][];
@@ -3483,6 +3681,10 @@ export interface operations {
                 from?: components["schemas"]["Time"];
                 /** @description Stored before this time. */
                 to?: components["schemas"]["Time"];
+                /** @description In this group of failures: a `groupId` of `GET /failures`. */
+                failureGroup?: string;
+                /** @description With these ids; several with commas between them, at most 1,000. */
+                eventIds?: string;
             };
             header?: never;
             path?: never;
@@ -3593,6 +3795,10 @@ export interface operations {
                 from?: components["schemas"]["Time"];
                 /** @description Stored before this time. */
                 to?: components["schemas"]["Time"];
+                /** @description In this group of failures: a `groupId` of `GET /failures`. */
+                failureGroup?: string;
+                /** @description With these ids; several with commas between them, at most 1,000. */
+                eventIds?: string;
                 /** @description Events at most; 50 where it is missing. */
                 limit?: number;
                 /** @description Where the last page ended. */
@@ -4640,6 +4846,123 @@ export interface operations {
             };
         };
     };
+    export: {
+        parameters: {
+            query?: {
+                /** @description `jsonl` where it is missing. */
+                format?: "jsonl" | "csv";
+                /** @description Of this topic. */
+                topic?: string;
+                /**
+                 * @description That stand here; several with commas between them.
+                 * @example SENT,RETRYING
+                 */
+                status?: string;
+                /** @description That wait because their topic has no subscription. */
+                unheard?: boolean;
+                /** @description Stored at least so many seconds ago, by the store's clock. */
+                olderThanSeconds?: number;
+                /** @description With a delivery that stands here. */
+                deliveryStatus?: components["schemas"]["DeliveryStatus"];
+                /** @description Written by this service. */
+                service?: string;
+                /** @description Of this trace. */
+                traceId?: string;
+                /** @description Caused by this event. */
+                parentEventId?: components["schemas"]["Id"];
+                /** @description Of aggregates of this type. */
+                aggregateType?: string;
+                /** @description Of the aggregate with this id; requires its type. */
+                aggregateId?: components["schemas"]["Id"];
+                /** @description With this key. */
+                key?: components["schemas"]["Id"];
+                /** @description That came as a CloudEvent with this id, of any source. */
+                cloudEventId?: components["schemas"]["Id"];
+                /** @description Expected of this consumer. */
+                consumerId?: string;
+                /** @description Of this tenant. */
+                tenantId?: components["schemas"]["Id"];
+                /** @description Stored at this time or later. */
+                from?: components["schemas"]["Time"];
+                /** @description Stored before this time. */
+                to?: components["schemas"]["Time"];
+                /** @description In this group of failures: a `groupId` of `GET /failures`. */
+                failureGroup?: string;
+                /** @description With these ids; several with commas between them, at most 1,000. */
+                eventIds?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/jsonl": string;
+                    "text/csv": string;
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list: {
         parameters: {
             query?: never;
@@ -5082,6 +5405,8 @@ export interface operations {
             query?: {
                 /** @description Operations at most; 50 where it is missing. */
                 limit?: number;
+                /** @description The `nextCursor` of the page before. */
+                cursor?: string;
             };
             header?: never;
             path?: never;
@@ -5089,7 +5414,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The operations, the newest first. */
+            /** @description A page of the operations. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5157,7 +5482,10 @@ export interface operations {
     create: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Makes the request repeatable. */
+                "Idempotency-Key"?: string | null;
+            };
             path?: never;
             cookie?: never;
         };
@@ -5404,6 +5732,99 @@ export interface operations {
             };
             /** @description `operationState`: it has come to its end. */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    items: {
+        parameters: {
+            query?: {
+                /** @description Those with this outcome. */
+                outcome?: components["schemas"]["OperationOutcome"];
+                /** @description Events at most; 50 where it is missing. */
+                limit?: number;
+                /** @description The `nextCursor` of the page before. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /** @description Its id. */
+                operationId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of its events, with what came of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OperationItems"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -25,17 +25,23 @@ export function planSteps(ramp: number[], total: number): OperationStep[] {
   return steps;
 }
 
-const WIDTHS = [54, 84, 118, 380];
-const HEIGHTS = [27, 49, 75, 110];
+const WIDTHS = [54, 84, 118];
+const HEIGHTS = [27, 49, 75];
+/** The width of the picture, and of a gate between two stairs. */
+const WIDTH = 700;
+const GAP = 26;
 /** A stair of this height has room for its size, not for its rate. */
 const LOW = 40;
 
 export function Ramp({ steps, limit, below }: Props) {
-  const gap = 26;
+  const gap = GAP;
+  // Steps that were taken again make more stairs: then all have the same width.
+  const even = (WIDTH + gap) / Math.max(1, steps.length) - gap;
+  const isEven = steps.length > WIDTHS.length + 1;
   let x = 1;
   const boxes = steps.map((step, index) => {
     const last = index === steps.length - 1 && index > 0;
-    const width = last ? 700 - x : (WIDTHS[index] ?? 118);
+    const width = isEven ? even : last ? WIDTH - x : (WIDTHS[index] ?? 118);
     const height = last ? 110 : (HEIGHTS[index] ?? 90);
     const box = { step, x, width, height };
     x += width + gap;

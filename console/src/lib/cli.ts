@@ -55,6 +55,10 @@ export type Redrive = {
   consumerId?: string | null;
   ramp?: number[] | null;
   stopAbove?: number | null;
+  /** Seconds. */
+  gate?: number | null;
+  oldestFirst?: boolean | null;
+  onlyFailed?: boolean | null;
   rate?: number | null;
   reason?: string | null;
 };
@@ -72,7 +76,11 @@ export function redriveCommand(redrive: Redrive): string {
   parts.push(...groups.map((id) => `--group ${quote(id)}`));
   if (redrive.ramp) parts.push(`--ramp ${redrive.ramp.join(',')}`);
   if (redrive.stopAbove != null) parts.push(`--stop-above ${redrive.stopAbove}%`);
+  if (redrive.gate != null) parts.push(`--gate ${redrive.gate}s`);
   if (redrive.rate) parts.push(`--rate ${redrive.rate}`);
+  if (redrive.oldestFirst) parts.push('--oldest-first');
+  // A named consumer is the only one anyway.
+  if (redrive.onlyFailed && !consumer) parts.push('--only-failed');
   if (redrive.reason) parts.push(`--reason ${quote(redrive.reason)}`);
   return parts.filter(Boolean).join(' ');
 }

@@ -11,7 +11,7 @@ import { storeNow } from '../lib/clock';
 import { brief, clock, number } from '../lib/format';
 import { useLimits } from '../shell/session';
 
-const TONES: Record<string, Meaning> = { redrive: 'human', succeeded: 'ok' };
+const TONES: Record<string, Meaning> = { redrive: 'human', consumed: 'ok' };
 
 function Finding(props: { good: boolean; title: string; text?: string; act?: ReactNode }) {
   return (
@@ -73,7 +73,7 @@ export function CheckStep({ result, error, consumers, groups }: Props) {
   const days = useLimits().inboxDays;
   if (error && !result) return <Failed error={error} what={t('check.failed')} />;
   if (!result) return <Skeleton />;
-  const split = result.split ?? [{ rule: 'redrive', count: result.matching }];
+  const { split } = result;
   const going = split.find((each) => each.rule === 'redrive')?.count ?? 0;
   const held = groups.reduce((sum, each) => sum + (each.held ?? 0), 0);
   const first = groups.map((each) => each.first).sort()[0];
@@ -86,14 +86,14 @@ export function CheckStep({ result, error, consumers, groups }: Props) {
   return (
     <>
       <p className="wizard-total">
-        <b>{number(going)}</b> {t('check.of', { m: `${result.exact ? '' : '≥ '}${number(result.matching)}` })}
+        <b>{number(going)}</b> {t('check.of', { m: `${result.exact ? '' : '≈ '}${number(result.matching)}` })}
       </p>
       <div className="bar-line thick">
         {split.map((each) => (
           <i
             key={each.rule}
             className={`m-${TONES[each.rule] ?? 'idle'}`}
-            style={{ width: `${(each.count / Math.max(1, result.matching)) * 100}%` }}
+            style={{ width: `${(each.count / Math.max(1, result.lookedAt)) * 100}%` }}
           />
         ))}
       </div>
@@ -104,6 +104,7 @@ export function CheckStep({ result, error, consumers, groups }: Props) {
           </span>
         ))}
       </p>
+      {!result.exact && <p className="meta">{t('check.looked', { n: number(result.lookedAt) })}</p>}
       <ul className="findings">
         {consumers.slice(0, SHOWN).map((id) => (
           <ConsumerFinding key={id} id={id} />

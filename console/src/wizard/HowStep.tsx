@@ -3,7 +3,6 @@ import { Segments } from '../components/Controls';
 import { planSteps, Ramp } from '../components/Ramp';
 import { t, tx } from '../i18n';
 import { duration, number } from '../lib/format';
-import { takes } from './accepted';
 import type { Plan } from './plan';
 
 type Props = {
@@ -42,15 +41,15 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
           ? t('ramp.rest.plain')
           : t('ramp.rest', { t: duration(seconds) })
         : t('ramp.then');
-  const tiny = (value: number, label: string, set: (value: number) => void) => (
+  const tiny = (value: number, label: string, range: [number, number], set: (value: number) => void) => (
     <input
       className="input tiny"
       type="number"
-      min={0}
-      max={100_000}
+      min={range[0]}
+      max={range[1]}
       value={value}
       aria-label={label}
-      onChange={(event) => set(Math.max(0, Number(event.target.value)))}
+      onChange={(event) => set(Math.min(range[1], Math.max(range[0], Math.trunc(Number(event.target.value)))))}
     />
   );
   return (
@@ -81,7 +80,7 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
           options={[
             { value: 'all' as const, label: t('how.all') },
             { value: 'rate' as const, label: t('how.rate') },
-            ...(takes('ramp') ? [{ value: 'ramp' as const, label: t('how.ramp') }] : []),
+            { value: 'ramp' as const, label: t('how.ramp') },
           ]}
         />
       </div>
@@ -91,8 +90,10 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
           <p className="ramp-gates">
             <i className="gate-mark" aria-hidden />
             {tx('how.gate', {
-              p: tiny(plan.stopAbove, t('how.gate.percent'), (stopAbove) => onChange({ ...plan, stopAbove })),
-              s: tiny(plan.gateSeconds, t('how.gate.seconds'), (gateSeconds) => onChange({ ...plan, gateSeconds })),
+              p: tiny(plan.stopAbove, t('how.gate.percent'), [0, 100], (stopAbove) => onChange({ ...plan, stopAbove })),
+              s: tiny(plan.gateSeconds, t('how.gate.seconds'), [1, 86_400], (gateSeconds) =>
+                onChange({ ...plan, gateSeconds }),
+              ),
             })}
           </p>
         </div>
@@ -101,23 +102,21 @@ export function HowStep({ plan, total, consumers, had, planned, onChange }: Prop
         <div className="ramp-box">
           <p className="ramp-gates plain">
             {tx('how.rate.text', {
-              n: tiny(plan.rate, t('how.rate'), (rate) => onChange({ ...plan, rate: Math.max(1, rate) })),
+              n: tiny(plan.rate, t('how.rate'), [1, 100_000], (rate) => onChange({ ...plan, rate })),
               t: duration(Math.ceil(total / Math.max(1, plan.rate))),
             })}
           </p>
         </div>
       )}
       {plan.speed === 'all' && <p className="ramp-box t2">{t('how.all.text')}</p>}
-      {takes('oldestFirst') && (
-        <label className="check">
-          <input
-            type="checkbox"
-            checked={plan.keepOrder}
-            onChange={() => onChange({ ...plan, keepOrder: !plan.keepOrder })}
-          />
-          {t('how.order')} <span className="meta">{t('how.order.text')}</span>
-        </label>
-      )}
+      <label className="check">
+        <input
+          type="checkbox"
+          checked={plan.keepOrder}
+          onChange={() => onChange({ ...plan, keepOrder: !plan.keepOrder })}
+        />
+        {t('how.order')} <span className="meta">{t('how.order.text')}</span>
+      </label>
     </>
   );
 }

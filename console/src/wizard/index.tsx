@@ -2,7 +2,7 @@
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useMemo, useState } from 'react';
-import { dryRun, redriveEvent, startOperation } from '../api/actions';
+import { dryRun, startOperation } from '../api/actions';
 import { ApiError, type Query } from '../api/client';
 import type { NewOperation } from '../api/pending';
 import { Button } from '../components/Button';
@@ -14,10 +14,9 @@ import { t } from '../i18n';
 import { number } from '../lib/format';
 import { newIdempotencyKey } from '../lib/key';
 import { isProduction, useSession } from '../shell/session';
-import { learn, takes } from './accepted';
 import { CheckStep } from './CheckStep';
 import { HowStep } from './HowStep';
-import { bodyOf, cliOf, failedConsumers, isOneByOne, type Plan, speedOf, type What } from './plan';
+import { bodyOf, cliOf, failedConsumers, type Plan, type What } from './plan';
 import './wizard.css';
 
 export type { What };
@@ -59,18 +58,10 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
   const navigate = useNavigate();
   const client = useQueryClient();
   const environment = useSession()?.environment.name;
-  const [, setLearned] = useState(false);
-  const body = bodyOf(what, plan, takes);
-  const oneByOne = isOneByOne(what, takes);
+  const body = bodyOf(what, plan);
   const counted = useQuery({
     queryKey: ['dry-run', body],
-    queryFn: () =>
-      dryRun(body).catch((error: unknown) => {
-        // The next body has only what the server takes.
-        if (learn(error)) setLearned(true);
-        throw error;
-      }),
-    enabled: !oneByOne,
+    queryFn: () => dryRun(body),
     staleTime: 10_000,
     placeholderData: (old) => old,
   });
@@ -85,25 +76,16 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
   // biome-ignore lint/correctness/useExhaustiveDependencies: a changed plan is another operation and needs another key
   const key = useMemo(newIdempotencyKey, [text]);
 
-  /** Ends on the operation, or where it began, if there is none. */
-  async function send() {
-    if (oneByOne) {
-      for (const id of what.eventIds ?? []) await redriveEvent(id, { reason: reason.trim() });
-      return null;
-    }
-    return (await startOperation(full, key)).operationId;
-  }
-
   async function start() {
     if (!ready || busy) return;
     setBusy(true);
     setProblem(null);
     try {
-      const operationId = await send();
+      const { operationId } = await startOperation(full, key);
       await client.invalidateQueries({ queryKey: ['operations'] });
       onClose();
       toast({ icon: 'repeat', title: t('wizard.begun'), text: t('wizard.begun.text', { n: number(total ?? 0) }) });
-      if (operationId) await navigate({ to: '/operations', search: { sel: operationId } as never });
+      await navigate({ to: '/operations', search: { sel: operationId } as never });
     } catch (error) {
       setProblem(error instanceof ApiError ? `${error.detail || error.title} (${error.code})` : String(error));
       setBusy(false);
@@ -139,7 +121,7 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         {step === 'what' && <WhatStep what={what} total={total} />}
         {step === 'how' && (
           <HowStep
-            plan={{ ...plan, speed: speedOf(plan, takes) }}
+            plan={plan}
             total={total ?? 0}
             consumers={failedConsumers(what)}
             had={counted.data?.alreadySucceeded?.length ?? 0}
@@ -149,7 +131,7 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         )}
         {step === 'check' && (
           <CheckStep
-            result={oneByOne ? { matching: total ?? 0, exact: true } : counted.data}
+            result={counted.data}
             error={counted.error}
             consumers={plan.onlyFailed ? failedConsumers(what) : []}
             groups={what.groups ?? []}
@@ -188,7 +170,7 @@ export function RedriveWizard({ what, onClose }: { what: What; onClose: () => vo
         )}
       </div>
       <footer>
-        <Cli line={cliOf(what, plan, reason, takes)} />
+        <Cli line={cliOf(what, plan, reason)} />
         <div className="row">
           <Button onClick={() => (index === 0 ? onClose() : setStep(STEPS[index - 1]!))}>
             {index === 0 ? t('cancel') : t('back')}

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { FailureGroup } from '../api/pending';
 import { planSteps } from '../components/Ramp';
-import { bodyOf, cliOf, isOneByOne, type Plan } from './plan';
+import { bodyOf, cliOf, type Plan } from './plan';
 
 const plan: Plan = {
   onlyFailed: true,
@@ -15,20 +15,6 @@ const plan: Plan = {
 const group = { groupId: 'g1', consumerId: 'points', fingerprint: 'x', count: 1284, dead: 31 } as FailureGroup;
 
 describe('a redrive plan', () => {
-  test('has only what the server takes', () => {
-    const old = (field: string) =>
-      ['kind', 'filter', 'consumerId', 'ratePerSecond', 'dryRun', 'reason'].includes(field);
-    expect(bodyOf({ groups: [group] }, plan, old)).toEqual({
-      kind: 'redrive',
-      filter: { consumerId: 'points', deliveryStatus: 'DEAD' },
-      consumerId: 'points',
-      ratePerSecond: 50,
-      dryRun: true,
-    });
-    expect(isOneByOne({ eventIds: ['a'] }, old)).toBe(true);
-    expect(isOneByOne({ eventIds: ['a'] }, () => true)).toBe(false);
-    expect(cliOf({ groups: [group] }, plan, '', old)).toBe('postrider dead redrive --consumer points --rate 50');
-  });
   test('of a group names the group, its consumer and the ramp', () => {
     expect(bodyOf({ groups: [group] }, plan)).toMatchObject({
       failureGroup: 'g1',
@@ -47,13 +33,6 @@ describe('a redrive plan', () => {
     expect(body.consumerId).toBeUndefined();
     expect(body.failureGroup).toBeUndefined();
   });
-  test('of groups without ids says the nearest: their consumers and what is dead', () => {
-    const bare = { ...group, groupId: undefined };
-    expect(bodyOf({ groups: [bare, { ...bare, consumerId: 'wallet' }] }, plan).filter).toEqual({
-      consumerId: 'points,wallet',
-      deliveryStatus: 'DEAD',
-    });
-  });
   test('to every consumer that is not done names no consumer', () => {
     const body = bodyOf({ groups: [group] }, { ...plan, onlyFailed: false });
     expect(body).toMatchObject({ failureGroup: 'g1', consumers: 'open' });
@@ -67,7 +46,7 @@ describe('a redrive plan', () => {
   });
   test('is a command too, with the reason quoted', () => {
     expect(cliOf({ groups: [group] }, plan, "it's back")).toBe(
-      "postrider dead redrive --consumer points --group g1 --ramp 1,10,100 --stop-above 5% --reason 'it'\\''s back'",
+      "postrider dead redrive --consumer points --group g1 --ramp 1,10,100 --stop-above 5% --gate 60s --oldest-first --reason 'it'\\''s back'",
     );
   });
   test('the steps add up to the whole', () => {

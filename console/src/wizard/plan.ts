@@ -26,32 +26,13 @@ function consumerOf(what: What, plan: Plan): string | undefined {
   return plan.onlyFailed && names.length === 1 ? names[0] : undefined;
 }
 
-type Takes = (field: string) => boolean;
-/** Fields that are left out for a server without them. */
-const OPTIONAL = ['consumers', 'ramp', 'stopAbovePercent', 'gateSeconds', 'oldestFirst'] as const;
-
-/** Whether chosen events are redriven one by one, because the server takes no list of them. */
-export function isOneByOne(what: What, takes: Takes): boolean {
-  return what.eventIds !== undefined && !takes('eventIds');
-}
-
-/** How fast it goes: a server without ramps gets a rate. */
-export function speedOf(plan: Plan, takes: Takes): Plan['speed'] {
-  return plan.speed === 'ramp' && !takes('ramp') ? 'rate' : plan.speed;
-}
-
-/** Groups by their ids. Without stable ids, consumers and dead deliveries are the nearest. */
-function groupsOf(groups: FailureGroup[], takes: Takes): Partial<NewOperation> {
-  const ids = groups.map((each) => each.groupId).filter((id): id is string => !!id);
-  if (ids.length < groups.length || !takes(ids.length === 1 ? 'failureGroup' : 'failureGroups')) {
-    const consumerId = [...new Set(groups.map((each) => each.consumerId))].join(',');
-    return { filter: { consumerId, deliveryStatus: 'DEAD' } };
-  }
+/** Groups by their ids. */
+function groupsOf(groups: FailureGroup[]): Partial<NewOperation> {
+  const ids = groups.map((each) => each.groupId);
   return ids.length === 1 ? { failureGroup: ids[0], filter: {} } : { failureGroups: ids, filter: {} };
 }
 
-export function bodyOf(what: What, plan: Plan, takes: Takes = () => true): NewOperation {
-  const speed = speedOf(plan, takes);
+export function bodyOf(what: What, plan: Plan): NewOperation {
   const filter =
     what.filter &&
     Object.fromEntries(
@@ -59,25 +40,25 @@ export function bodyOf(what: What, plan: Plan, takes: Takes = () => true): NewOp
         .filter(([, value]) => value)
         .map(([name, value]) => [name, String(value)]),
     );
-  const body: NewOperation = {
+  return {
     kind: 'redrive',
     ...(what.eventIds ? { eventIds: what.eventIds, filter: {} } : {}),
-    ...(what.groups ? groupsOf(what.groups, takes) : {}),
+    ...(what.groups ? groupsOf(what.groups) : {}),
     ...(filter ? { filter } : {}),
     consumerId: consumerOf(what, plan),
     consumers: plan.onlyFailed ? 'failed' : 'open',
-    ...(speed === 'rate' ? { ratePerSecond: plan.rate } : {}),
-    ...(speed === 'ramp' ? { ramp: plan.ramp, stopAbovePercent: plan.stopAbove, gateSeconds: plan.gateSeconds } : {}),
+    ...(plan.speed === 'rate' ? { ratePerSecond: plan.rate } : {}),
+    ...(plan.speed === 'ramp'
+      ? { ramp: plan.ramp, stopAbovePercent: plan.stopAbove, gateSeconds: plan.gateSeconds }
+      : {}),
     ...(plan.keepOrder ? { oldestFirst: true } : {}),
     dryRun: true,
   };
-  for (const field of OPTIONAL) if (!takes(field)) delete body[field];
-  return body;
 }
 
-export function cliOf(what: What, plan: Plan, reason: string, takes: Takes = () => true): string {
-  const speed = speedOf(plan, takes);
-  const body = bodyOf(what, plan, takes);
+export function cliOf(what: What, plan: Plan, reason: string): string {
+  const { speed } = plan;
+  const body = bodyOf(what, plan);
   return redriveCommand({
     eventIds: what.eventIds,
     groups: body.failureGroups ?? (body.failureGroup ? [body.failureGroup] : []),
@@ -85,6 +66,9 @@ export function cliOf(what: What, plan: Plan, reason: string, takes: Takes = () 
     consumerId: body.consumerId,
     ramp: speed === 'ramp' ? plan.ramp : null,
     stopAbove: speed === 'ramp' ? plan.stopAbove : null,
+    gate: speed === 'ramp' ? plan.gateSeconds : null,
+    oldestFirst: body.oldestFirst,
+    onlyFailed: body.consumers === 'failed',
     rate: speed === 'rate' ? plan.rate : null,
     reason: reason.trim(),
   });

@@ -12,7 +12,8 @@ use crate::{Context, End};
   postrider dead list
   postrider dead list --consumer points --topic order.paid
   postrider dead redrive --consumer points --dry-run
-  postrider dead redrive --consumer points --rate 50 --reason 'the wallet is mended'")]
+  postrider dead redrive --consumer points --rate 50 --reason 'the wallet is mended'
+  postrider dead redrive --consumer points --ramp 1,10,100 --stop-above 20% --gate 30s")]
 pub(crate) struct Dead {
     #[command(subcommand)]
     action: Action,
@@ -43,6 +44,8 @@ impl Dead {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
         match self.action {
             Action::List { which, limit } => which.dead().list(&self.remote, context, limit).await,
+            // A group has events that are still retried too.
+            Action::Redrive { which, how } if how.has_groups() => how.redrive(&which, &self.remote, context).await,
             Action::Redrive { which, how } => how.redrive(&which.dead(), &self.remote, context).await,
         }
     }

@@ -17,6 +17,7 @@ use crate::{Context, End, output, print_data, print_note};
   postrider events trace EVENT_ID
   postrider events tail --topic order.paid
   postrider events redrive EVENT_ID --consumer points
+  postrider events redrive EVENT_ID OTHER_ID --ramp 1,10 --dry-run
   postrider events redrive --status PARTIAL --topic order.paid --dry-run
   postrider events expire EVENT_ID --reason 'published by mistake'
   postrider events discard EVENT_ID --consumer points --reason 'the order was a test'")]
@@ -89,19 +90,22 @@ impl Events {
             Action::Trace { id } => trace(&id, remote, context).await,
             Action::Tail(tail) => tail.run(remote, context).await,
             Action::Redrive { event_ids, which, how } if event_ids.is_empty() => {
-                if which.filter().is_empty() {
+                if which.filter().is_empty() && !how.has_groups() {
                     // Without a filter it would redrive every event, most likely by mistake.
                     return Err(End::Wrong("name events or give a filter: `postrider events redrive --help`".into()));
                 }
                 how.redrive(&which, remote, context).await
+            }
+            Action::Redrive { event_ids, which, how } if how.is_dry_run() || how.is_planned() => {
+                how.redrive_these(&which, &event_ids, remote, context).await
             }
             Action::Redrive { event_ids, which, how } => {
                 let mut body = json!({ "reason": how.reason() });
                 if let Some(consumer) = which.consumer() {
                     body["consumerId"] = consumer.into();
                 }
-                if how.is_dry_run() || which.has_other_filters() {
-                    return Err(End::Wrong("--dry-run and filters cannot be combined with event ids".into()));
+                if which.has_other_filters() {
+                    return Err(End::Wrong("filters cannot be combined with event ids, but for --consumer".into()));
                 }
                 each(&event_ids, "redrive", &body, remote, context).await
             }

@@ -1,18 +1,21 @@
 //! `postrider operations`: list, show, pause, resume and cancel bulk operations.
 
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
-use crate::client::{Remote, escaped, rows};
-use crate::{Context, End, output};
+use crate::bulk::{brief, figures, follow, step_lines, stop};
+use crate::client::{Remote, escaped, given};
+use crate::output::Format;
+use crate::{Context, End, output, print_data};
 
 /// List, show, pause, resume and cancel bulk operations
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider operations list
   postrider operations show OPERATION_ID
+  postrider operations show OPERATION_ID --items failedAgain
   postrider operations pause OPERATION_ID
-  postrider operations resume OPERATION_ID
+  postrider operations resume OPERATION_ID --wait
   postrider operations cancel OPERATION_ID")]
 pub(crate) struct Operations {
     #[command(subcommand)]
@@ -27,12 +30,18 @@ enum Action {
     List {
         /// The most operations to list
         #[arg(long, default_value_t = 50)]
-        limit: u32,
+        limit: usize,
     },
-    /// The state of an operation
+    /// The state of an operation: its steps, what came of its events, and why it stopped
     Show {
         /// Its id
         operation_id: String,
+        /// List its events with this outcome: delivered, failedAgain, open, skipped, refused or planned
+        #[arg(long, value_name = "OUTCOME")]
+        items: Option<String>,
+        /// The most events to list
+        #[arg(long, default_value_t = 50, requires = "items")]
+        limit: usize,
     },
     /// Pause it
     Pause {
@@ -43,6 +52,9 @@ enum Action {
     Resume {
         /// Its id
         operation_id: String,
+        /// Wait until it ends, and show its progress
+        #[arg(long)]
+        wait: bool,
     },
     /// Cancel it; what is redriven stays redriven
     Cancel {
@@ -51,8 +63,21 @@ enum Action {
     },
 }
 
-const COLUMNS: [&str; 9] =
-    ["operationId", "state", "total", "done", "failed", "skipped", "requestedBy", "createdAt", "reason"];
+const COLUMNS: [&str; 12] = [
+    "number",
+    "operationId",
+    "state",
+    "total",
+    "done",
+    "delivered",
+    "failedAgain",
+    "open",
+    "requestedBy",
+    "createdAt",
+    "reason",
+    "stoppedBecause",
+];
+const ITEM_COLUMNS: [&str; 4] = ["eventId", "outcome", "rule", "step"];
 
 impl Operations {
     pub(crate) async fn run(self, context: &Context) -> Result<(), End> {
@@ -61,16 +86,38 @@ impl Operations {
             async |id: &str, verb: &str| remote.post(&format!("/operations/{}/{verb}", escaped(id)), &json!({})).await;
         let operation = match self.action {
             Action::List { limit } => {
-                let listed = remote.get(&format!("/operations?limit={limit}")).await?;
-                output::list(context.output, &rows(&listed, "operations"), &COLUMNS);
+                let listed = remote.pages("/operations", "operations", &Map::new(), limit).await?;
+                output::list(context.output, &listed, &COLUMNS);
                 return Ok(());
             }
-            Action::Show { operation_id } => remote.get(&format!("/operations/{}", escaped(&operation_id))).await?,
+            Action::Show { operation_id, items: Some(outcome), limit } => {
+                let path = format!("/operations/{}/items", escaped(&operation_id));
+                let wanted = given([("outcome", &Some(outcome))]);
+                output::list(context.output, &remote.pages(&path, "items", &wanted, limit).await?, &ITEM_COLUMNS);
+                return Ok(());
+            }
+            Action::Show { operation_id, items: None, .. } => {
+                remote.get(&format!("/operations/{}", escaped(&operation_id))).await?
+            }
             Action::Pause { operation_id } => change(&operation_id, "pause").await?,
-            Action::Resume { operation_id } => change(&operation_id, "resume").await?,
+            Action::Resume { operation_id, wait: true } => {
+                change(&operation_id, "resume").await?;
+                return follow(&operation_id, &remote, context).await;
+            }
+            Action::Resume { operation_id, wait: false } => change(&operation_id, "resume").await?,
             Action::Cancel { operation_id } => change(&operation_id, "cancel").await?,
         };
-        output::one(context.output, &operation);
+        show(&operation, context);
         Ok(())
+    }
+}
+
+/// Prints an operation; in a table the steps and figures as sentences.
+fn show(operation: &Value, context: &Context) {
+    output::one(context.output, &brief(operation, context));
+    if context.output == Format::Table {
+        step_lines(operation).iter().for_each(print_data);
+        print_data(figures(operation));
+        stop(operation).iter().for_each(print_data);
     }
 }

@@ -10,8 +10,18 @@ use time::format_description::well_known::Rfc3339;
 use crate::print_data;
 
 /// The fields that hold sentences.
-const SENTENCES: [&str; 8] =
-    ["description", "errorMessage", "finding", "lastError", "message", "reason", "remedy", "sample"];
+const SENTENCES: [&str; 10] = [
+    "description",
+    "errorMessage",
+    "finding",
+    "lastError",
+    "message",
+    "reason",
+    "remedy",
+    "sample",
+    "samples",
+    "stoppedBecause",
+];
 /// Times whose field does not end in `At`.
 const TIMES: [&str; 6] = ["at", "first", "last", "lastFire", "nextFire", "until"];
 /// The narrowest column for sentences, also if the table is then wider than the terminal.

@@ -190,7 +190,7 @@ pub async fn old_operations_and_figures_are_pruned<H: Harness>(h: H) {
     fold_all(&h).await;
     let prune = |what| Prune { what, older_than: HOUR, after: 0, limit: 100 };
     assert_eq!(store.prune(&prune(Prunable::Operations)).await.unwrap().removed, 1);
-    let left: Vec<_> = store.operations(10).await.unwrap().into_iter().map(|one| one.request.id).collect();
+    let left: Vec<_> = store.operations(None, 10).await.unwrap().into_iter().map(|one| one.request.id).collect();
     assert_eq!(left, ["young", "running"]);
     assert_eq!(store.prune(&prune(Prunable::Figures)).await.unwrap().removed, 1);
     let now = store.now().await.unwrap();

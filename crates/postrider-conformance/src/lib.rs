@@ -49,6 +49,7 @@ pub mod lineage;
 pub mod list;
 pub mod migrate;
 pub mod operations;
+pub mod plans;
 pub mod probe;
 pub mod promises;
 pub mod prune;
@@ -510,6 +511,19 @@ macro_rules! suite {
                 it_keeps_its_rate
                 creating_it_twice_makes_one
                 a_stopped_worker_releases_its_operation
+            }
+            plans {
+                a_ramp_stops_by_itself_and_finishes_after_the_repair
+                a_worker_dies_in_the_middle_of_a_step
+                a_gate_waits_no_longer_than_its_time
+                a_ramp_is_paused_and_cancelled
+                chosen_events_are_redriven
+                a_failure_group_is_redriven
+                items_and_dry_run_name_the_rules
+                results_come_after_the_end
+                the_oldest_come_first_if_asked
+                a_stop_is_audited
+                operations_go_with_their_events
             }
             figures {
                 minutes_count_each_change_once

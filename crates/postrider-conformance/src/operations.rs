@@ -3,18 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use postrider::operations::{self, Matching, Operations, OperationsOptions};
+use postrider::operations::{Operations, OperationsOptions, dry_run};
 use postrider::prelude::*;
 use postrider::redrive::RedriveRules;
 use postrider::status::EventStatus;
-use postrider::store::{Advance, Filter, History, List, NewOperation, Operation, OperationState, Steer};
+use postrider::store::{
+    Advance, Filter, History, List, NewOperation, Operation, OperationState, PlanPage, Ramp, Steer,
+};
 
 use crate::Harness;
 use crate::fold::fold_all;
 use crate::steps::*;
 
 /// Enqueues and buries `n` events, so that lists show them as FAILED.
-async fn dead_events(h: &impl Harness, n: usize) {
+pub(crate) async fn dead_events(h: &impl Harness, n: usize) {
     subscribe_lane(h).await;
     enqueue(h, drafts(n)).await;
     loop {
@@ -28,7 +30,7 @@ async fn dead_events(h: &impl Harness, n: usize) {
     fold_all(h).await;
 }
 
-fn failed_ones() -> Filter {
+pub(crate) fn failed_ones() -> Filter {
     Filter { status: Some(EventStatus::Failed), ..Filter::default() }
 }
 
@@ -47,7 +49,7 @@ fn workers(h: &impl Harness) -> Operations {
 }
 
 /// The redrive count of each event.
-async fn redrives(h: &impl Harness) -> Vec<u32> {
+pub(crate) async fn redrives(h: &impl Harness) -> Vec<u32> {
     let mut list = List::new(Filter::default(), 500);
     let mut redrives = Vec::new();
     loop {
@@ -67,10 +69,10 @@ pub async fn everything_that_matches_is_redriven_once<H: Harness>(h: H) {
     let lease = claim(&h, 1).await;
     h.store().settle(lease.token, &lease.ids(), History::Keep).await.unwrap();
     fold_all(&h).await;
-    let counted = operations::matching(h.store(), &failed_ones()).await.unwrap();
-    assert_eq!(counted, Matching { events: 450, exact: true }, "the dry run");
+    let counted = dry_run(h.store(), &NewOperation::redrive("op", failed_ones())).await.unwrap();
+    assert_eq!((counted.matching, counted.exact), (450, true), "the dry run");
     let asked =
-        ask(&h, NewOperation { total: Some(counted.events), ..NewOperation::redrive("op", failed_ones()) }).await;
+        ask(&h, NewOperation { total: Some(counted.matching), ..NewOperation::redrive("op", failed_ones()) }).await;
     assert_eq!(asked.state, OperationState::Running);
     enqueue_one(&h, draft("later")).await;
     let lease = claim(&h, 1).await;
@@ -111,34 +113,40 @@ pub async fn refusals_are_counted<H: Harness>(h: H) {
     assert_eq!((done.done, done.failed, done.skipped), (6, 3, 1), "{done:?}");
 }
 
-/// D.8: a paused operation does nothing, and continues where it stopped.
+/// One piece of work by a claim that is kept.
+async fn advance(h: &impl Harness, token: postrider::store::Token, operation: &Operation) -> Option<Operation> {
+    let (after, mut page) = (operation.position, None);
+    if after.is_some() {
+        let found = h.store().list(&List { filter: failed_ones(), limit: 500, after }).await.unwrap();
+        let events = found.events.iter().map(|one| (one.sequence, one.envelope.event_id.to_string())).collect();
+        page = Some(PlanPage { after, events, next: found.next });
+    }
+    let advance = Advance { id: "op", token, page, batch: 100, lease: LEASE };
+    h.store().advance_operation(&advance).await.unwrap()
+}
+
+/// D.8: a paused operation redrives nothing, and continues where it stopped.
 pub async fn it_is_paused_resumed_and_cancelled<H: Harness>(h: H) {
     dead_events(&h, 300).await;
     ask(&h, NewOperation::redrive("op", failed_ones())).await;
     let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it can be claimed");
-    let advance = async |token, operation: &Operation, limit| {
-        let list = List { filter: failed_ones(), limit, after: operation.position };
-        let page = h.store().list(&list).await.unwrap();
-        let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
-        let advance = Advance { id: "op", token, events: &events, next: page.next, lease: LEASE };
-        h.store().advance_operation(&advance).await.unwrap()
-    };
-    let operation = advance(token, &operation, 100).await.expect("it is the caller's");
+    let operation = advance(&h, token, &operation).await.expect("it is the caller's");
     assert_eq!((operation.done, operation.owner.as_deref()), (100, Some("me")));
     let paused = h.store().steer_operation("op", Steer::Pause).await.unwrap().unwrap();
     assert_eq!((paused.state, paused.owner), (OperationState::Paused, None));
-    assert!(advance(token, &operation, 100).await.is_none(), "nothing more is done");
-    assert!(h.store().claim_operation("me", LEASE).await.unwrap().is_none());
-    assert_eq!(state(&h, "op").await.done, 100);
+    assert!(advance(&h, token, &operation).await.is_none(), "the token is outdated");
+    // A worker takes it only to read what came of the redriven events.
+    let (found, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("results are missing");
+    assert_eq!(advance(&h, token, &found).await.expect("it is the caller's").done, 100, "nothing more is done");
     let resumed = h.store().steer_operation("op", Steer::Resume).await.unwrap().unwrap();
     assert_eq!(resumed.state, OperationState::Running);
-    assert!(advance(token, &operation, 100).await.is_none(), "the old token is outdated");
+    assert!(advance(&h, token, &operation).await.is_none(), "the old token is outdated");
     let (operation, token) = h.store().claim_operation("me", LEASE).await.unwrap().expect("it can be claimed");
-    let operation = advance(token, &operation, 100).await.expect("it is the caller's");
+    let operation = advance(&h, token, &operation).await.expect("it is the caller's");
     assert_eq!(operation.done, 200, "it goes on where it was");
     let cancelled = h.store().steer_operation("op", Steer::Cancel).await.unwrap().unwrap();
     assert!(cancelled.state == OperationState::Cancelled && cancelled.finished_at.is_some());
-    assert!(advance(token, &operation, 100).await.is_none());
+    assert!(advance(&h, token, &operation).await.is_none());
     for steer in [Steer::Resume, Steer::Pause] {
         let still = h.store().steer_operation("op", steer).await.unwrap().unwrap();
         assert_eq!(still.state, OperationState::Cancelled, "for good");
@@ -155,14 +163,15 @@ pub async fn a_zombie_advances_nothing<H: Harness>(h: H) {
     assert!(h.store().claim_operation("other", LEASE).await.unwrap().is_none(), "one at a time");
     age(&h, HOUR).await;
     let (_, new) = h.store().claim_operation("successor", LEASE).await.unwrap().expect("it ran out");
-    let page = h.store().list(&List { filter: failed_ones(), limit: 5, after: zombie.position }).await.unwrap();
-    let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
-    let by = |token| Advance { id: "op", token, events: &events, next: page.next, lease: LEASE };
-    assert!(h.store().advance_operation(&by(old)).await.unwrap().is_none());
-    assert!(!h.store().release_operation("op", old).await.unwrap());
+    assert!(advance(&h, old, &zombie).await.is_none());
+    assert!(!h.store().release_operation("op", old, Duration::ZERO).await.unwrap());
     assert_eq!(redrives(&h).await.iter().sum::<u32>(), 0);
-    assert_eq!(h.store().advance_operation(&by(new)).await.unwrap().expect("it is the successor's").done, 5);
-    assert!(h.store().release_operation("op", new).await.unwrap());
+    assert_eq!(advance(&h, new, &zombie).await.expect("it is the successor's").done, 10);
+    // A page that was read for an earlier place of the plan is not noted again.
+    assert_eq!(advance(&h, new, &zombie).await.expect("it is the successor's").progress.planned, 10);
+    assert!(h.store().release_operation("op", new, HOUR).await.unwrap());
+    assert!(h.store().claim_operation("next", LEASE).await.unwrap().is_none(), "it rests");
+    age(&h, HOUR).await;
     assert!(h.store().claim_operation("next", LEASE).await.unwrap().is_some());
 }
 
@@ -207,6 +216,10 @@ pub async fn creating_it_twice_makes_one<H: Harness>(h: H) {
         reason: Some("the coupon service is back, \u{1f600}".into()),
         requested_by: Some("ops".into()),
         total: Some(3),
+        only_failed: true,
+        oldest_first: true,
+        ramp: Some(Ramp { stop_above_percent: 7, ..Ramp::new(vec![1, 20]) }),
+        fingerprint: Some("f".into()),
         rules: RedriveRules { max_count: 3, ..RedriveRules::default() },
         ..NewOperation::redrive(
             "op",
@@ -217,13 +230,24 @@ pub async fn creating_it_twice_makes_one<H: Harness>(h: H) {
     assert_eq!(asked.request, request, "everything comes back");
     assert_eq!(ask(&h, NewOperation::redrive("op", Filter::default())).await, asked);
     ask(&h, NewOperation::redrive("second", Filter::default())).await;
-    let listed = h.store().operations(10).await.unwrap();
+    let listed = h.store().operations(None, 10).await.unwrap();
     assert_eq!(listed.iter().map(|one| one.request.id.as_str()).collect::<Vec<_>>(), ["second", "op"]);
     assert_eq!(listed[1], asked);
-    assert_eq!(h.store().operations(1).await.unwrap().len(), 1);
+    assert_eq!(h.store().operations(None, 1).await.unwrap().len(), 1);
     assert!(h.store().operation("nothing").await.unwrap().is_none());
     let none = NewOperation { rate_per_second: Some(0), ..NewOperation::redrive("bad", Filter::default()) };
     assert!(h.store().create_operation(&none).await.is_err());
+    let odd = [
+        Ramp::new(vec![]),
+        Ramp::new(vec![0]),
+        Ramp::new(vec![1; 11]),
+        Ramp { gate: Duration::ZERO, ..Ramp::new(vec![1]) },
+        Ramp { stop_above_percent: 101, ..Ramp::new(vec![1]) },
+    ];
+    for ramp in odd {
+        let bad = NewOperation { ramp: Some(ramp), ..NewOperation::redrive("bad", Filter::default()) };
+        assert!(h.store().create_operation(&bad).await.is_err(), "{bad:?}");
+    }
     assert!(h.store().create_operation(&NewOperation::redrive("", Filter::default())).await.is_err());
 }
 

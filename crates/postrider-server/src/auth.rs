@@ -94,7 +94,9 @@ pub(crate) async fn guard(State(app): State<App>, path: MatchedPath, mut request
         return outside().into_response();
     }
     request.extensions_mut().insert(caller.clone());
-    match (granted, entry.audited) {
+    // HEAD shows nothing.
+    let is_audited = entry.audited && request.method() != Method::HEAD;
+    match (granted, is_audited) {
         (true, false) => read(&app, entry, caller, request, next).await,
         (false, false) => refused(entry, &caller).into_response(),
         (_, true) => audited(app, entry, caller, granted, request, next).await,

@@ -1,5 +1,7 @@
 //! The filter for events: the same fields in the query of a list and in the body of a bulk operation.
 
+use std::collections::BTreeSet;
+
 use postrider::status::EventStatus;
 use postrider::store::Filter;
 use postrider::{EventId, Scope, limits};
@@ -61,6 +63,10 @@ pub(crate) struct FilterIn {
     from: Option<Time>,
     /// Stored before this time.
     to: Option<Time>,
+    /// In this group of failures: a `groupId` of `GET /failures`.
+    failure_group: Option<String>,
+    /// With these ids; several with commas between them, at most 1,000.
+    event_ids: Option<String>,
 }
 
 impl FilterIn {
@@ -90,6 +96,8 @@ impl FilterIn {
             tenant_id: text("tenantId", id(self.tenant_id), limits::LABEL_CHARS)?,
             from: self.from.map(|at| at.0),
             to: self.to.map(|at| at.0),
+            failure_groups: text("failureGroup", self.failure_group, limits::KEY_CHARS)?.into_iter().collect(),
+            event_ids: self.event_ids.map(|ids| event_ids(ids.split(','))).transpose()?.unwrap_or_default(),
             scope: scope.clone(),
         };
         filter.check()?;
@@ -126,6 +134,16 @@ fn event_id(field: &str, id: Option<String>) -> Result<Option<String>, Problem> 
         Some(Err(_)) => Err(Problem::invalid(field, "can be no event's id")),
         _ => Ok(id),
     }
+}
+
+/// Ids of events, each once.
+pub(crate) fn event_ids<'a>(ids: impl Iterator<Item = &'a str>) -> Result<Vec<String>, Problem> {
+    let ids: BTreeSet<&str> = ids.collect();
+    if ids.len() > limits::CHOSEN_EVENTS {
+        let most = limits::CHOSEN_EVENTS;
+        return Err(Problem::invalid("eventIds", format!("may name {most} events at most: use a filter for more")));
+    }
+    ids.into_iter().map(|id| event_id("eventIds", Some(id.into())).map(Option::unwrap_or_default)).collect()
 }
 
 fn text(field: &str, text: Option<String>, most: usize) -> Result<Option<String>, Problem> {

@@ -145,7 +145,7 @@ impl FromRequestParts<App> for Wanted {
     }
 }
 
-fn filter(pairs: Vec<(String, String)>) -> Result<FilterIn, Problem> {
+pub(crate) fn filter(pairs: Vec<(String, String)>) -> Result<FilterIn, Problem> {
     let mut filter = Map::new();
     for (name, value) in pairs {
         if filter.contains_key(&name) {

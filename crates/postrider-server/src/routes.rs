@@ -5,6 +5,7 @@ mod config;
 mod consumers;
 mod counts;
 mod events;
+mod export;
 mod failures;
 mod health;
 mod instances;
@@ -54,6 +55,7 @@ fn all() -> OpenApiRouter<App> {
         .merge(consumers::routes())
         .merge(counts::routes())
         .merge(events::routes())
+        .merge(export::routes())
         .merge(failures::routes())
         .merge(instances::routes())
         .merge(jobs::routes())

@@ -26,7 +26,8 @@ GRANT SELECT ON postrider_migrations TO postrider_producer;
 GRANT SELECT, INSERT, UPDATE ON postrider_idempotency TO postrider_producer;
 
 -- A service with consumers, and `postrider serve --role relay`: it delivers, keeps the statuses, runs bulk operations and jobs,
--- and prunes. It enqueues too. It has no access to tokens, sessions and the audit, and never changes a payload.
+-- and prunes. It enqueues too. It has no access to tokens and sessions, can only add to the audit (a bulk operation that stops by
+-- itself), and never changes a payload.
 GRANT SELECT, INSERT, DELETE, UPDATE (waits_for) ON postrider_event TO postrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery TO postrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_inbox TO postrider_relay;
@@ -46,6 +47,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_promise TO postrider_relay;
 GRANT SELECT, INSERT, DELETE, UPDATE (event_seq, consumer, attempt) ON postrider_consumption TO postrider_relay;
 GRANT SELECT, INSERT ON postrider_subscription TO postrider_relay;
 GRANT SELECT, UPDATE, DELETE ON postrider_operation TO postrider_relay;
+GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_operation_item TO postrider_relay;
+GRANT INSERT ON postrider_audit TO postrider_relay;
 GRANT SELECT, UPDATE ON postrider_rollup TO postrider_relay;
 GRANT SELECT ON postrider_pause TO postrider_relay;
 GRANT SELECT ON postrider_migrations TO postrider_relay;
@@ -70,6 +73,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_promise TO postrider_console;
 GRANT SELECT, UPDATE (consumer) ON postrider_repeat TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_status TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_operation TO postrider_console;
+GRANT SELECT ON postrider_operation_item TO postrider_console;
 GRANT SELECT, INSERT, UPDATE ON postrider_token TO postrider_console;
 GRANT SELECT, INSERT ON postrider_mark TO postrider_console;
 GRANT SELECT, INSERT ON postrider_audit TO postrider_console;

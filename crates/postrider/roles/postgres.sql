@@ -31,11 +31,13 @@ GRANT SELECT ON postrider_subscription, postrider_audience, postrider_audience_v
 GRANT SELECT, INSERT, UPDATE ON postrider_idempotency TO postrider_producer;
 
 -- A service with consumers, and `postrider serve --role relay`: it delivers, keeps the statuses, runs bulk operations and jobs,
--- and prunes. It enqueues too. It has no access to tokens, sessions and the audit, and never changes a payload.
+-- and prunes. It enqueues too. It has no access to tokens and sessions, can only add to the audit (a bulk operation that stops by
+-- itself), and never changes a payload.
 GRANT SELECT, INSERT, DELETE, UPDATE (waits_for) ON postrider_event TO postrider_relay;
 GRANT SELECT, INSERT, UPDATE, DELETE ON postrider_delivery, postrider_inbox, postrider_idempotency, postrider_lease,
     postrider_job, postrider_mark, postrider_status, postrider_lookup, postrider_figure, postrider_instance, postrider_alert,
-    postrider_lane, postrider_repeat, postrider_promise TO postrider_relay;
+    postrider_lane, postrider_repeat, postrider_promise, postrider_operation_item TO postrider_relay;
+GRANT INSERT ON postrider_audit TO postrider_relay;
 -- UPDATE of one column to lock the row of a reporting consumer.
 GRANT SELECT, INSERT, DELETE, UPDATE (attempt) ON postrider_consumption TO postrider_relay;
 GRANT SELECT, INSERT ON postrider_subscription TO postrider_relay;
@@ -61,4 +63,4 @@ GRANT SELECT, UPDATE ON postrider_audit_chain TO postrider_console;
 -- To lock it while a consumer is renamed.
 GRANT SELECT, UPDATE (folded_to) ON postrider_rollup TO postrider_console;
 GRANT SELECT ON postrider_job, postrider_figure, postrider_alert, postrider_idempotency, postrider_audience, postrider_audience_version,
-    postrider_migrations, postrider_outbox, postrider_consume_log TO postrider_console;
+    postrider_migrations, postrider_outbox, postrider_consume_log, postrider_operation_item TO postrider_console;

@@ -65,6 +65,16 @@ pub const MAX_ATTEMPTS_CEILING: u32 = 10_000;
 pub const RATE_PER_SECOND_CEILING: u32 = 100_000;
 /// The longest timeout of a subscription, in seconds: as long as the longest lease of a consumer that pulls.
 pub const TIMEOUT_SECONDS_CEILING: u32 = 3_600;
+/// Steps of a ramp, without the rest. More are no ramp.
+pub const RAMP_STEPS: usize = 10;
+/// Events in a step of a ramp.
+pub const RAMP_STEP_EVENTS: u32 = 1_000_000;
+/// How long a gate of a ramp may wait.
+pub const GATE: std::time::Duration = std::time::Duration::from_secs(86_400);
+/// Events that one operation may name by their ids.
+pub const CHOSEN_EVENTS: usize = 1_000;
+/// Failure groups that one filter may name.
+pub const FAILURE_GROUPS: usize = 50;
 
 /// A topic or consumer name: `[A-Za-z0-9._-]`, not empty, within [`NAME_CHARS`].
 pub(crate) fn name(field: &'static str, value: &str) -> Result<()> {

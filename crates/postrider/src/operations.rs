@@ -1,9 +1,14 @@
-//! Bulk operations: redrives of everything that matches a filter, in batches, at a chosen rate.
+//! Bulk operations: redrives of everything that matches a filter, in batches, at a chosen rate, in steps with gates.
 //!
-//! An operation is a row ([`OperationRuns::create_operation`](crate::store::OperationRuns::create_operation)). Any number of instances may work; one instance at a time works on an
-//! operation, under a lease. The redrives of a batch and the progress commit together, so that after a crash the next
-//! instance continues behind the last batch and redrives nothing twice.
+//! An operation is a row ([`OperationRuns::create_operation`](crate::store::OperationRuns::create_operation)). Its plan comes first:
+//! the events that match are noted page by page. Then they are redriven, and what comes of them is read from their first attempts.
+//! Any number of instances may work; one instance at a time works on an operation, under a lease. The redrives of a batch and the
+//! progress commit together, so that after a crash the next instance goes on where it was and redrives nothing twice.
+//!
+//! With a [`Ramp`](crate::store::Ramp) an operation waits after each step for the first attempts of its events, and stops by itself
+//! if too many failed again.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,12 +22,26 @@ use crate::error::Result;
 use crate::limits;
 use crate::presence;
 use crate::retry;
-use crate::store::{Advance, Filter, IntoStore, List, Operation, OperationState, Store, Token};
+use crate::status::{ConsumerState, Record};
+use crate::store::access::{NewAudit, audited};
+use crate::store::decide::{self, Plan};
+use crate::store::{
+    Advance, IntoStore, ItemOutcome, List, NewOperation, Operation, OperationState, OperationStep, PlanPage, Progress,
+    Store,
+};
 
 /// Events in one transaction, at most, so that the locks delay no other work.
 const BATCH: u32 = 200;
-/// Where counting stops: larger operations are "at least this many".
-const COUNTED: u64 = 100_000;
+/// Where a dry run stops reading: larger numbers are estimates.
+const LOOKED_AT: u64 = 10_000;
+/// Events that a dry run names for each rule.
+const SAMPLES: usize = 5;
+/// The operations among which `drain` looks for those that run.
+const NEWEST: u32 = 500;
+/// The shortest wait for an operation that is not due yet.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// How a stop by a gate is called in the audit.
+const STOPPED: &str = "operation stopped itself";
 
 /// The options of the worker.
 #[derive(Debug, Clone)]
@@ -47,26 +66,103 @@ pub struct Operations {
     options: OperationsOptions,
 }
 
-/// How many events match a filter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Matching {
-    /// How many.
-    pub events: u64,
-    /// Whether the count is exact; if false, there are at least this many.
+/// What an operation would do now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DryRun {
+    /// How many events match.
+    pub matching: u64,
+    /// Whether all of them were looked at. If not, `matching` is an estimate, and the split is of the newest ones only.
     pub exact: bool,
+    /// How many events were looked at.
+    pub looked_at: u64,
+    /// How those divide by rule, the largest part first.
+    pub split: Vec<RuleShare>,
+    /// Consumers that had succeeded with some of them before; a redrive leaves them out.
+    pub already_succeeded: Vec<(String, u64)>,
+    /// The steps of its ramp.
+    pub steps: Vec<OperationStep>,
 }
 
-/// Counts the events of an operation: a dry run.
-pub async fn matching(store: &dyn Store, filter: &Filter) -> Result<Matching> {
-    let mut list = List::new(filter.clone(), limits::PAGE_EVENTS);
-    let mut events = 0;
-    loop {
+/// The events that one rule is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleShare {
+    /// [`REDRIVE`] for events that would be redriven, or [`Refusal::code`](crate::redrive::Refusal::code).
+    pub rule: &'static str,
+    /// Whether the rule is that nothing needs to be done, or that nothing may be.
+    pub outcome: ItemOutcome,
+    /// How many.
+    pub events: u64,
+    /// Some of them.
+    pub samples: Vec<String>,
+}
+
+/// The rule of events that would be redriven.
+pub const REDRIVE: &str = "redrive";
+
+/// Says what an operation would do, and changes nothing. Reads 10,000 matching events at most.
+pub async fn dry_run(store: &dyn Store, new: &NewOperation) -> Result<DryRun> {
+    new.check()?;
+    let (subscriptions, now) = (store.subscriptions(None).await?, store.now().await?);
+    let request = decide::request(new, &subscriptions);
+    let mut list = List::new(new.filter.clone(), limits::PAGE_EVENTS);
+    let mut found = Found::default();
+    let exact = loop {
         let page = store.list(&list).await?;
-        events += page.events.len() as u64;
+        found.add(&page.events, &Plan::of(&page.events, &request, now), new);
         match page.next {
-            None => return Ok(Matching { events, exact: true }),
-            Some(_) if events >= COUNTED => return Ok(Matching { events, exact: false }),
+            None => break true,
+            Some(_) if found.looked_at >= LOOKED_AT => break false,
             Some(next) => list.after = Some(next),
+        }
+    };
+    let counted = if exact { found.looked_at } else { store.count_events(&new.filter).await?.value };
+    Ok(found.dry_run(counted, exact, new))
+}
+
+/// What a dry run has found so far.
+#[derive(Default)]
+struct Found {
+    looked_at: u64,
+    rules: BTreeMap<&'static str, RuleShare>,
+    succeeded: BTreeMap<String, u64>,
+}
+
+impl Found {
+    fn add(&mut self, records: &[Record], plan: &Plan, new: &NewOperation) {
+        for (record, (_, answer)) in records.iter().zip(&plan.answers) {
+            self.looked_at += 1;
+            let (rule, outcome) = match answer {
+                Ok(_) => (REDRIVE, ItemOutcome::Planned),
+                Err(refusal) => (refusal.code(), ItemOutcome::of_refusal(refusal)),
+            };
+            let share = RuleShare { rule, outcome, events: 0, samples: Vec::new() };
+            let share = self.rules.entry(rule).or_insert(share);
+            share.events += 1;
+            if share.samples.len() < SAMPLES {
+                share.samples.push(record.envelope.event_id.to_string());
+            }
+            for (consumer, state) in record.consumers() {
+                if state == ConsumerState::Ok && new.filter.scope.has_consumer(consumer) {
+                    *self.succeeded.entry(consumer.into()).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    fn dry_run(self, matching: u64, exact: bool, new: &NewOperation) -> DryRun {
+        let matching = matching.max(self.looked_at);
+        let would = self.rules.get(REDRIVE).map_or(0, |share| share.events);
+        let expected = if exact { would } else { matching * would / self.looked_at.max(1) };
+        let mut split: Vec<_> = self.rules.into_values().collect();
+        split.sort_by(|a, b| (b.events, a.rule).cmp(&(a.events, b.rule)));
+        let steps = new.ramp.as_ref().map(|ramp| decide::stairs(&Progress::new(Some(ramp)).steps, expected));
+        DryRun {
+            matching,
+            exact,
+            looked_at: self.looked_at,
+            split,
+            already_succeeded: self.succeeded.into_iter().collect(),
+            steps: steps.unwrap_or_default(),
         }
     }
 }
@@ -90,13 +186,12 @@ impl Operations {
         let _running = self.store.wake().presence().run_loop(presence::OPERATIONS);
         let mut shutdown = pin!(shutdown);
         let owner = self.owner();
-        let mut work = None;
-        let mut failed = 0;
+        let (mut failed, mut due) = (0, None);
         loop {
-            let pause = match self.pass(&owner, &mut work).await {
-                Ok(pause) => {
+            let pause = match self.pass(&owner).await {
+                Ok(passed) => {
                     failed = 0;
-                    pause
+                    self.idle(passed, &mut due)
                 }
                 Err(error) => {
                     failed += 1;
@@ -106,30 +201,43 @@ impl Operations {
             };
             tokio::select! {
                 biased;
-                () = &mut shutdown => break,
+                () = &mut shutdown => return Ok(()),
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        if let Some(work) = work {
-            // So that the next instance does not wait until the lease runs out. A shutdown does not fail for it.
-            let released = self.store.release_operation(&work.operation.request.id, work.token).await;
-            if let Err(error) = released {
-                tracing::warn!(error = %Failure::from(error), "a bulk operation could not be given back: its lease runs out");
-            }
-        }
-        Ok(())
     }
 
-    /// Works until no operation is left: for tests, and for programs started by a timer.
+    /// Works until no operation runs that this instance could work on: for tests, and for programs started by a timer. It does
+    /// not wait for the results of operations that have ended.
     pub async fn drain(self) -> Result<()> {
         let owner = self.owner();
-        let mut work = None;
+        let mut due = None;
         loop {
-            let pause = self.pass(&owner, &mut work).await?;
-            if work.is_none() && self.store.claim_operation(&owner, Duration::ZERO).await?.is_none() {
-                return Ok(());
+            let passed = self.pass(&owner).await?;
+            if passed == Passed::Nothing {
+                let newest = self.store.operations(None, NEWEST).await?;
+                let is_free = |one: &Operation| one.state == OperationState::Running && one.owner.is_none();
+                if !newest.iter().any(is_free) {
+                    return Ok(());
+                }
             }
-            tokio::time::sleep(pause).await;
+            tokio::time::sleep(self.idle(passed, &mut due)).await;
+        }
+    }
+
+    /// How long to wait before the next pass. `due` is when the first of the operations that were put back has something to do.
+    fn idle(&self, passed: Passed, due: &mut Option<Instant>) -> Duration {
+        match passed {
+            Passed::Worked(pause) => {
+                let next = pause.map(|pause| Instant::now() + pause);
+                *due = [*due, next].into_iter().flatten().min();
+                // Another operation may have something to do now.
+                Duration::ZERO
+            }
+            Passed::Nothing => {
+                let known = due.take().map(|at| at.saturating_duration_since(Instant::now()));
+                known.map_or(self.options.poll, |pause| pause.clamp(SHORTEST, self.options.poll.max(SHORTEST)))
+            }
         }
     }
 
@@ -137,53 +245,47 @@ impl Operations {
         format!("{}-{}", self.options.owner, &Uuid::new_v4().simple().to_string()[..8])
     }
 
-    /// One batch of the current operation, or of the next one. Returns the pause before the next batch.
-    async fn pass(&self, owner: &str, work: &mut Option<Work>) -> Result<Duration> {
+    /// One piece of the operation that has waited longest.
+    async fn pass(&self, owner: &str) -> Result<Passed> {
         let lease = self.options.lease;
-        let mut current = match work.take() {
-            Some(current) => current,
-            None => match self.store.claim_operation(owner, lease).await? {
-                Some((operation, token)) => Work { operation, token, since: Instant::now(), redriven: 0 },
-                None => return Ok(self.options.poll),
-            },
+        let Some((operation, token)) = self.store.claim_operation(owner, lease).await? else {
+            return Ok(Passed::Nothing);
         };
-        let request = &current.operation.request;
-        let batch = current.batch();
-        let list = List { filter: request.filter.clone(), limit: batch, after: current.operation.position };
-        let page = self.store.list(&list).await?;
-        let events: Vec<i64> = page.events.iter().map(|record| record.sequence).collect();
-        let advance = Advance { id: &request.id, token: current.token, events: &events, next: page.next, lease };
+        let id = &operation.request.id;
+        let page = self.page(&operation).await?;
+        let advance = Advance { id, token, page, batch: batch(operation.request.rate_per_second), lease };
+        let record =
+            NewAudit { actor: owner, action: STOPPED, target: Some(id), outcome: "done", ..NewAudit::default() };
+        let advanced = audited(&record, self.store.advance_operation(&advance)).await.done?;
         // `None` means that it was paused or cancelled, or that another instance has it.
-        let Some(operation) = self.store.advance_operation(&advance).await? else { return Ok(Duration::ZERO) };
-        current.redriven += operation.done - current.operation.done;
-        let pause = current.pause();
-        current.operation = operation;
-        if current.operation.state == OperationState::Running {
-            *work = Some(current);
+        let Some(after) = advanced else { return Ok(Passed::Worked(None)) };
+        let pause = after.pause(after.done - operation.done, after.updated_at);
+        self.store.release_operation(id, token, pause.unwrap_or_default()).await?;
+        Ok(Passed::Worked(pause))
+    }
+
+    /// The next page of the plan, while it is not complete.
+    async fn page(&self, operation: &Operation) -> Result<Option<PlanPage>> {
+        if operation.position.is_none() || operation.state != OperationState::Running {
+            return Ok(None);
         }
-        Ok(pause)
+        let (filter, after) = (operation.request.filter.clone(), operation.position);
+        let page = self.store.list(&List { filter, limit: limits::PAGE_EVENTS, after }).await?;
+        let event = |record: &Record| (record.sequence, record.envelope.event_id.to_string());
+        Ok(Some(PlanPage { after, events: page.events.iter().map(event).collect(), next: page.next }))
     }
 }
 
-/// The operation that this instance works on.
-struct Work {
-    operation: Operation,
-    token: Token,
-    since: Instant,
-    /// How many since `since`, for the rate.
-    redriven: u64,
+/// What one pass has done.
+#[derive(Clone, Copy, PartialEq)]
+enum Passed {
+    /// It worked on an operation, which has something to do again after this pause.
+    Worked(Option<Duration>),
+    /// No operation has anything to do now.
+    Nothing,
 }
 
-impl Work {
-    /// The number of events for a quarter of a second.
-    fn batch(&self) -> u32 {
-        self.operation.request.rate_per_second.map_or(BATCH, |rate| (rate / 4).clamp(1, BATCH))
-    }
-
-    /// The pause that keeps the rate.
-    fn pause(&self) -> Duration {
-        let Some(rate) = self.operation.request.rate_per_second else { return Duration::ZERO };
-        let allowed = Duration::from_secs_f64(self.redriven as f64 / f64::from(rate));
-        allowed.saturating_sub(self.since.elapsed())
-    }
+/// The number of events for a quarter of a second.
+fn batch(rate: Option<u32>) -> u32 {
+    rate.map_or(BATCH, |rate| (rate / 4).clamp(1, BATCH))
 }

@@ -65,6 +65,9 @@ pub enum Refusal {
     /// No lane of this store delivers to the consumer.
     #[error("its consumers get their events by their own means: there is nothing to send")]
     External,
+    /// None of the consumers that are asked for has failed.
+    #[error("none of its consumers has failed: there is nothing to redrive")]
+    NotFailed,
     /// No delivery of the event to this consumer exists.
     #[error("none of its deliveries is for this consumer: there is nothing to discard")]
     NotWaiting,
@@ -123,6 +126,7 @@ impl Refusal {
             Self::InProgress => "inProgress",
             Self::UnknownConsumer => "unknownConsumer",
             Self::External => "external",
+            Self::NotFailed => "notFailed",
             Self::NotWaiting => "notWaiting",
             Self::NoSuchConsumer(_) => "noSuchConsumer",
             Self::NameInUse(_) => "nameInUse",
@@ -144,7 +148,8 @@ pub(crate) struct Target {
     pub(crate) newcomer: bool,
 }
 
-/// Decides whether an event may be redriven, to one consumer or to all unfinished ones, and to which lanes.
+/// Decides whether an event may be redriven, to one consumer or to all unfinished ones, and to which lanes. What a worker holds is
+/// left to [`unless_held`], because the caller may not want all of them.
 pub(crate) fn decide(
     record: &Record,
     consumer: Option<&str>,
@@ -169,6 +174,11 @@ pub(crate) fn decide(
         Some(consumer) => BTreeSet::from([one(record, consumer, &standing, &subscriptions, rules, now)?]),
         None => unfinished(record, &standing, &subscriptions, rules, now)?,
     };
+    Ok(targets.into_iter().collect())
+}
+
+/// Refuses a redrive to what a worker holds.
+pub(crate) fn unless_held(record: &Record, targets: Vec<Target>, now: OffsetDateTime) -> Result<Vec<Target>, Refusal> {
     let is_held = |target: &Target| {
         record.deliveries.iter().any(|one| {
             one.lane == target.lane
@@ -177,7 +187,7 @@ pub(crate) fn decide(
                 && one.lock_until.is_some_and(|until| until > now)
         })
     };
-    if targets.iter().any(is_held) { Err(Refusal::InProgress) } else { Ok(targets.into_iter().collect()) }
+    if targets.iter().any(is_held) { Err(Refusal::InProgress) } else { Ok(targets) }
 }
 
 /// One consumer by name, also one that subscribed later: that is how it gets old events.

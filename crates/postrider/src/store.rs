@@ -64,7 +64,10 @@ pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};
 pub(crate) use lease::KeptLease;
 pub use lease::Leases;
 pub use list::{Counted, Cursor, Filter, List, Page};
-pub use operation::{Advance, NewOperation, Operation, OperationRuns, OperationState, Steer};
+pub use operation::{
+    Advance, ItemList, ItemOutcome, NewOperation, Operation, OperationItem, OperationRuns, OperationState,
+    OperationStep, PlanPage, Progress, Ramp, Steer, StepState,
+};
 pub use promise::{DoubledKey, PROMISE_HALF_HOURS, PromiseChecks, PromiseNote, Repeat, StoredPromise, half_hour_of};
 pub use redrive::{Redriven, Redrives};
 pub use schema::{About, Schema, SchemaVersion};

@@ -79,8 +79,7 @@ export function Events() {
   const save = async (chosen: EventSummary[] | null) => {
     setSaving(t('export'));
     try {
-      const n = await exportEvents(filter, chosen, (read) => setSaving(t('export.running', { n: number(read) })));
-      if (n !== null) toast({ icon: 'download', title: t('export.done', { n: number(n) }) });
+      await exportEvents(filter, chosen);
     } catch (error) {
       toast({ icon: 'alert', title: t('export.failed'), text: exportProblem(error) });
     }

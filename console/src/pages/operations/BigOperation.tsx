@@ -39,17 +39,15 @@ export function BigOperation({ operation, onAct }: Props) {
   const total = operation.total ?? operation.done;
   const live = operation.state === 'RUNNING' || operation.state === 'PAUSED';
   const limit = operation.stopAbovePercent;
-  const steps = operation.steps ?? [];
+  const { steps } = operation;
   const gates = steps.filter((step) => step.state === 'passed' || step.state === 'stopped');
   const gate = gates.at(-1);
-  const share = gate && gate.done > 0 ? (gate.failedAgain / gate.done) * 100 : 0;
-  // A server that does not follow what came of its redrives says only that they were made.
-  const known = operation.delivered !== undefined;
+  const results = gate ? gate.delivered + gate.failedAgain : 0;
+  const share = gate && results > 0 ? (gate.failedAgain / results) * 100 : 0;
   const rows = [
-    known ? (['delivered', 'ok', operation.delivered ?? 0] as const) : (['redriven', 'human', operation.done] as const),
-    ...(known
-      ? [['again', 'bad', operation.failedAgain ?? 0] as const, ['open', 'info', operation.open ?? 0] as const]
-      : []),
+    ['delivered', 'ok', operation.delivered] as const,
+    ['again', 'bad', operation.failedAgain] as const,
+    ['open', 'info', operation.open] as const,
     ['skipped', 'idle', operation.skipped] as const,
     ['refused', 'idle', operation.failed] as const,
   ];

@@ -149,7 +149,7 @@ function Row({ operation, onOpen }: { operation: Operation; onOpen: () => void }
       <td>
         <span className="progress">
           <span className="bar-line">
-            <i className="m-ok" style={{ width: share(operation.delivered ?? operation.done) }} />
+            <i className="m-ok" style={{ width: share(operation.delivered) }} />
             <i className={operation.failedAgain ? 'm-bad some' : ''} style={{ width: share(operation.failedAgain) }} />
             <i className={operation.skipped ? 'm-idle some' : ''} style={{ width: share(operation.skipped) }} />
           </span>

@@ -5,9 +5,9 @@ import { t } from '../../i18n';
 import { redriveCommand } from '../../lib/cli';
 import { number } from '../../lib/format';
 
-/** Its short number, or the start of its id as long as there is none. */
+/** Its short number. */
 export function nameOf(operation: Operation): string {
-  return operation.number === undefined ? operation.operationId.slice(0, 8) : `#${operation.number}`;
+  return `#${operation.number}`;
 }
 
 export function stateOf(operation: Operation): Look {
@@ -52,13 +52,12 @@ export function whatOf(operation: Operation, groups: FailureGroup[] = []): strin
 /** What came of it. */
 export function resultOf(operation: Operation): string {
   if (operation.stoppedBecause) return operation.stoppedBecause;
-  const well = operation.delivered ?? operation.done;
-  const again = operation.failedAgain ?? 0;
+  const well = operation.delivered;
+  const again = operation.failedAgain;
   const left = Math.max(0, (operation.total ?? operation.done) - operation.done);
   if (operation.state === 'CANCELLED') return t('op.untouched', { n: number(operation.done), m: number(left) });
   if (again > 0) return t('op.mixed', { n: number(well), m: number(again) });
-  if (operation.delivered === undefined) return t('op.redriven', { n: number(operation.done) });
-  return operation.state === 'DONE' ? t('op.well') : t('op.sofar', { n: number(well) });
+  return operation.state === 'DONE' && operation.open === 0 ? t('op.well') : t('op.sofar', { n: number(well) });
 }
 
 export function cliOf(operation: Operation): string {
@@ -69,6 +68,9 @@ export function cliOf(operation: Operation): string {
     consumerId: operation.consumerId,
     ramp: operation.ramp,
     stopAbove: operation.stopAbovePercent,
+    gate: operation.gateSeconds,
+    oldestFirst: operation.oldestFirst,
+    onlyFailed: operation.consumers === 'failed',
     rate: operation.ratePerSecond ?? operation.steps?.at(-1)?.ratePerSecond,
     reason: operation.reason,
   });

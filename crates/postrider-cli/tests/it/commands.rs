@@ -121,12 +121,17 @@ async fn dead_letters(kind: Kind) {
     assert!(stdout(&listed).starts_with("EVENT ID") && stdout(&listed).contains("e4"), "{}", stdout(&listed));
     let counted = server.run(&["dead", "redrive", "--consumer", "points", "--dry-run", "-o", "json"]);
     let counted: Value = serde_json::from_slice(&counted.stdout).unwrap();
-    assert_eq!(counted, json!({ "matching": 5, "exact": true }));
+    assert_eq!((&counted["matching"], &counted["exact"]), (&json!(5), &json!(true)));
+    let preview = stdout(&server.run(&["dead", "redrive", "--consumer", "points", "--dry-run", "--ramp", "1,3"]));
+    for part in ["5 events match\n", "redrive", "e4 e3 e2 e1 e0", "steps: 1, 3, 1\n"] {
+        assert!(preview.contains(part), "{part}: {preview}");
+    }
 
     let redriven =
         server.run(&["dead", "redrive", "--topic", "order.paid", "--rate", "1000", "--reason", "mended", "-o", "json"]);
     assert!(redriven.status.success(), "{}", stderr(&redriven));
-    assert_eq!(stderr(&redriven), "5 redriven, 0 refused, 0 needed nothing\n");
+    let figures = "5 redriven, 0 refused, 0 needed nothing: 0 delivered, 0 failed again, 5 without a result yet\n";
+    assert_eq!(stderr(&redriven), figures);
     let operation: Value = serde_json::from_slice(&redriven.stdout).unwrap();
     assert_eq!((&operation["state"], &operation["reason"]), (&json!("DONE"), &json!("mended")));
     let id = operation["operationId"].as_str().unwrap();
@@ -157,6 +162,91 @@ async fn dead_letters(kind: Kind) {
     assert_eq!(server.run(&["dead", "redrive", "--token", &viewer]).status.code(), Some(6));
     server.stop();
     database.drop().await;
+}
+
+/// G.12: a redrive in steps stops by itself, tells why, and goes on when it is resumed; its events are listed by what came of them.
+async fn redrive_in_steps(kind: Kind) {
+    let database = Database::make(kind).await;
+    let server = Process::start(&database, &[]);
+    assert!(server.run(&["subscriptions", "set", "order.paid", "points"]).status.success());
+    let events = (0..6).map(|n| json!({ "eventId": format!("e{n}"), "topic": "order.paid", "payload": n }));
+    let events = json!({ "events": events.collect::<Vec<_>>() });
+    server.admin(Method::POST, "/events/batch", events, 200).await;
+    let settle = async |success: bool| {
+        let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 100 }), 200).await;
+        let result = |one: &Value| json!({ "deliveryId": one["deliveryId"], "leaseToken": one["leaseToken"], "success": success, "willRetry": false, "errorMessage": "no" });
+        let results: Vec<_> = claimed["deliveries"].as_array().unwrap().iter().map(result).collect();
+        if !results.is_empty() {
+            server.admin(Method::POST, "/consumers/points/settle", json!({ "results": results }), 200).await;
+        }
+    };
+    settle(false).await;
+    let stopped = server.run(&[
+        "dead",
+        "redrive",
+        "--ramp",
+        "1,2",
+        "--stop-above",
+        "10%",
+        "--gate",
+        "1s",
+        "--oldest-first",
+        "-o",
+        "json",
+    ]);
+    assert_eq!(stopped.status.code(), Some(4), "{}", stderr(&stopped));
+    let why = "stopped itself: none of 1 redriven events had its first attempt within 1 s; the limit is 10 %";
+    assert!(stderr(&stopped).contains(why), "{}", stderr(&stopped));
+    assert!(stderr(&stopped).contains("step 1 of 3: stopped, 1 of 1 redriven"), "{}", stderr(&stopped));
+    let operation: Value = serde_json::from_slice(&stopped.stdout).unwrap();
+    let id = operation["operationId"].as_str().unwrap();
+    let listed = stdout(&server.run(&["operations", "list"]));
+    assert!(listed.starts_with("NUMBER") && listed.contains("PAUSED") && listed.contains("none of 1"), "{listed}");
+    settle(false).await;
+    let shown = stdout(&server.run(&["operations", "show", id]));
+    assert!(shown.contains("step 2 of 3: todo, 0 of 2 redriven"), "{shown}");
+    assert!(shown.contains("stopped itself: none of 1"), "{shown}");
+    assert!(server.run(&["operations", "resume", id]).status.success());
+    let done = async {
+        loop {
+            settle(true).await;
+            let shown = server.run(&["operations", "show", id, "-o", "json"]);
+            let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+            if shown["state"] != "RUNNING" {
+                return shown;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let done = tokio::time::timeout(Duration::from_secs(60), done).await.expect("it ends");
+    assert_eq!((&done["state"], &done["done"], &done["delivered"]), (&json!("DONE"), &json!(6), &json!(5)), "{done}");
+    let items = stdout(&server.run(&["operations", "show", id, "--items", "failedAgain"]));
+    assert!(items.contains("e0") && items.lines().count() == 2, "{items}");
+    let group = server.run(&["failures", "-o", "json"]);
+    let group: Value = serde_json::from_slice(&group.stdout).unwrap();
+    let group = group[0]["groupId"].as_str().unwrap();
+    let by_group = server.run(&["dead", "redrive", "--group", group, "--only-failed", "--no-wait", "-o", "json"]);
+    assert!(by_group.status.success() && stdout(&by_group).contains("operationId"), "{}", stderr(&by_group));
+    for wrong in [["--ramp", "0"], ["--gate", "30s"], ["--stop-above", "20%"]] {
+        assert_ne!(server.run(&["dead", "redrive", wrong[0], wrong[1]]).status.code(), Some(0), "{wrong:?}");
+    }
+    server.stop();
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn redrives_go_in_steps_on_sqlite() {
+    redrive_in_steps(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn redrives_go_in_steps_on_postgres() {
+    redrive_in_steps(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn redrives_go_in_steps_on_mysql() {
+    redrive_in_steps(Kind::MySql).await;
 }
 
 #[tokio::test]

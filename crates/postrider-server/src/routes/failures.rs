@@ -22,6 +22,8 @@ pub(super) fn routes() -> OpenApiRouter<App> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = FailureGroup)]
 struct GroupView {
+    /// Always the same for this consumer and kind of error; a filter for events takes it as `failureGroup`.
+    group_id: String,
     consumer_id: String,
     /// What they have in common.
     fingerprint: String,
@@ -36,11 +38,25 @@ struct GroupView {
     /// The newest error, as it was.
     sample: String,
     sample_event_id: String,
+    /// How many of the last failures fell into each of the last 24 hours, the current one last.
+    hours: Vec<u64>,
+    /// The topics, those with most events first; 20 at most.
+    topics: Vec<TopicShare>,
+    /// Later events of the same keys, which wait behind those that are dead. Counted for 100 keys at most.
+    held: u64,
+}
+
+/// How many events of a topic.
+#[derive(Serialize, ToSchema)]
+struct TopicShare {
+    topic: String,
+    count: u64,
 }
 
 impl From<FailureGroup> for GroupView {
     fn from(group: FailureGroup) -> Self {
         Self {
+            group_id: group.id,
             consumer_id: group.consumer,
             fingerprint: group.fingerprint,
             error_code: group.code,
@@ -50,6 +66,9 @@ impl From<FailureGroup> for GroupView {
             last: group.last_at.into(),
             sample: group.sample,
             sample_event_id: group.sample_event_id,
+            hours: group.hours.to_vec(),
+            topics: group.topics.into_iter().map(|(topic, count)| TopicShare { topic, count }).collect(),
+            held: group.held,
         }
     }
 }

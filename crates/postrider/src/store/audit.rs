@@ -355,7 +355,8 @@ impl Change {
     pub(super) fn created(new: &NewOperation) -> Self {
         let operation = json!({
             "operationId": new.id, "state": "RUNNING", "filter": new.filter, "consumerId": new.consumer,
-            "ratePerSecond": new.rate_per_second, "total": new.total,
+            "ratePerSecond": new.rate_per_second, "total": new.total, "ramp": new.ramp.as_ref().map(|ramp| &ramp.sizes),
+            "stopAbovePercent": new.ramp.as_ref().map(|ramp| ramp.stop_above_percent), "oldestFirst": new.oldest_first,
         });
         Self::new(None, operation)
     }

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 
 use crate::entry::DeliveryStatus;
 use crate::error::{Error, Result};
+use crate::failures;
 use crate::limits;
 use crate::scope::Scope;
 use crate::status::{EventStatus, Record};
@@ -53,6 +54,12 @@ pub struct Filter {
     /// Stored before this time.
     #[serde(with = "time::serde::rfc3339::option")]
     pub to: Option<OffsetDateTime>,
+    /// These events; empty matches everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub event_ids: Vec<String>,
+    /// Of one of these groups of failures, by [`FailureGroup::id`](crate::failures::FailureGroup::id); empty matches everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failure_groups: Vec<String>,
     /// Inside this scope.
     #[serde(skip_serializing_if = "Scope::is_everything")]
     pub scope: Scope,
@@ -68,6 +75,20 @@ impl Filter {
     pub fn check(&self) -> Result<()> {
         if self.aggregate_id.is_some() && self.aggregate_type.is_none() {
             return Err(Error::invalid("aggregateType", "is needed with aggregateId".into()));
+        }
+        if self.event_ids.len() > limits::CHOSEN_EVENTS {
+            let most = limits::CHOSEN_EVENTS;
+            return Err(Error::invalid("eventIds", format!("may name {most} events at most: use a filter for more")));
+        }
+        if self.failure_groups.len() > limits::FAILURE_GROUPS {
+            let most = limits::FAILURE_GROUPS;
+            return Err(Error::invalid(
+                "failureGroups",
+                format!("may name {most} groups at most: use a filter for more"),
+            ));
+        }
+        if self.failure_groups.iter().any(|group| failures::consumer_of(group).is_none()) {
+            return Err(Error::invalid("failureGroup", "must be a groupId of the failures".into()));
         }
         Ok(())
     }
@@ -99,7 +120,14 @@ impl Filter {
                     .any(|one| one.status == status && of_consumer(&one.lane, one.target.as_deref()))
             })
             && (!self.unheard || record.routing == Routing::Unheard)
+            && (self.event_ids.is_empty() || self.event_ids.iter().any(|id| id == event.event_id.as_str()))
+            && (self.failure_groups.is_empty() || failures::is_in(record, &self.failure_groups))
             && self.wanted_statuses().is_none_or(|wanted| wanted.contains(&record.standing().status))
+    }
+
+    /// Whether only the whole rows of an event tell if it matches, because no index knows it.
+    pub(super) fn needs_rows(&self) -> bool {
+        !self.scope.is_everything() || !self.failure_groups.is_empty()
     }
 
     /// Whether events of this status may match.
@@ -109,13 +137,15 @@ impl Filter {
 
     /// The statuses that match; `None` if all do.
     pub(super) fn wanted_statuses(&self) -> Option<Vec<EventStatus>> {
-        if self.status.is_none() && self.statuses.is_empty() && !self.unheard {
+        let of_group = !self.failure_groups.is_empty();
+        if self.status.is_none() && self.statuses.is_empty() && !self.unheard && !of_group {
             return None;
         }
         let is_wanted = |status: &EventStatus| {
             self.status.is_none_or(|one| one == *status)
                 && (self.statuses.is_empty() || self.statuses.contains(status))
                 && (!self.unheard || *status == EventStatus::Pending)
+                && (!of_group || failures::OPEN.contains(status))
         };
         Some(EventStatus::ALL.into_iter().filter(is_wanted).collect())
     }

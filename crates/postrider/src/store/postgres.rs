@@ -152,7 +152,7 @@ const AFTER_PROBE: Option<&str> = None;
 
 const KIND: &str = "postgres";
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets"];
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;

@@ -105,7 +105,9 @@ const LARGE: &str = "
     INSERT INTO postrider_status (event_seq, status, expires_at)
     SELECT seq, CASE seq % 10 WHEN 0 THEN 'FAILED' ELSE 'CONSUMED' END, CASE seq % 10 WHEN 0 THEN UTC_TIMESTAMP(6) END FROM postrider_event;
     INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;
-    INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event";
+    INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event;
+    INSERT INTO postrider_operation_item (operation, event_seq, event_id, outcome)
+    SELECT 1, seq, event_id, CASE WHEN seq < 100000 THEN 2 WHEN seq % 2 = 0 THEN 1 ELSE 0 END FROM postrider_event";
 
 /// A statement with values in place of its parameters.
 fn with_values(sql: &str, values: &[&str]) -> String {
@@ -204,6 +206,19 @@ async fn mysql_goes_by_index_without_a_sort() {
         (sql!("lists/list_delivering"), &[&ids, "NULL", "'DEAD'"], "d", "postrider_delivery_event"),
         (sql!("lists/list_match"), &[&ids, filter], "e", "PRIMARY"),
         (sql!("lists/search_ids"), &["'e150'", "'e151'", "20"], "postrider_event", "postrider_event_id"),
+        (sql!("lists/list_ids"), &[r#"'["e150","e151"]'"#], "e", "postrider_event_id"),
+        (
+            "SELECT event_seq, event_id FROM postrider_operation_item WHERE operation = ? AND outcome = ? ORDER BY event_seq DESC LIMIT ?",
+            &["1", "0", "200"],
+            "postrider_operation_item",
+            "postrider_operation_item_outcome",
+        ),
+        (
+            "SELECT event_seq, event_id, step, watched FROM postrider_operation_item WHERE operation = ? AND outcome = ? AND event_seq > ? ORDER BY event_seq LIMIT ?",
+            &["1", "1", "150000", "500"],
+            "postrider_operation_item",
+            "postrider_operation_item_outcome",
+        ),
         (sql!("events/records"), &[&ids], "e", "PRIMARY"),
         (sql!("upkeep/fold_marks"), &["500"], "postrider_mark", "PRIMARY"),
         (sql!("upkeep/fold_expiring"), &["500"], "postrider_status", "postrider_status_expires"),
@@ -212,7 +227,7 @@ async fn mysql_goes_by_index_without_a_sort() {
     for analysed in [false, true] {
         if analysed {
             let analyse = "ANALYZE TABLE postrider_event, postrider_delivery, postrider_inbox, postrider_status, \
-                postrider_lookup, postrider_mark";
+                postrider_lookup, postrider_mark, postrider_operation_item";
             sqlx::raw_sql(analyse).execute(&mut conn).await.expect("analyses");
         }
         for (sql, values, table, key) in statements {

@@ -221,6 +221,21 @@ async fn postgres_lists_by_index_without_a_sort() {
         ),
         (sql!("lists/list_match"), "bigint[], text", format!("{seqs}, {filter}"), "postrider_event_pkey"),
         (sql!("lists/search_ids"), "text, text, bigint", "'e150', 'e151', 20".into(), "postrider_event_event_id_key"),
+        (sql!("lists/list_ids"), "text", r#"'["e150","e151"]'"#.into(), "postrider_event_event_id_key"),
+        (
+            "SELECT event_seq, event_id FROM postrider_operation_item \
+             WHERE operation = $1 AND outcome = $2 ORDER BY event_seq DESC LIMIT $3",
+            "bigint, smallint, bigint",
+            "1, 0::smallint, 200".into(),
+            "postrider_operation_item_outcome",
+        ),
+        (
+            "SELECT event_seq, event_id, step, watched FROM postrider_operation_item \
+             WHERE operation = $1 AND outcome = $2 AND event_seq > $3 ORDER BY event_seq LIMIT $4",
+            "bigint, smallint, bigint, bigint",
+            "1, 1::smallint, 150000, 500".into(),
+            "postrider_operation_item_outcome",
+        ),
         (sql!("events/records"), "bigint[]", seqs.clone(), "postrider_event_pkey"),
         (sql!("upkeep/fold_take"), "bigint", "500".into(), "postrider_mark_pkey"),
         (sql!("upkeep/fold_expiring"), "bigint", "500".into(), "postrider_status_expires"),
@@ -241,6 +256,8 @@ async fn postgres_lists_by_index_without_a_sort() {
         SELECT seq, CASE seq % 10 WHEN 0 THEN 'FAILED' ELSE 'CONSUMED' END, CASE seq % 10 WHEN 0 THEN now() END FROM postrider_event;
         INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;
         INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event;
+        INSERT INTO postrider_operation_item (operation, event_seq, event_id, outcome)
+        SELECT 1, seq, event_id, CASE WHEN seq < 100000 THEN 2 WHEN seq % 2 = 0 THEN 1 ELSE 0 END FROM postrider_event;
         UPDATE postrider_rollup SET folded_to = 200000";
     sqlx::raw_sql(fill).execute(&mut conn).await.expect("fills");
     for (at, (_, _, values, index)) in statements.iter().enumerate() {

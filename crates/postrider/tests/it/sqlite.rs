@@ -578,7 +578,13 @@ async fn sqlite_claims_by_index_without_a_sort() {
     assert!(claimed.deliveries.len() == 500 && claimed.deliveries.iter().all(|d| d.attempt <= 3));
 }
 
-/// D.13: lists and the roll-up use an index and never sort.
+/// The next events of a bulk operation's plan, and those without a result.
+const PLANNED: &str = "SELECT event_seq, event_id FROM postrider_operation_item \
+    WHERE operation = ?1 AND outcome = ?2 ORDER BY event_seq DESC LIMIT ?3";
+const OPEN: &str = "SELECT event_seq, event_id, step, watched FROM postrider_operation_item \
+    WHERE operation = ?1 AND outcome = ?2 AND event_seq > ?3 ORDER BY event_seq LIMIT ?4";
+
+/// D.13 G.12: lists, the roll-up and bulk operations use an index and never sort.
 #[tokio::test]
 async fn sqlite_lists_by_index_without_a_sort() {
     let folder = Folder::new();
@@ -591,7 +597,9 @@ async fn sqlite_lists_by_index_without_a_sort() {
          INSERT INTO postrider_status (event_seq, status, expires_at)
          SELECT seq, CASE seq % 10 WHEN 0 THEN 'FAILED' ELSE 'CONSUMED' END, CASE seq % 10 WHEN 0 THEN seq END FROM postrider_event;
          INSERT INTO postrider_lookup (hash, event_seq) SELECT seq % 10, seq FROM postrider_event;
-         INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event;",
+         INSERT INTO postrider_mark (event_seq) SELECT seq FROM postrider_event;
+         INSERT INTO postrider_operation_item (operation, event_seq, event_id, outcome)
+         SELECT 1, seq, event_id, CASE WHEN seq < 100000 THEN 2 WHEN seq % 2 = 0 THEN 1 ELSE 0 END FROM postrider_event;",
     )
     .await;
     for analyzed in [false, true] {
@@ -645,6 +653,13 @@ async fn sqlite_lists_by_index_without_a_sort() {
                 include_str!("../../queries/sqlite/lists/search_ids.sql"),
                 "INDEX sqlite_autoindex_postrider_event_1 (event_id>? AND event_id<?)",
             ),
+            (
+                "list_ids",
+                include_str!("../../queries/sqlite/lists/list_ids.sql"),
+                "INDEX sqlite_autoindex_postrider_event_1 (event_id=?)",
+            ),
+            ("planned", PLANNED, "INDEX postrider_operation_item_outcome (operation=? AND outcome=?)"),
+            ("open", OPEN, "INDEX postrider_operation_item_outcome (operation=? AND outcome=? AND event_seq>?)"),
             ("records", include_str!("../../queries/sqlite/events/records.sql"), "SEARCH e USING INTEGER PRIMARY KEY"),
             (
                 "fold_expiring",

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 use super::fold::Lookup;
 use crate::entry::DeliveryStatus;
 use crate::error::Result;
+use crate::failures;
 use crate::limits;
 use crate::status::{EventStatus, Record};
 use crate::store::{Counted, Cursor, Filter, List, Page};
@@ -18,6 +19,8 @@ const SLACK: time::Duration = time::Duration::minutes(5);
 /// The smallest number of events in the first read. The same number is read from each index, to find the most
 /// selective one.
 const FIRST_LOOK: i64 = 200;
+/// Events whose rows are read for one page, if only the rows tell whether they match.
+const ROWS_READ: usize = 2_000;
 
 /// An index that events are found by.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +59,9 @@ pub(crate) trait Scan: Sync {
 
     /// Events whose ids are in a range, by their ids.
     fn search_ids(&self, from: &str, below: &str, limit: i64) -> impl Future<Output = Result<Vec<i64>>> + Send;
+
+    /// The events with these ids.
+    fn sequences(&self, event_ids: &[String]) -> impl Future<Output = Result<Vec<i64>>> + Send;
 
     /// The first event from this number on, and when it was stored.
     fn first_from(&self, seq: i64) -> impl Future<Output = Result<Option<(i64, OffsetDateTime)>>> + Send;
@@ -126,7 +132,11 @@ impl Filter {
     }
 
     fn wanted_consumer(&self) -> Option<&str> {
-        self.consumer.as_deref().or(self.scope.only_consumer())
+        let of_group = match &*self.failure_groups {
+            [one] => failures::consumer_of(one),
+            _ => None,
+        };
+        self.consumer.as_deref().or(self.scope.only_consumer()).or(of_group)
     }
 
     /// The same filter once for each status that it wants, because an index has one status.
@@ -311,35 +321,74 @@ impl Range {
 pub(crate) async fn list(store: &impl Scan, list: &List) -> Result<Page> {
     list.check()?;
     let filter = &list.filter;
-    let range = Range::of(store, filter, list.after).await?;
-    let (found, end) = numbers(store, filter, range, list.limit).await?;
+    if !filter.event_ids.is_empty() {
+        return chosen(store, list).await;
+    }
+    let mut range = Range::of(store, filter, list.after).await?;
+    let mut page = Page { events: Vec::new(), next: None };
+    let mut read = 0;
+    loop {
+        let wanted = list.limit - page.events.len() as u32;
+        let (found, end) = numbers(store, filter, range, wanted).await?;
+        let mut events = store.records(&found).await?;
+        read += found.len();
+        // The indexes may be stale and hashes may collide, so the rows are checked again.
+        events.retain(|record| filter.matches(record));
+        events.sort_unstable_by_key(|record| std::cmp::Reverse(record.sequence));
+        page.events.extend(events);
+        page.next = end.map(Cursor);
+        // What only the rows tell may leave few of many, so a page is filled from several reads.
+        let is_short = filter.needs_rows() && page.events.len() < list.limit as usize && read < ROWS_READ;
+        match end.filter(|_| is_short && !found.is_empty()) {
+            Some(end) => range.below = end,
+            None => return Ok(page),
+        }
+    }
+}
+
+/// A page of events that are named by their ids.
+async fn chosen(store: &impl Scan, list: &List) -> Result<Page> {
+    let below = list.after.map_or(i64::MAX, |cursor| cursor.0);
+    let mut found = store.sequences(&list.filter.event_ids).await?;
+    found.retain(|seq| *seq < below);
+    found.sort_unstable_by(|a, b| b.cmp(a));
+    found.dedup();
+    let is_more = found.len() > list.limit as usize;
+    found.truncate(list.limit as usize);
     let mut events = store.records(&found).await?;
-    // The indexes may be stale and hashes may collide, so the rows are checked again.
-    events.retain(|record| filter.matches(record));
+    events.retain(|record| list.filter.matches(record));
     events.sort_unstable_by_key(|record| std::cmp::Reverse(record.sequence));
-    Ok(Page { events, next: end.map(Cursor) })
+    Ok(Page { events, next: found.last().filter(|_| is_more).copied().map(Cursor) })
 }
 
 /// Counts by numbers alone. If there are too many, the part that was read stands for the rest.
 pub(crate) async fn count_events(store: &impl Scan, filter: &Filter) -> Result<Counted> {
     filter.check()?;
+    if !filter.event_ids.is_empty() {
+        let mut found = store.sequences(&filter.event_ids).await?;
+        found.sort_unstable();
+        found.dedup();
+        let value = count_rows(store, filter, &found).await?;
+        return Ok(Counted { value, exact: true });
+    }
     let range = Range::of(store, filter, None).await?;
     let (found, end) = numbers(store, filter, range, limits::SCAN_EVENTS as u32).await?;
-    let matched = if filter.scope.is_everything() {
-        found.len() as u64
-    } else {
-        // No index knows a pattern of topics, or several names at once.
-        let mut matched = 0;
-        for chunk in found.chunks(limits::PAGE_EVENTS as usize) {
-            let inside = |record: &&Record| filter.scope.has_event(record);
-            matched += store.records(chunk).await?.iter().filter(inside).count() as u64;
-        }
-        matched
-    };
+    // No index knows a pattern of topics, several names at once, or the kind of an error.
+    let matched = if filter.needs_rows() { count_rows(store, filter, &found).await? } else { found.len() as u64 };
     let Some(end) = end else { return Ok(Counted { value: matched, exact: true }) };
     let newest = store.last().await?.min(range.below - 1);
     let oldest = store.first_from(range.above + 1).await?.map_or(end, |(seq, _)| seq);
     Ok(estimate(matched, newest, end, oldest))
+}
+
+/// How many of these events match by their rows.
+async fn count_rows(store: &impl Scan, filter: &Filter, seqs: &[i64]) -> Result<u64> {
+    let mut matched = 0;
+    for chunk in seqs.chunks(limits::PAGE_EVENTS as usize) {
+        let matches = |record: &&Record| filter.matches(record);
+        matched += store.records(chunk).await?.iter().filter(matches).count() as u64;
+    }
+    Ok(matched)
 }
 
 /// So many matched from the newest number down to `end`: how many do down to the oldest?

@@ -1,22 +1,48 @@
 //! What a redrive writes.
 
+use std::collections::BTreeSet;
+
 use time::OffsetDateTime;
 
+use super::operation::Watched;
 use crate::entry::DeliveryStatus;
-use crate::redrive::{RedriveRules, Refusal, Target, decide};
-use crate::status::{Record, is_untried_since};
+use crate::redrive::{RedriveRules, Refusal, Target, decide, unless_held};
+use crate::status::{ConsumerState, Record, is_untried_since};
 use crate::store::Redriven;
-use crate::subscription::StoredSubscription;
+use crate::subscription::{RABBITMQ, StoredSubscription};
 
 /// A redrive request.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     /// Only this consumer; `None` means all unfinished ones.
     pub(crate) consumer: Option<&'a str>,
+    /// Of the unfinished ones, only those that have failed; of these only the named ones, if any is named.
+    pub(crate) only_failed: Option<BTreeSet<&'a str>>,
     /// The rules that each event must meet.
     pub(crate) rules: &'a RedriveRules,
     /// All current subscriptions.
     pub(crate) subscriptions: &'a [StoredSubscription],
+}
+
+impl Request<'_> {
+    /// The targets that the request is about.
+    fn narrow(&self, record: &Record, targets: Vec<Target>) -> Result<Vec<Target>, Refusal> {
+        let (None, Some(named)) = (self.consumer, &self.only_failed) else { return Ok(targets) };
+        let failed: BTreeSet<&str> = record
+            .consumers()
+            .into_iter()
+            .filter(|(_, state)| matches!(state, ConsumerState::Failed | ConsumerState::Retrying))
+            .map(|(consumer, _)| consumer)
+            .filter(|consumer| named.is_empty() || named.contains(consumer))
+            .collect();
+        let is_failed = |target: &Target| {
+            // A delivery to the broker is for everyone behind it.
+            let is_shared = target.target.is_none() && target.lane == RABBITMQ;
+            is_shared || failed.contains(target.target.as_deref().unwrap_or(&target.lane))
+        };
+        let targets: Vec<Target> = targets.into_iter().filter(is_failed).collect();
+        if targets.is_empty() { Err(Refusal::NotFailed) } else { Ok(targets) }
+    }
 }
 
 /// A delivery to make due now, or to insert if it does not exist.
@@ -52,8 +78,8 @@ pub(crate) struct Plan {
     pub(crate) expected: Vec<ExpectedConsumer>,
     /// Lane, key and event: releases later deliveries of the key that are parked behind this event.
     pub(crate) keys: Vec<(String, String, i64)>,
-    /// The answer for each requested event that still exists.
-    pub(crate) answers: Vec<(i64, std::result::Result<(), Refusal>)>,
+    /// The answer for each requested event that still exists; if it is redriven, whose attempts decide what comes of it.
+    pub(crate) answers: Vec<(i64, std::result::Result<Watched, Refusal>)>,
 }
 
 impl Plan {
@@ -62,6 +88,8 @@ impl Plan {
         let mut plan = Self::default();
         for record in records {
             let decided = decide(record, request.consumer, request.subscriptions, request.rules, now);
+            let decided = decided.and_then(|targets| request.narrow(record, targets));
+            let decided = decided.and_then(|targets| unless_held(record, targets, now));
             if let Ok(targets) = &decided
                 && !is_waiting(record, targets)
             {
@@ -73,7 +101,7 @@ impl Plan {
                     }
                 }
             }
-            plan.answers.push((record.sequence, decided.map(drop)));
+            plan.answers.push((record.sequence, decided.map(|targets| Watched::of(record, &targets))));
         }
         plan
     }

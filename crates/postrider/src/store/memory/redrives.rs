@@ -37,7 +37,8 @@ impl Redrives for MemoryStore {
             let record = state.find(event_id, now).ok_or(Error::Refused(Refusal::UnknownEvent))?;
             let subscriptions = state.subscriptions(None);
             let before = record.clone();
-            let plan = Plan::of(&[record], &Request { consumer, rules, subscriptions: &subscriptions }, now);
+            let request = Request { consumer, only_failed: None, rules, subscriptions: &subscriptions };
+            let plan = Plan::of(&[record], &request, now);
             for (_, answer) in &plan.answers {
                 answer.clone().map_err(Error::Refused)?;
             }

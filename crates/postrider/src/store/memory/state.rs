@@ -12,10 +12,11 @@ use crate::envelope::Envelope;
 use crate::error::{Error, Result};
 use crate::status::{Kept, Standing};
 use crate::store::access::{AuditEnds, Sealed};
+use crate::store::decide::Watched;
 use crate::store::figure::Counted;
 use crate::store::{
-    Consumption, DeliveryId, Instance, LaneSettings, Operation, Routing, SecretText, StoredAlert, StoredPromise, Token,
-    batch,
+    Consumption, DeliveryId, Instance, LaneSettings, Operation, OperationItem, Routing, SecretText, StoredAlert,
+    StoredPromise, Token, batch,
 };
 use crate::subscription::StoredSubscription;
 
@@ -59,6 +60,9 @@ pub(super) struct State {
     pub(super) figures: BTreeMap<i64, Counted>,
     /// In order of creation.
     pub(super) operations: Vec<OperationRow>,
+    /// By number of the operation and sequence of the event.
+    pub(super) items: BTreeMap<(i64, i64), ItemRow>,
+    pub(super) last_operation: i64,
     /// By event.
     pub(super) statuses: BTreeMap<i64, StatusRow>,
     /// In order of creation.
@@ -200,6 +204,14 @@ pub(super) enum KeyStatus {
 pub(super) struct OperationRow {
     pub(super) operation: Operation,
     pub(super) lease: Option<LeaseRow>,
+    /// When a worker looks at it next.
+    pub(super) look_at: Option<OffsetDateTime>,
+}
+
+#[derive(Clone)]
+pub(super) struct ItemRow {
+    pub(super) item: OperationItem,
+    pub(super) watched: Option<Watched>,
 }
 
 #[derive(Clone, Default)]
@@ -299,6 +311,8 @@ impl State {
             row.operation.created_at -= by;
             row.operation.updated_at -= by;
             row.operation.finished_at = row.operation.finished_at.map(|at| at - by);
+            row.operation.gate_since = row.operation.gate_since.map(|at| at - by);
+            row.look_at = row.look_at.map(|at| at - by);
             row.lease.iter_mut().for_each(|lease| lease.until -= by);
         }
         for row in self.statuses.values_mut() {

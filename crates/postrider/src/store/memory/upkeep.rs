@@ -90,6 +90,8 @@ impl Upkeep for MemoryStore {
                             !goes
                         });
                         let gone = all - state.operations.len();
+                        let left: BTreeSet<i64> = state.operations.iter().map(|row| row.operation.number).collect();
+                        state.items.retain(|(operation, _), _| left.contains(operation));
                         (gone, gone, 0)
                     }
                     Prunable::Figures => {

@@ -79,6 +79,10 @@ impl Scan for SqlStore {
         Ok(query.bind(from).bind(below).bind(limit).fetch_all(self.reader()).await?)
     }
 
+    async fn sequences(&self, event_ids: &[String]) -> Result<Vec<i64>> {
+        Ok(sqlx::query_scalar(sql!("lists/list_ids")).bind(json(event_ids)?).fetch_all(self.reader()).await?)
+    }
+
     async fn first_from(&self, seq: i64) -> Result<Option<(i64, OffsetDateTime)>> {
         let query =
             sqlx::query_as(text!("SELECT seq, created_at FROM postrider_event WHERE seq >= $1 ORDER BY seq LIMIT 1"));

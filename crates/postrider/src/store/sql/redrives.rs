@@ -12,7 +12,7 @@ use crate::redrive::{RedriveRules, Refusal, discardable};
 use crate::status::EventStatus;
 use crate::store::audit::Change;
 use crate::store::batch;
-use crate::store::decide::{Plan, Request, redrive_lane};
+use crate::store::decide::{Plan, Request, Watched, redrive_lane};
 use crate::store::redrive::discard_reason;
 use crate::store::sql::retrying;
 use crate::store::{Record, Redriven, Redrives, Subscriptions, Wakeups};
@@ -25,7 +25,7 @@ impl Redrives for SqlStore {
 
     async fn redrive_event(&self, event_id: &str, consumer: Option<&str>, rules: &RedriveRules) -> Result<Record> {
         let subscriptions = self.subscriptions(None).await?;
-        let request = Request { consumer, rules, subscriptions: &subscriptions };
+        let request = Request { consumer, only_failed: None, rules, subscriptions: &subscriptions };
         let found = retrying(|| self.redrive_event_once(event_id, &request)).await?;
         // The relays of this process need not wait for their next look.
         self.wake().poke(event_id, &found.envelope.topic);
@@ -68,7 +68,7 @@ impl SqlStore {
             None => (None, None),
         };
         let seq = match answer {
-            Some((seq, Ok(()))) => seq,
+            Some((seq, Ok(_))) => seq,
             Some((_, Err(refusal))) => return refuse(tx, refusal).await,
             None => return refuse(tx, Refusal::UnknownEvent).await,
         };
@@ -154,7 +154,7 @@ pub(super) async fn redrive_many(
     conn: &mut Conn,
     seqs: &[i64],
     request: &Request<'_>,
-) -> Result<Vec<(i64, std::result::Result<(), Refusal>)>> {
+) -> Result<Vec<(i64, std::result::Result<Watched, Refusal>)>> {
     let records = lock(conn, seqs).await?;
     let plan = Plan::of(&records, request, now(conn).await?);
     write(conn, &plan).await?;
@@ -195,7 +195,7 @@ async fn refuse(tx: super::StoreTx, refusal: Refusal) -> Result<Record> {
     Err(Error::Refused(refusal))
 }
 
-async fn now(conn: &mut Conn) -> Result<time::OffsetDateTime> {
+pub(super) async fn now(conn: &mut Conn) -> Result<time::OffsetDateTime> {
     let now: Time = sqlx::query_scalar(text!("SELECT ", now!())).fetch_one(conn).await?;
     Ok(time(now))
 }

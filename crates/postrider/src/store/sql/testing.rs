@@ -38,7 +38,7 @@ const TIMES: [(&str, &[&str]); 16] = [
     ("postrider_instance", &["started_at", "seen_at"]),
     ("postrider_alert", &["since", "over_at"]),
     ("postrider_job", &["since", "next_slot", "last_slot", "fired_at", "lock_until", "finished_at"]),
-    ("postrider_operation", &["lock_until", "created_at", "updated_at", "finished_at"]),
+    ("postrider_operation", &["lock_until", "created_at", "updated_at", "finished_at", "gate_since", "look_at"]),
     ("postrider_token", &["created_at", "last_used_at", "revoked_at", "expires_at"]),
     ("postrider_webhook_secret", &["changed_at"]),
     ("postrider_session", &["created_at", "seen_at", "expires_at"]),

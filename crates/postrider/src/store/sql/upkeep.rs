@@ -64,13 +64,17 @@ impl Upkeep for SqlStore {
             Prunable::Events => return retrying(|| self.prune_events_once(older_than, prune.after, limit)).await,
             Prunable::Inbox => sql!("upkeep/prune_inbox"),
             Prunable::Keys => sql!("upkeep/prune_keys"),
-            Prunable::Operations => sql!("upkeep/prune_operations"),
+            Prunable::Operations => {
+                // Its events first, in the same small batches.
+                let removed = self.prune_rows(sql!("upkeep/prune_items"), older_than, limit).await?;
+                if removed == limit.unsigned_abs() {
+                    return Ok(Pruned { removed: 0, next: Some(0) });
+                }
+                sql!("upkeep/prune_operations")
+            }
             Prunable::Figures => sql!("upkeep/prune_figures"),
         };
-        let removed: u64 = retrying(|| async {
-            Ok(sqlx::query(sql).bind(older_than).bind(limit).execute(self.writer()?).await?.rows_affected())
-        })
-        .await?;
+        let removed = self.prune_rows(sql, older_than, limit).await?;
         Ok(Pruned { removed, next: (removed == limit.unsigned_abs()).then_some(0) })
     }
 
@@ -121,6 +125,13 @@ impl SqlStore {
             mark(&mut tx, seqs).await?;
             tx.commit().await?;
             Ok(())
+        })
+        .await
+    }
+
+    async fn prune_rows(&self, sql: &'static str, older_than: i64, limit: i64) -> Result<u64> {
+        retrying(|| async {
+            Ok(sqlx::query(sql).bind(older_than).bind(limit).execute(self.writer()?).await?.rows_affected())
         })
         .await
     }
