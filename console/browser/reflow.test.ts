@@ -3,6 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PAGES } from './pages';
 import { done, type Opened, open, settled, violationsOf } from './setup';
 
+/** Tables for a large screen. */
+const WIDE = new Set(['trace, table', 'story', 'system', 'operations']);
+
 describe.each([
   ['a width of 320', { width: 320, height: 700 }],
   ['a zoom of 200 %', { width: 720, height: 450, scale: 2 }],
@@ -16,7 +19,7 @@ describe.each([
     for (const opened of shared.values()) await done(opened);
   });
 
-  test.each(PAGES)('%s does not scroll sideways', async (_page, path, scenario = 'shop') => {
+  test.each(PAGES)('%s does not scroll sideways', async (name, path, scenario = 'shop') => {
     const { page, base } = shared.get(scenario)!;
     await page.goto(`${base}${path}`);
     await settled(page);
@@ -28,12 +31,14 @@ describe.each([
         const beyond = box.width > 0 && box.left < clientWidth && box.right > clientWidth + 1;
         return beyond && !each.closest('.scroll-x, .fall, .segments, .tabs');
       });
-      // A list of rows is a list of cards there: none of it lies beyond the edge.
-      const lists = [...document.querySelectorAll<HTMLElement>('.scroll-x:has(> .stack, > .event-table)')];
-      const beyond = lists.filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.className);
+      // What a phone is for needs no scrolling to the side, not even in a box of its own.
+      const boxes = [...document.querySelectorAll<HTMLElement>('.scroll-x:not(.fall, :has(.matrix))')];
+      const beyond = boxes
+        .filter((each) => each.scrollWidth > each.clientWidth)
+        .map((each) => each.firstElementChild?.className);
       return { extra: scrollWidth - clientWidth, cut: cut.map((each) => each.outerHTML.slice(0, 120)), beyond };
     });
-    expect(found).toEqual({ extra: 0, cut: [], beyond: [] });
+    expect(found).toEqual({ extra: 0, cut: [], beyond: WIDE.has(name) ? expect.anything() : [] });
   });
 });
 

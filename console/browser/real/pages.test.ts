@@ -10,8 +10,8 @@ const found: Record<string, string> = {};
 /** PICTURES=1 makes the pictures of docs/console.md anew, of a demo that has run for some minutes. */
 const docs = new URL('../../../docs/console/', import.meta.url).pathname;
 const PICTURES = ['overview', 'events', 'event', 'event-timeline', 'trace', 'failures', 'subscriptions'];
-const MINUTES = 3;
-const HOOK_MS = process.env.PICTURES ? 600_000 : 90_000;
+const MINUTES = 8;
+const HOOK_MS = process.env.PICTURES ? 900_000 : 90_000;
 
 /** Asks until the demo has come so far. */
 async function until<T>(ask: () => Promise<T | undefined>): Promise<T> {

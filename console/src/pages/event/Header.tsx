@@ -37,8 +37,10 @@ export function Header({ event, onAsk }: { event: EventDetail; onAsk: (ask: Ask)
             <StatusPill look={EVENT[event.status]!} extra={`${event.consumedConsumers}/${event.expectedConsumers}`} />
           </h1>
           <p className="event-ids">
-            <code>{event.eventId}</code>
-            <Copy text={event.eventId} />
+            <span className="own-id">
+              <code className="cut">{event.eventId}</code>
+              <Copy text={event.eventId} />
+            </span>
             {event.key && (
               <span>
                 {t('filter.key')}{' '}

@@ -215,12 +215,15 @@ function Drawing({ points, minutes, hover, onHover }: DrawingProps) {
         <path d={delivered} fill="none" stroke="var(--ok-mark)" strokeWidth={1.5} />
         {points.map((each) => {
           const size = each.failed > 0 ? Math.max(1.5, (each.failed / failTop) * BARS) : 0;
+          // The first and the last have half their width inside.
+          const from = Math.max(LEFT, x(Date.parse(each.at)) - bar / 2);
+          const upto = Math.min(right, x(Date.parse(each.at)) + bar / 2);
           return (
             <rect
               key={each.at}
-              x={Math.min(right - bar, Math.max(LEFT, x(Date.parse(each.at)) - bar / 2))}
+              x={from}
               y={axis + 8}
-              width={bar}
+              width={Math.max(1, upto - from)}
               height={size}
               fill="var(--bad-mark)"
             />
