@@ -126,12 +126,10 @@ async fn export(State(app): State<App>, caller: Caller, wanted: Wanted) -> Resul
         Format::Jsonl => ("application/jsonl", "events.jsonl", String::new()),
         Format::Csv => ("text/csv; charset=utf-8; header=present", "events.csv", line(COLUMNS.iter().copied())),
     };
-    let pages =
+    let mut pages =
         Pages { app, scope: caller.scope, format: wanted.format, filter, after: None, left: ROWS, ended: false };
     // The first page before the answer: what is wrong with the store or the filter is then a status.
-    let mut pages = pages;
-    let first = pages.next().await?;
-    let first = head + &first;
+    let first = head + &pages.next().await?;
     let body = stream::unfold((Some(first), pages), async |(first, mut pages)| {
         if let Some(first) = first {
             return Some((Ok(Bytes::from(first)), (None, pages)));

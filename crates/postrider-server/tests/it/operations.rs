@@ -247,7 +247,7 @@ async fn a_repeated_request_begins_one_operation() {
     let desk = Desk::open().await;
     dead_events(&desk, 2).await;
     let post = async |body: &Value, expected: u16| {
-        let request = desk.request("operator", reqwest::Method::POST, "/operations");
+        let request = desk.request("operator", reqwest::Method::POST, "/api/v1/operations");
         read(request.header("idempotency-key", "k1").json(body).send().await.unwrap(), expected).await
     };
     let wanted = json!({ "kind": "redrive", "filter": { "olderThanSeconds": 0 }, "reason": "mended" });

@@ -86,6 +86,12 @@ macro_rules! signed {
         "SIGNED"
     };
 }
+/// The events of an operation with one outcome, in their order: the planner prefers the primary key, and reads all of them.
+macro_rules! by_outcome {
+    () => {
+        " FORCE INDEX (postrider_operation_item_outcome)"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {

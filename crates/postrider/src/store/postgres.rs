@@ -75,6 +75,12 @@ macro_rules! signed {
         "bigint"
     };
 }
+/// The planner finds the index of outcomes itself.
+macro_rules! by_outcome {
+    () => {
+        ""
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {

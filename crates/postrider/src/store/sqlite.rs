@@ -77,6 +77,12 @@ macro_rules! signed {
         "INTEGER"
     };
 }
+/// The events of an operation with one outcome, in their order: the planner prefers the primary key, and reads all of them.
+macro_rules! by_outcome {
+    () => {
+        " INDEXED BY postrider_operation_item_outcome"
+    };
+}
 /// A list of numbers as a table `i` with the column `seq`.
 macro_rules! seqs {
     ($list:literal) => {

@@ -208,13 +208,13 @@ async fn mysql_goes_by_index_without_a_sort() {
         (sql!("lists/search_ids"), &["'e150'", "'e151'", "20"], "postrider_event", "postrider_event_id"),
         (sql!("lists/list_ids"), &[r#"'["e150","e151"]'"#], "e", "postrider_event_id"),
         (
-            "SELECT event_seq, event_id FROM postrider_operation_item WHERE operation = ? AND outcome = ? ORDER BY event_seq DESC LIMIT ?",
+            "SELECT event_seq, event_id FROM postrider_operation_item FORCE INDEX (postrider_operation_item_outcome) WHERE operation = ? AND outcome = ? ORDER BY event_seq DESC LIMIT ?",
             &["1", "0", "200"],
             "postrider_operation_item",
             "postrider_operation_item_outcome",
         ),
         (
-            "SELECT event_seq, event_id, step, watched FROM postrider_operation_item WHERE operation = ? AND outcome = ? AND event_seq > ? ORDER BY event_seq LIMIT ?",
+            "SELECT event_seq, event_id, step, watched FROM postrider_operation_item FORCE INDEX (postrider_operation_item_outcome) WHERE operation = ? AND outcome = ? AND event_seq > ? ORDER BY event_seq LIMIT ?",
             &["1", "1", "150000", "500"],
             "postrider_operation_item",
             "postrider_operation_item_outcome",

@@ -580,9 +580,9 @@ async fn sqlite_claims_by_index_without_a_sort() {
 
 /// The next events of a bulk operation's plan, and those without a result.
 const PLANNED: &str = "SELECT event_seq, event_id FROM postrider_operation_item \
-    WHERE operation = ?1 AND outcome = ?2 ORDER BY event_seq DESC LIMIT ?3";
+    INDEXED BY postrider_operation_item_outcome WHERE operation = ?1 AND outcome = ?2 ORDER BY event_seq DESC LIMIT ?3";
 const OPEN: &str = "SELECT event_seq, event_id, step, watched FROM postrider_operation_item \
-    WHERE operation = ?1 AND outcome = ?2 AND event_seq > ?3 ORDER BY event_seq LIMIT ?4";
+    INDEXED BY postrider_operation_item_outcome WHERE operation = ?1 AND outcome = ?2 AND event_seq > ?3 ORDER BY event_seq LIMIT ?4";
 
 /// D.13 G.12: lists, the roll-up and bulk operations use an index and never sort.
 #[tokio::test]

@@ -67,7 +67,8 @@ impl OperationRuns for MemoryStore {
                 let applies = row.operation.steer(steer, now);
                 if applies {
                     row.operation.updated_at = now;
-                    row.set_free(row.operation.pause(0, now), now);
+                    // Whoever steers it sees the results at once.
+                    row.set_free(row.operation.pause(0, now).map(|_| Duration::ZERO), now);
                 }
                 let operation = row.operation.clone();
                 if applies {

@@ -97,8 +97,9 @@ impl OperationRuns for SqlStore {
             ))
             .bind(&list.operation),
             Some(outcome) => sqlx::query_as(text!(
-                "SELECT i.event_seq, i.event_id, i.step, i.outcome, i.rule FROM postrider_operation_item i \
-                 WHERE i.operation = (SELECT o.number FROM postrider_operation o WHERE o.id = $1) \
+                "SELECT i.event_seq, i.event_id, i.step, i.outcome, i.rule FROM postrider_operation_item i",
+                by_outcome!(),
+                " WHERE i.operation = (SELECT o.number FROM postrider_operation o WHERE o.id = $1) \
                  AND i.outcome = $2 AND i.event_seq > $3 ORDER BY i.event_seq LIMIT $4"
             ))
             .bind(&list.operation)
@@ -126,7 +127,9 @@ impl OperationRuns for SqlStore {
             }
             operation.owner = None;
             write(&mut tx, &operation, now).await?;
-            set_free(&mut tx, &operation, operation.pause(0, now), now).await?;
+            // Whoever steers it sees the results at once.
+            let pause = operation.pause(0, now).map(|_| Duration::ZERO);
+            set_free(&mut tx, &operation, pause, now).await?;
             commit(tx, &Change::steered(before.as_str(), operation.state)).await
         })
         .await?;
@@ -317,12 +320,16 @@ async fn write_items(conn: &mut Conn, operation: i64, rows: &[ItemRow<'_>]) -> R
 async fn planned(conn: &mut Conn, operation: &Operation, limit: u32) -> Result<Vec<(i64, String)>> {
     let sql = if operation.request.oldest_first {
         text!(
-            "SELECT event_seq, event_id FROM postrider_operation_item WHERE operation = $1 AND outcome = $2 \
+            "SELECT event_seq, event_id FROM postrider_operation_item",
+            by_outcome!(),
+            " WHERE operation = $1 AND outcome = $2 \
              ORDER BY event_seq LIMIT $3"
         )
     } else {
         text!(
-            "SELECT event_seq, event_id FROM postrider_operation_item WHERE operation = $1 AND outcome = $2 \
+            "SELECT event_seq, event_id FROM postrider_operation_item",
+            by_outcome!(),
+            " WHERE operation = $1 AND outcome = $2 \
              ORDER BY event_seq DESC LIMIT $3"
         )
     };
@@ -333,8 +340,9 @@ async fn planned(conn: &mut Conn, operation: &Operation, limit: u32) -> Result<V
 /// Reads what came of some of the events without a result.
 async fn look(conn: &mut Conn, operation: &mut Operation, now: OffsetDateTime) -> Result<()> {
     let sql = text!(
-        "SELECT event_seq, event_id, step, watched FROM postrider_operation_item \
-         WHERE operation = $1 AND outcome = $2 AND event_seq > $3 ORDER BY event_seq LIMIT $4"
+        "SELECT event_seq, event_id, step, watched FROM postrider_operation_item",
+        by_outcome!(),
+        " WHERE operation = $1 AND outcome = $2 AND event_seq > $3 ORDER BY event_seq LIMIT $4"
     );
     let query = sqlx::query_as(sql).bind(operation.number).bind(ItemOutcome::Open.code());
     let query = query.bind(operation.progress.looked_to).bind(i64::from(LOOKED_AT));

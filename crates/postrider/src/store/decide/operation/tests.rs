@@ -1,3 +1,8 @@
+//! Gates and steps, without a store.
+
+// A failed unwrap fails the test.
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 
 use super::*;
