@@ -62,10 +62,20 @@ export function makeConsumers() {
   }));
 }
 
+const deadKey = (key, waiting) => ({
+  key,
+  deadHead: 'hold',
+  eventId: `order:${key}:paid`,
+  topic: 'order.paid',
+  dead: 1,
+  waiting,
+});
+
 export const consumerExtras = {
   points: {
     description: 'commits, releases and earns loyalty points',
-    heldKeys: ['10377', '10492', '10518'],
+    heldKeys: [deadKey('10377', 6), deadKey('10492', 4), deadKey('10518', 1)],
+    skippedKeys: [{ ...deadKey('10301', 0), deadHead: 'skip', skippedAt: ago(3600) }],
     waitingByAttempt: [120, 480, 330, 210, 90, 60, 31, 12, 9, 2],
   },
 };

@@ -573,7 +573,14 @@ export const routes = [
     (context) => {
       if (!allowed(context, OPERATORS)) return undefined;
       audit(context.state, `key.${context.args[1]}`, context.body.key, context.args[0], context.body.reason);
-      return { status: 204 };
+      return ok({
+        key: context.body.key,
+        deadHead: context.args[1],
+        eventId: '1',
+        topic: 'order.paid',
+        dead: 1,
+        waiting: 1,
+      });
     },
   ],
   [
@@ -646,10 +653,13 @@ function storyOf({ state, query, problem }) {
           : 'waiting';
   const events = found.map((event) => ({
     ...summary(event),
+    compensation: false,
+    consumers: [],
+    consumptions: [],
+    deliveries: [],
     effects: [...new Set([...event._consumptions, ...event._deliveries].map((each) => each.consumerId))].map((id) => ({
       consumerId: id,
       state: stand(event, id),
-      effect: null,
       attempts: event._consumptions.filter((each) => each.consumerId === id).length,
       repeatsStopped: 0,
       idempotencyKey: event.eventId,
@@ -662,6 +672,9 @@ function storyOf({ state, query, problem }) {
     aggregateType: 'ORDER',
     aggregateId: key,
     events,
+    assets: [],
+    idempotency: [],
+    cut: false,
     figures: {
       events: events.length,
       effects: events.flatMap((event) => event.effects).length,

@@ -5,24 +5,22 @@ import { makeEvent } from './events.mjs';
 const event = (id, topic, age, status, effects, rest = {}) => ({
   ...makeEvent({ id, topic, key: '123', status, age, ...rest }),
   effects,
-  ...(rest.names ? { consumers: rest.names } : {}),
-  ...(id === 'order:123:paid' ? { writes: 3 } : {}),
-  ...(rest.compensation ? { compensation: true } : {}),
+  consumers: rest.names ?? effects.map((each) => each.consumerId),
+  consumptions: [],
+  deliveries: [],
+  compensation: !!rest.compensation,
 });
 const effect = (consumerId, text, asset, delta, idempotencyKey, rest = {}) => ({
   consumerId,
   state: 'done',
   effect: text,
   asset,
-  assetKind: asset.split(' ')[0].toLowerCase(),
   delta,
   idempotencyKey,
   keyState: 'SUCCESS',
   attempts: 1,
   repeatsStopped: 0,
   at: ago(rest.age ?? 1000),
-  undoes: null,
-  undoneAt: null,
   ...rest,
 });
 
@@ -79,11 +77,11 @@ export function story() {
       [
         effect('coupon', 'returned C-88', 'Coupon C-88', '+1 returned', 'order:123:return', {
           age: 720,
-          undoes: 'order:123:paid',
+          undoes: ['order:123:paid'],
         }),
         effect('wallet', 'gave back ¥40.00', 'Wallet of user-88121', '+40.00', 'wallet:77:revert', {
           age: 720,
-          undoes: 'order:123:paid',
+          undoes: ['order:123:paid'],
         }),
         effect('points', 'give back 200, take back 129', 'Points of user-88121', '+71', 'points:77:revert', {
           state: 'retrying',
@@ -91,12 +89,12 @@ export function story() {
           attempts: 5,
           at: null,
           dueAt: at(start + 15_000),
-          undoes: 'order:123:paid',
+          undoes: ['order:123:paid'],
         }),
         effect('inventory', 'put back 1 × P-31', 'Stock of P-31', '+1', '123-DEDUCT', {
           age: 720,
           keyState: 'RELEASED',
-          undoes: 'order:123:checkout_locked',
+          undoes: ['order:123:checkout_locked'],
         }),
       ],
       { consumers: { points: { fails: 5, end: 'retry', dueIn: 15 } }, compensation: true },
@@ -108,10 +106,14 @@ export function story() {
     aggregateType: 'ORDER',
     aggregateId: '123',
     events,
-    nearby: [
-      { name: 'Payment', value: '9921 · SUCCESS' },
-      { name: 'Refund', value: '77 · SUCCESS' },
+    assets: [
+      { asset: 'Coupon C-88', net: '0', balanced: true },
+      { asset: 'Wallet of user-88121', net: '0.00', balanced: true },
+      { asset: 'Points of user-88121', net: '-71', balanced: false },
+      { asset: 'Stock of P-31', net: '0', balanced: true },
     ],
+    idempotency: [],
+    cut: false,
     figures: { events: 6, effects: 15, attempts: 23, repeatsStopped: 7, twice: 0 },
   };
 }

@@ -1,6 +1,9 @@
 // Every change the console can ask for, by name.
 import { send } from './client';
 import type { DryRun, NewOperation, NewSubscription } from './pending';
+import type { components } from './schema';
+
+type Schemas = components['schemas'];
 
 const part = encodeURIComponent;
 
@@ -15,9 +18,9 @@ export const pauseConsumer = (id: string, reason: string) =>
   send<void>('POST', `/consumers/${part(id)}/pause`, { reason });
 export const resumeConsumer = (id: string) => send<void>('POST', `/consumers/${part(id)}/resume`);
 export const skipKey = (id: string, key: string, reason: string) =>
-  send<void>('POST', `/consumers/${part(id)}/keys/skip`, { key, reason });
+  send<Schemas['DeadKey']>('POST', `/consumers/${part(id)}/keys/skip`, { key, reason });
 export const holdKey = (id: string, key: string, reason: string) =>
-  send<void>('POST', `/consumers/${part(id)}/keys/hold`, { key, reason });
+  send<Schemas['DeadKey']>('POST', `/consumers/${part(id)}/keys/hold`, { key, reason });
 export const dryRun = (body: NewOperation) => send<DryRun>('POST', '/operations', { ...body, dryRun: true });
 /** The same key with the same body starts one operation, however often it is sent. */
 export const startOperation = (body: NewOperation, idempotencyKey: string) =>

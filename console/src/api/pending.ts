@@ -36,10 +36,7 @@ export type Consumption = Schemas['Consumption'] & {
   cause?: string | null;
   result?: unknown;
 };
-export type Delivery = Schemas['Delivery'] & {
-  blockedBy?: { eventId: string; topic?: string; ahead: number } | null;
-  heldBy?: { eventId: string; topic?: string } | null;
-};
+export type Delivery = Schemas['Delivery'];
 export type EventDetail = Omit<Schemas['EventDetail'], 'consumptions' | 'deliveries' | 'payload' | 'metadata'> & {
   consumptions: Consumption[];
   deliveries: Delivery[];
@@ -70,7 +67,6 @@ export type ConsumerDetail = Schemas['ConsumerDetail'] &
   Consumer & {
     /** Deliveries that wait for attempt 1, 2, 3, … */
     waitingByAttempt?: number[];
-    heldKeys?: string[];
   };
 
 /** GET /topics: additions */
@@ -83,44 +79,6 @@ export type TraceNode = Omit<Schemas['TraceNode'], 'children' | 'consumptions' |
   deliveries?: Delivery[];
 };
 export type Trace = Omit<Schemas['Trace'], 'roots'> & { roots: TraceNode[] };
-
-/** GET /stories */
-export type StoryEffect = {
-  consumerId: string;
-  state: 'done' | 'retrying' | 'dead' | 'waiting';
-  effect?: string | null;
-  asset?: string | null;
-  /** What kind of asset it is, for its icon: coupon, wallet, points, stock. */
-  assetKind?: string | null;
-  delta?: string | null;
-  /** The event whose effect this one undoes. */
-  undoes?: string | null;
-  /** When this effect was undone; `waiting` while the compensation is open. */
-  undoneAt?: string | null;
-  idempotencyKey?: string | null;
-  keyState?: string | null;
-  attempts: number;
-  repeatsStopped: number;
-  at?: string | null;
-  dueAt?: string | null;
-};
-export type StoryEvent = EventSummary & {
-  effects: StoryEffect[];
-  compensation?: boolean;
-  /** The expected consumers, also those without an effect. */
-  consumers?: string[];
-  /** How often it was written with the same id; more than once where a caller repeated itself. */
-  writes?: number;
-};
-export type Story = {
-  key: string;
-  aggregateType?: string | null;
-  aggregateId?: string | null;
-  events: StoryEvent[];
-  figures: { events: number; effects: number; attempts: number; repeatsStopped: number; twice: number };
-  /** What else the business knows about it, in its own words. */
-  nearby?: { name: string; value: string }[];
-};
 
 /** GET /promises */
 export type PromiseName = 'lost' | 'twice' | 'stuck' | 'order' | 'books';

@@ -153,7 +153,7 @@ export const trace = (id: string) =>
   });
 
 export const story = (query: { key?: string; aggregateType?: string; aggregateId?: string }) =>
-  queryOptions({ queryKey: ['story', query], queryFn: () => getJson<P.Story>('/stories', query) });
+  queryOptions({ queryKey: ['story', query], queryFn: () => getJson<Schemas['Story']>('/stories', query) });
 
 export const subscriptions = queryOptions({
   queryKey: ['subscriptions'],

@@ -163,6 +163,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/consumers/{consumerId}/keys/hold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop a key behind its dead events again
+         * @description What a worker has already goes on.
+         */
+        post: operations["hold"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/consumers/{consumerId}/keys/skip": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let the later events of a key go on without its dead ones
+         * @description In their order, beginning within one look of the relays. It is about the deliveries that are dead now: one that dies later stops
+         *     the key again, and a redriven one has its place in front again.
+         */
+        post: operations["skip"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/consumers/{consumerId}/pause": {
         parameters: {
             query?: never;
@@ -695,7 +736,7 @@ export interface paths {
         };
         /**
          * What a text names: events, traces, keys, aggregates, topics and consumers
-         * @description Whole ids, and beginnings of events' and traces' ids from six characters up.
+         * @description Whole ids and keys, and their beginnings from six characters up.
          */
         get: operations["find"];
         put?: never;
@@ -731,6 +772,27 @@ export interface paths {
             cookie?: never;
         };
         /** What waits now, and what happened per minute */
+        get: operations["show"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/stories": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Everything about one business key
+         * @description Its events with their deliveries and attempts, what each consumer did, the repeats that were stopped, and what compensations have
+         *     undone. At most 200 events.
+         */
         get: operations["show"];
         put?: never;
         post?: never;
@@ -1049,6 +1111,16 @@ export interface components {
                 value: number;
             };
         };
+        /** @description An event whose turn comes first. */
+        BlockedBy: {
+            /**
+             * Format: int32
+             * @description Deliveries in front, at most 1,000.
+             */
+            ahead: number;
+            eventId: string;
+            topic: string;
+        };
         BrokerHealth: {
             error?: string | null;
             since: components["schemas"]["At"];
@@ -1113,7 +1185,11 @@ export interface components {
         ConsumerDetail: components["schemas"]["Consumer"] & {
             /** @description What its subscriptions say of it. */
             description?: string | null;
+            /** @description Keys whose events wait behind a dead one, by the age of that; at most 50. Operators and admins see them. */
+            heldKeys?: components["schemas"]["DeadKey"][];
             retry?: components["schemas"]["RetryPolicy"] | null;
+            /** @description Keys that a person lets go on behind a dead event. Operators and admins see them. */
+            skippedKeys?: components["schemas"]["DeadKey"][];
         };
         /** @description A consumer that has nothing to do with a redrive. */
         ConsumerShare: {
@@ -1174,15 +1250,36 @@ export interface components {
         };
         /** @enum {string} */
         DeadHead: "hold" | "skip";
+        /** @description A key with a dead event. */
+        DeadKey: {
+            /**
+             * Format: int32
+             * @description Dead deliveries of the key.
+             */
+            dead: number;
+            deadHead: components["schemas"]["KeyDeadHead"];
+            /** @description The first dead event of the key, and its topic. */
+            eventId: string;
+            key: string;
+            skippedAt?: components["schemas"]["At"] | null;
+            topic: string;
+            /**
+             * Format: int32
+             * @description Deliveries behind the first dead one, at most 1,000.
+             */
+            waiting: number;
+        };
         /** @description Something that waits, is worked on, or was given up. */
         Delivery: {
             /** Format: int32 */
             attempts: number;
+            blockedBy?: components["schemas"]["BlockedBy"] | null;
             consumerId?: string | null;
             deliveryId: string;
             dueAt: components["schemas"]["At"];
             /** @description Whether it waits behind a dead one of its key. */
             held: boolean;
+            heldBy?: components["schemas"]["HeldBy"] | null;
             lane: string;
             lastError?: string | null;
             lockOwner?: string | null;
@@ -1195,6 +1292,7 @@ export interface components {
             maxAttempts: number;
             /** Format: int32 */
             shard: number;
+            skippedAt?: components["schemas"]["At"] | null;
             status: components["schemas"]["DeliveryStatus"];
         };
         /**
@@ -1219,6 +1317,8 @@ export interface components {
             /** @description The steps of its ramp. */
             steps: components["schemas"]["OperationStep"][];
         };
+        /** @enum {string} */
+        EffectState: "done" | "retrying" | "dead" | "waiting";
         /** @description What this installation is. */
         Environment: {
             name: string;
@@ -1391,6 +1491,11 @@ export interface components {
             deliveryId: string;
             leaseToken: string;
         };
+        /** @description A dead event that others of its key wait behind. */
+        HeldBy: {
+            eventId: string;
+            topic: string;
+        };
         Holding: {
             /**
              * Format: int64
@@ -1405,6 +1510,13 @@ export interface components {
         };
         /** @description A string, or an integer that is read as one. */
         Id: string | number;
+        IdempotencyRow: {
+            key: string;
+            scope: string;
+            /** @description `PROCESSING`, `SUCCESS` or `FAILED`. */
+            status: string;
+            updatedAt: components["schemas"]["At"];
+        };
         /** @description Who or what caused an event. */
         Initiator: {
             clientRequestId?: string | null;
@@ -1442,6 +1554,17 @@ export interface components {
         JobList: {
             jobs: components["schemas"]["Job"][];
         };
+        KeyChange: {
+            /** @description The key. */
+            key: string;
+            /** @description Why, for the audit. */
+            reason: string;
+        };
+        /**
+         * @description What a dead event does to the later ones of its key.
+         * @enum {string}
+         */
+        KeyDeadHead: "hold" | "skip";
         LiveInstance: {
             broker?: components["schemas"]["BrokerHealth"] | null;
             instanceId: string;
@@ -2134,6 +2257,99 @@ export interface components {
             topic?: string | null;
             traceId?: string | null;
             unheard?: boolean;
+        };
+        /** @description Everything about one business key. */
+        Story: {
+            aggregateId?: string | null;
+            /** @description The aggregate that it is about, if its events name one. */
+            aggregateType?: string | null;
+            /** @description What each asset has gained or lost, in the order of their first effect. */
+            assets: components["schemas"]["StoryAsset"][];
+            /** @description Whether there are more events, of which these are the newest. */
+            cut: boolean;
+            /** @description By the time at which they occurred. */
+            events: components["schemas"]["StoryEvent"][];
+            figures: components["schemas"]["StoryFigures"];
+            /** @description The rows of the idempotency keys that its effects name. None for a token with a scope: these rows belong to no tenant. */
+            idempotency: components["schemas"]["IdempotencyRow"][];
+            /** @description What was asked for: the key, or the id of the aggregate. */
+            key: string;
+        };
+        StoryAsset: {
+            asset: string;
+            /** @description Whether the sum is 0. */
+            balanced: boolean;
+            /** @description The sum of what has happened; absent if a delta is no number. */
+            net?: string | null;
+        };
+        /** @description What one consumer did about one event. */
+        StoryEffect: {
+            /** @description Whether another consumer had the same effect before, under the same business key: this one changed nothing. */
+            again?: boolean;
+            /** @description What has gained or lost by it. */
+            asset?: string | null;
+            at?: components["schemas"]["At"] | null;
+            /**
+             * Format: int32
+             * @description Attempts of the consumer at the event.
+             */
+            attempts: number;
+            consumerId: string;
+            /** @description How much: a decimal number with its sign, and perhaps words after it. */
+            delta?: string | null;
+            dueAt?: components["schemas"]["At"] | null;
+            /** @description What it did, in its own words. */
+            effect?: string | null;
+            /** @description Its business key, or the event's id. */
+            idempotencyKey?: string | null;
+            /** @description `PROCESSING`, `SUCCESS` or `FAILED`. */
+            keyState?: string | null;
+            /**
+             * Format: int32
+             * @description How often its inbox has stopped the event.
+             */
+            repeatsStopped: number;
+            /** @description The result that the consumer has kept, if that names no effect. */
+            result?: components["schemas"]["AnyJson"];
+            state: components["schemas"]["EffectState"];
+            /** @description The events whose effects it undoes, or the keys that it names if none of these events has such an effect. */
+            undoes?: string[];
+            /** @description When it was undone; `waiting` while the compensation is open. */
+            undoneAt?: string | null;
+        };
+        /** @description An event, with what became of it and what its consumers did. */
+        StoryEvent: components["schemas"]["EventSummary"] & {
+            /** @description Whether it undoes effects of other events. */
+            compensation: boolean;
+            /** @description The consumers that it is expected to reach. */
+            consumers: string[];
+            /** @description Every attempt. */
+            consumptions: components["schemas"]["Consumption"][];
+            /** @description What still waits. */
+            deliveries: components["schemas"]["Delivery"][];
+            /** @description By consumer: what each did, or what it still has to do. A consumer may have several. */
+            effects: components["schemas"]["StoryEffect"][];
+        };
+        StoryFigures: {
+            /** Format: int64 */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Effects that have happened.
+             */
+            effects: number;
+            /** Format: int64 */
+            events: number;
+            /**
+             * Format: int64
+             * @description Repeats that an inbox has stopped.
+             */
+            repeatsStopped: number;
+            /**
+             * Format: int64
+             * @description Effects that happened twice.
+             */
+            twice: number;
         };
         /** @description One consumer's interest in one topic. */
         Subscription: {
@@ -3025,6 +3241,276 @@ export interface operations {
             };
             /** @description The body took too long to arrive. */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Larger than the limit. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A field breaks a rule: `errors` names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hold: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The consumer, or `rabbitmq` for the lane to the broker. */
+                consumerId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyChange"];
+            };
+        };
+        responses: {
+            /** @description It waits, or did already. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadKey"];
+                };
+            };
+            /** @description The body is no JSON. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body took too long to arrive. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `noDeadHead`: no event of the key is dead. `noLane`: its events do not wait here. `deadHeadSkips`: by `ordering.dead-head` every key goes on. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Larger than the limit. */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body has another content type. */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A field breaks a rule: `errors` names it. */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    skip: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The consumer, or `rabbitmq` for the lane to the broker. */
+                consumerId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyChange"];
+            };
+        };
+        responses: {
+            /** @description It goes on, or did already. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeadKey"];
+                };
+            };
+            /** @description The body is no JSON. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is nothing by that name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body took too long to arrive. */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `noDeadHead`: no event of the key is dead. `noLane`: its events do not wait here. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6101,7 +6587,7 @@ export interface operations {
     find: {
         parameters: {
             query: {
-                /** @description An id, a trace, a key, the id of an aggregate, the beginning of an id or a trace, or a part of a topic or a consumer. */
+                /** @description An id, a trace, a key, the id of an aggregate, the beginning of one of them, or a part of a topic or a consumer. */
                 q: string;
             };
             header?: never;
@@ -6283,6 +6769,95 @@ export interface operations {
             };
             /** @description The token's role may not do this, or a browser asks for another site. */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests: ask again after `Retry-After` seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The server's log says why. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The store is away: try again in a moment. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show: {
+        parameters: {
+            query?: {
+                /** @description The key of the events. */
+                key?: string;
+                /** @description The type of their aggregate, with `aggregateId`. */
+                aggregateType?: string;
+                aggregateId?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The story. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Story"];
+                };
+            };
+            /** @description A parameter breaks a rule. */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No token, or one that is unknown or revoked. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The token's role may not do this, or a browser asks for another site. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description No event has this key or this aggregate, or they are older than the retention. */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

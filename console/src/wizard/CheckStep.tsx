@@ -50,12 +50,21 @@ function ConsumerFinding({ id }: { id: string }) {
 }
 
 function HeldFinding({ n, consumers }: { n: number; consumers: string[] }) {
-  const keys = useQuery({ ...consumer(consumers[0] ?? ''), enabled: consumers.length === 1 }).data?.heldKeys ?? [];
+  const keys = useQuery({ ...consumer(consumers[0] ?? ''), enabled: consumers.length === 1 }).data?.heldKeys;
   return (
     <Finding
       good
       title={t('check.held', { n: number(n) })}
-      text={keys.length > 0 ? t('check.held.keys', { keys: keys.slice(0, 5).join(', ') }) : t('check.held.text')}
+      text={
+        keys?.length
+          ? t('check.held.keys', {
+              keys: keys
+                .slice(0, 5)
+                .map((each) => each.key)
+                .join(', '),
+            })
+          : t('check.held.text')
+      }
     />
   );
 }

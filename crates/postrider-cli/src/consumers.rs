@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::client::{Remote, escaped, given, rows};
 use crate::{Context, End, output};
 
-/// List, show, pause, resume and rename consumers
+/// List, show, pause, resume and rename consumers; let keys go on behind a dead event
 #[derive(Args)]
 #[command(after_help = "Examples:
   postrider consumers list
@@ -15,6 +15,8 @@ use crate::{Context, End, output};
   postrider consumers pause points
   postrider consumers resume points
   postrider consumers rename points bonus --reason 'one name for all rewards'
+  postrider consumers skip points 10492 --reason 'the account is closed'
+  postrider consumers hold points 10492 --reason 'let us look first'
 
 Rename before a program with the new name starts. Rename again if a producer's transaction was open: what is left moves.")]
 pub(crate) struct Consumers {
@@ -57,6 +59,10 @@ enum Action {
         /// Its name
         consumer: String,
     },
+    /// Let the later events of a key go on without its dead ones
+    Skip(Key),
+    /// Stop a key behind its dead events again
+    Hold(Key),
     /// Give a consumer another name: its subscriptions, deliveries, inbox and history move
     Rename {
         /// The old name
@@ -67,6 +73,18 @@ enum Action {
         #[arg(long)]
         reason: Option<String>,
     },
+}
+
+/// A key behind a dead event.
+#[derive(Args)]
+struct Key {
+    /// The name of the consumer
+    consumer: String,
+    /// The key
+    key: String,
+    /// The reason, for the audit
+    #[arg(long)]
+    reason: String,
 }
 
 const COLUMNS: [&str; 8] = ["consumerId", "via", "enabled", "paused", "lag", "oldestAgeSeconds", "retrying", "dead"];
@@ -95,6 +113,14 @@ impl Consumers {
             }
             Action::Resume { consumer } => {
                 remote.post(&path(&consumer, "resume"), &json!({})).await?;
+            }
+            Action::Skip(Key { consumer, key, reason }) => {
+                let body = json!({ "key": key, "reason": reason });
+                output::one(context.output, &remote.post(&path(&consumer, "keys/skip"), &body).await?);
+            }
+            Action::Hold(Key { consumer, key, reason }) => {
+                let body = json!({ "key": key, "reason": reason });
+                output::one(context.output, &remote.post(&path(&consumer, "keys/hold"), &body).await?);
             }
             Action::Rename { from, to, reason } => {
                 let mut body = json!({ "to": to });

@@ -21,6 +21,7 @@ mod process;
 mod publish;
 mod reads;
 mod serve;
+mod story;
 mod subscriptions;
 mod tail;
 mod telemetry;
@@ -50,6 +51,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
   postrider publish order.paid --data '{\"orderId\": 7}'
   postrider listen order.paid --consumer points
   postrider events trace EVENT_ID
+  postrider story 10492                              everything about one business key
   postrider dead redrive --consumer points --dry-run
 
 Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 partly failed, 5 schema out of date, 6 not allowed.
@@ -76,6 +78,7 @@ enum Command {
     Events(events::Events),
     Dead(dead::Dead),
     Consumers(consumers::Consumers),
+    Story(story::Story),
     Operations(operations::Operations),
     /// Failures, grouped by consumer and error
     #[command(after_help = "Examples:\n  postrider failures\n  postrider failures -o jsonl")]
@@ -177,6 +180,7 @@ async fn main() -> ExitCode {
         Command::Events(command) => command.run(&context).await,
         Command::Dead(command) => command.run(&context).await,
         Command::Consumers(command) => command.run(&context).await,
+        Command::Story(command) => command.run(&context).await,
         Command::Operations(command) => command.run(&context).await,
         Command::Failures(command) => command.run(&context, reads::FAILURES).await,
         Command::Promises(command) => command.run(&context).await,

@@ -44,6 +44,7 @@ pub mod inbox;
 pub mod instances;
 pub mod jobs;
 pub mod jobs_run;
+pub mod key_order;
 pub mod lease;
 pub mod lineage;
 pub mod list;
@@ -64,6 +65,7 @@ pub mod rolling;
 pub mod route;
 pub mod search;
 pub mod settle;
+pub mod stories;
 pub mod subscription_limits;
 pub mod subscriptions;
 pub mod testing;
@@ -465,6 +467,7 @@ macro_rules! suite {
             search {
                 whole_ids_are_found
                 beginnings_are_found_from_six_characters_up
+                keys_and_aggregates_are_found_by_their_beginning
                 signs_of_patterns_mean_themselves
                 consumers_and_topics_are_found_by_a_part
             }
@@ -501,6 +504,28 @@ macro_rules! suite {
                 a_discarded_delivery_may_be_redriven
                 what_cannot_be_discarded_is_refused
                 a_discard_beside_a_consumer_has_one_winner
+            }
+            key_order {
+                a_skipped_key_goes_on_and_stops_again
+                what_is_leased_goes_on_when_its_key_stops
+                a_later_dead_event_stops_the_key_again
+                a_redriven_head_is_in_front_again
+                other_keys_and_lanes_stay_as_they_are
+                only_a_key_with_a_dead_event_is_changed
+                a_change_is_recorded_with_before_and_after
+                a_delivery_names_what_it_waits_for
+                skips_beside_claimers_lose_nothing
+                a_running_relay_obeys
+            }
+            stories {
+                effects_are_kept_and_read_back
+                a_compensation_undoes_its_effects
+                repeats_and_keys_are_told
+                open_deliveries_are_told
+                rows_of_other_tenants_are_not_told
+                a_long_story_is_cut
+                a_lane_without_history_is_told
+                rows_are_found_by_exact_names
             }
             operations {
                 everything_that_matches_is_redriven_once

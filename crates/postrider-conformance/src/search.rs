@@ -69,6 +69,32 @@ pub async fn beginnings_are_found_from_six_characters_up<H: Harness>(h: H) {
     assert_eq!(hits(&h, "4bf92").await, []);
 }
 
+/// G.11: keys and aggregates by their beginning, from six characters up; also where many begin alike, by a longer beginning.
+pub async fn keys_and_aggregates_are_found_by_their_beginning<H: Harness>(h: H) {
+    subscribe_lane(&h).await;
+    let wanted = draft("wanted").key("order-000001-green").aggregate(Aggregate::new("ORDER", "customer-000001-green"));
+    let alike = (0..230).map(|n| draft(format!("e{n}")).key(format!("order-9{n:05}-blue")));
+    enqueue(&h, std::iter::once(wanted).chain(alike)).await;
+    enqueue_one(&h, draft("same").key("basket-77").aggregate(Aggregate::new("BASKET", "basket-77"))).await;
+    enqueue_one(&h, draft("short").key("abcdef")).await;
+    fold_all(&h).await;
+    let key = || hit(Kind::Key, "order-000001-green", "order-000001-green");
+    for text in ["order-000001", "order-000001-", "order-000001-green"] {
+        assert_eq!(hits(&h, text).await, [key()], "{text}");
+    }
+    let aggregate = hit(Kind::Aggregate, "customer-000001-green", "ORDER customer-000001-green");
+    for text in ["custom", "customer-0", "customer-000001-gr"] {
+        assert_eq!(hits(&h, text).await, [aggregate.clone()], "{text}");
+    }
+    let both = [hit(Kind::Key, "basket-77", "basket-77"), hit(Kind::Aggregate, "basket-77", "BASKET basket-77")];
+    assert_eq!(hits(&h, "basket").await, both);
+    assert_eq!(hits(&h, "abcdef").await, [hit(Kind::Key, "abcdef", "abcdef")]);
+    for nothing in ["order-000001-red", "custo", "Custom", "baske", "order-9000001"] {
+        assert_eq!(hits(&h, nothing).await, [], "{nothing}");
+    }
+    assert_eq!(hits(&h, "order-").await.len(), 20, "the newest of many");
+}
+
 /// A text is compared byte for byte: signs of patterns mean themselves.
 pub async fn signs_of_patterns_mean_themselves<H: Harness>(h: H) {
     some_events(&h).await;

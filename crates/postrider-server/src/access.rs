@@ -81,6 +81,8 @@ pub const TABLE: &[Entry] = &[
     audited(Method::POST, "/api/v1/consumers/{consumerId}/pause", "204", Scoped, OPERATORS),
     audited(Method::POST, "/api/v1/consumers/{consumerId}/resume", "204", Scoped, OPERATORS),
     audited(Method::POST, "/api/v1/consumers/{consumerId}/rename", "200", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/keys/skip", "200", Scoped, OPERATORS),
+    audited(Method::POST, "/api/v1/consumers/{consumerId}/keys/hold", "200", Scoped, OPERATORS),
     to(Method::GET, "/api/v1/counts", Scoped, WATCHERS),
     to(Method::GET, "/api/v1/events", Scoped, ANYONE),
     to(Method::POST, "/api/v1/events", Scoped, PUBLISHERS),
@@ -111,6 +113,8 @@ pub const TABLE: &[Entry] = &[
     to(Method::GET, "/api/v1/search", Scoped, WATCHERS),
     to(Method::GET, "/api/v1/session", Own, ANYONE),
     to(Method::GET, "/api/v1/stats", Whole, WATCHERS),
+    // Business keys, and what consumers keep.
+    to(Method::GET, "/api/v1/stories", Scoped, OPERATORS),
     to(Method::GET, "/api/v1/stream", Scoped, WATCHERS),
     to(Method::GET, "/api/v1/subscriptions", Scoped, ANYONE),
     to(Method::GET, "/api/v1/subscriptions/{topic}/{consumerId}", Scoped, ANYONE),

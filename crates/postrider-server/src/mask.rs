@@ -48,6 +48,14 @@ impl Mask {
         }
         envelope.metadata = envelope.metadata.take().map(|metadata| masked(&metadata, &paths).into());
     }
+
+    /// Masks JSON that is no part of an event.
+    pub(crate) fn of_json(&self, json: String) -> String {
+        if self.0.is_empty() {
+            return json;
+        }
+        masked(&json, &self.0.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
 }
 
 fn refused(path: &str) -> String {

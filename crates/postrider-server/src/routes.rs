@@ -16,6 +16,7 @@ mod promises;
 mod search;
 mod session;
 mod stats;
+mod stories;
 mod stream;
 mod subscriptions;
 mod tokens;
@@ -65,6 +66,7 @@ fn all() -> OpenApiRouter<App> {
         .merge(search::routes())
         .merge(session::routes())
         .merge(stats::routes())
+        .merge(stories::routes())
         .merge(stream::routes())
         .merge(subscriptions::routes())
         .merge(tokens::routes())

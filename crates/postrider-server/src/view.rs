@@ -5,14 +5,14 @@ mod detail;
 use postrider::entry::DeliveryStatus;
 use postrider::envelope::Encoding;
 use postrider::status::{ConsumerState, EventStatus};
-use postrider::store::{Consumption, Delivery, DeliveryId, Record};
+use postrider::store::{Consumption, Delivery, DeliveryId, KeyFront, Record};
 use postrider::{Envelope, Initiator};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-pub(crate) use detail::{EventDetail, LaneAttempts, PayloadPart, consumptions, deliveries};
+pub(crate) use detail::{EventDetail, Fronts, LaneAttempts, PayloadPart, consumptions, deliveries};
 
 /// A time in an answer: RFC 3339, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -259,6 +259,15 @@ pub(crate) struct DeliveryView {
     status: DeliveryStatusView,
     /// Whether it waits behind a dead one of its key.
     held: bool,
+    /// The dead event of its key that it waits behind; given with the detail of an event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<HeldBy>,
+    /// The event of its key that comes before it; given with the detail of an event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocked_by: Option<BlockedBy>,
+    /// Of a dead one: since when a person lets the later events of its key go on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped_at: Option<At>,
     attempts: u32,
     /// Attempts in all: of the event, or as its lane is configured.
     max_attempts: u32,
@@ -267,6 +276,24 @@ pub(crate) struct DeliveryView {
     lock_time: Option<At>,
     lock_until: Option<At>,
     last_error: Option<String>,
+}
+
+/// A dead event that others of its key wait behind.
+#[derive(Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HeldBy {
+    event_id: String,
+    topic: String,
+}
+
+/// An event whose turn comes first.
+#[derive(Clone, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BlockedBy {
+    event_id: String,
+    topic: String,
+    /// Deliveries in front, at most 1,000.
+    ahead: u32,
 }
 
 impl From<&Record> for EventSummary {
@@ -368,6 +395,9 @@ impl DeliveryView {
             shard: delivery.shard,
             status: delivery.status.into(),
             held: delivery.held,
+            held_by: None,
+            blocked_by: None,
+            skipped_at: delivery.skipped_at.map(Into::into),
             attempts: delivery.attempts,
             max_attempts,
             due_at: delivery.due_at.into(),
@@ -376,6 +406,20 @@ impl DeliveryView {
             lock_until: delivery.lock_until.map(Into::into),
             last_error: delivery.last_error,
         }
+    }
+}
+
+impl DeliveryView {
+    /// With what it waits for.
+    fn behind(mut self, front: Option<KeyFront>) -> Self {
+        match front {
+            Some(KeyFront { event_id, topic, dead: true, .. }) => self.held_by = Some(HeldBy { event_id, topic }),
+            Some(KeyFront { event_id, topic, ahead, .. }) => {
+                self.blocked_by = Some(BlockedBy { event_id, topic, ahead });
+            }
+            None => {}
+        }
+        self
     }
 }
 

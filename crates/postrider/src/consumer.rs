@@ -211,7 +211,16 @@ impl<E> Received<E> {
         Arc::clone(&self.handling).run(work).await
     }
 
-    /// Stores a result with the inbox row, where `postrider_consume_log` shows it. The last one counts.
+    /// Stores a result with the inbox row, where `postrider_consume_log` shows it. The last one counts. An [`Effect`](crate::Effect),
+    /// or a list of them, is also shown in the [story](crate::story) of the event's key. Of an [`OutsideConsumer`] it is stored after
+    /// the effect, in a transaction of its own.
+    ///
+    /// ```
+    /// # use postrider::{Effect, Event, Failure, Received};
+    /// # fn f<E: Event>(paid: Received<E>) -> Result<(), Failure> {
+    /// paid.keep(&Effect::new("spent 200").moved("points of ada", -200).key("points:7:commit"))?;
+    /// # Ok(()) }
+    /// ```
     pub fn keep(&self, result: &impl Serialize) -> Result<()> {
         let text = serde_json::to_string(result).map_err(Error::Encode)?;
         limits::bytes("result", &text, limits::METADATA_BYTES)?;
@@ -220,7 +229,8 @@ impl<E> Received<E> {
     }
 
     /// Stores the business key of the effect (`order:123:checkout`) with the inbox row, where `postrider_consume_log` shows it as
-    /// `idempotency_key` instead of the event's id. The last one counts. An [`OutsideConsumer`] has no inbox row.
+    /// `idempotency_key` instead of the event's id. The last one counts. An [`OutsideConsumer`] has an inbox row only if it keeps
+    /// something.
     pub fn keep_key(&self, key: impl Into<String>) -> Result<()> {
         let key = key.into();
         limits::text("idempotencyKey", &key, limits::IDEMPOTENCY_KEY_CHARS)?;

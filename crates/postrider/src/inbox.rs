@@ -182,7 +182,7 @@ impl<S: Enlist> Inbox<S> {
                     ));
                     Outcome::Failed(failure.code("noConsumer"))
                 }
-                Some(Registered::Outside(consumer)) => outside(lane, &**consumer, one).await,
+                Some(Registered::Outside(consumer)) => Box::pin(self.without_transaction(lane, &**consumer, one)).await,
                 // Boxed: a future is as large as its largest branch, and is moved as a whole.
                 Some(Registered::InTransaction(consumer)) => {
                     Box::pin(self.in_transaction(lane, &**consumer, one)).await
@@ -254,6 +254,49 @@ impl<S: Enlist> Inbox<S> {
                 self.store.confirm_received(&mut tx, &lane.name, &handled).await?;
             }
         }
+        self.store.commit(tx).await
+    }
+
+    /// One event without a transaction.
+    async fn without_transaction(&self, lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
+        let handling = &one.handling;
+        let span = span(handling);
+        let work = Arc::clone(handling).run(consumer.handle(handling));
+        let tried = async {
+            match guarded(work, lane.options.timeout_of(&handling.envelope.topic)).await {
+                Ok(()) => match self.keep(lane, handling).await {
+                    Ok(()) => {
+                        tracing::info!("{}", observe::CONSUMED_LINE);
+                        Outcome::Done
+                    }
+                    // It is handled again, with the same idempotency key, and what it keeps is stored then.
+                    Err(error) => rolled_back(error),
+                },
+                Err(failure) if failure.cause().code.as_deref() == Some(TIMEOUT) => {
+                    // F13: no transaction takes back what the other side may have done.
+                    let text = format!("{failure}: it may have been delivered");
+                    Outcome::Failed(Failure::retry(text).code(TIMEOUT))
+                }
+                Err(failure) => Outcome::Failed(failure),
+            }
+        };
+        tried.instrument(span).await
+    }
+
+    /// Stores what an [`OutsideConsumer`] has kept. Its inbox row stops nothing: it is written after the effect.
+    async fn keep(&self, lane: &Lane, handling: &Handling) -> Result<()> {
+        let (result, key) = (handling.take_result(), handling.take_key());
+        if result.is_none() && key.is_none() {
+            return Ok(());
+        }
+        let event_id = handling.envelope.event_id.as_str();
+        let mut tx = self.store.begin().await?;
+        self.store.receive(&mut tx, &receipt(handling)).await?;
+        if let Some(key) = key {
+            self.store.keep_key(&mut tx, &lane.name, event_id, &key).await?;
+        }
+        let handled = [Handled { event_id, result: result.as_deref() }];
+        self.store.confirm_received(&mut tx, &lane.name, &handled).await?;
         self.store.commit(tx).await
     }
 
@@ -420,28 +463,6 @@ fn at_once<S: Enlist>(registered: &Registered<S>) -> usize {
         Registered::InTransaction(_) | Registered::Outside(_) => 1,
         Registered::InBatches(consumer) => consumer.size(),
     }
-}
-
-/// One event without a transaction.
-async fn outside(lane: &Lane, consumer: &dyn Outside, one: Try) -> Outcome {
-    let handling = &one.handling;
-    let span = span(handling);
-    let work = Arc::clone(handling).run(consumer.handle(handling));
-    let tried = async {
-        match guarded(work, lane.options.timeout_of(&handling.envelope.topic)).await {
-            Ok(()) => {
-                tracing::info!("{}", observe::CONSUMED_LINE);
-                Outcome::Done
-            }
-            Err(failure) if failure.cause().code.as_deref() == Some(TIMEOUT) => {
-                // F13: no transaction takes back what the other side may have done.
-                let text = format!("{failure}: it may have been delivered");
-                Outcome::Failed(Failure::retry(text).code(TIMEOUT))
-            }
-            Err(failure) => Outcome::Failed(failure),
-        }
-    };
-    tried.instrument(span).await
 }
 
 /// The code of a failure by timeout.

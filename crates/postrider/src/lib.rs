@@ -153,6 +153,7 @@ pub mod alert;
 pub mod bus;
 pub mod clock;
 pub mod consumer;
+pub mod effect;
 pub mod entry;
 pub mod envelope;
 pub mod error;
@@ -182,6 +183,7 @@ pub mod service;
 pub mod shard;
 pub mod status;
 pub mod store;
+pub mod story;
 pub mod subscription;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -191,8 +193,8 @@ pub mod wake;
 /// The traits of a store, so that its methods can be called: `use postrider::prelude::*;`.
 pub mod prelude {
     pub use crate::store::{
-        Access, Alerts, AuditLog, Deliveries, Enlist, Events, Figures, Instances, JobRuns, Keys, Leases, OperationRuns,
-        PromiseChecks, Redrives, Schema, Store, Subscriptions, Transactions, Upkeep, Wakeups,
+        Access, Alerts, AuditLog, Deliveries, Enlist, Events, Figures, Instances, JobRuns, KeyOrder, Keys, Leases,
+        OperationRuns, PromiseChecks, Redrives, Schema, Store, Stories, Subscriptions, Transactions, Upkeep, Wakeups,
     };
 }
 
@@ -202,6 +204,7 @@ pub use sqlx;
 
 pub use bus::Bus;
 pub use consumer::{BatchConsumer, Consumer, Failure, OutsideConsumer, Received};
+pub use effect::Effect;
 pub use envelope::{Envelope, Initiator};
 pub use error::{Error, Obstacle, Result};
 pub use event::{Aggregate, Event, EventId, RawEvent};

@@ -45,6 +45,10 @@ pub const SCAN_EVENTS: i64 = 10_000;
 pub const PREFIX_CHARS: usize = 6;
 /// Events of one trace that are shown: a larger tree is not readable.
 pub const TRACE_EVENTS: usize = 1_000;
+/// Events of one story that are shown: a longer story is not readable.
+pub const STORY_EVENTS: usize = 200;
+/// Business keys that one story reads.
+pub const STORY_KEYS: usize = 1_000;
 /// Maximum nesting of JSON: deeper documents are attacks or mistakes.
 pub const JSON_DEPTH: usize = 64;
 /// Error text kept with an attempt, in characters.

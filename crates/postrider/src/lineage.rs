@@ -103,7 +103,7 @@ pub async fn parents(store: &dyn Store, event: &Record, scope: &Scope) -> Result
 }
 
 /// The newest `most` events that match, and whether there are more.
-async fn all(store: &dyn Store, filter: Filter, most: usize) -> Result<(Vec<Record>, bool)> {
+pub(crate) async fn all(store: &dyn Store, filter: Filter, most: usize) -> Result<(Vec<Record>, bool)> {
     let mut list = List::new(filter, limits::PAGE_EVENTS);
     let mut events = Vec::new();
     loop {

@@ -24,7 +24,8 @@ use crate::consumer::Failure;
 use crate::error::Result;
 use crate::presence;
 use crate::retry;
-use crate::store::{IntoStore, KeptLease, Store};
+use crate::status::Record;
+use crate::store::{IntoStore, KeptLease, Repeat, Store};
 
 use look::Look;
 
@@ -204,6 +205,11 @@ pub struct Balance {
     pub checked: BTreeMap<String, u64>,
     /// What does not agree, in sentences; empty if the books balance.
     pub discrepancies: Vec<String>,
+}
+
+/// How many consumers had an effect of an event more than once, without a redrive or a stopped repeat that explains it.
+pub(crate) fn twice(record: &Record, repeats: &[Repeat]) -> u64 {
+    check::twice(record, repeats).len() as u64
 }
 
 /// Checks the promises until it is stopped.

@@ -80,11 +80,11 @@ fn hit(kind: Kind, text: &str, record: &Record) -> Option<Hit> {
     let begins = |id: &str| id == text || (is_beginning && id.starts_with(text));
     let (id, label) = match kind {
         Kind::Key => {
-            let key = event.key.as_deref().filter(|key| *key == text)?;
+            let key = event.key.as_deref().filter(|key| begins(key))?;
             (key, key.to_owned())
         }
         Kind::Aggregate => {
-            let aggregate = event.aggregate.as_ref().filter(|aggregate| aggregate.id == text)?;
+            let aggregate = event.aggregate.as_ref().filter(|aggregate| begins(&aggregate.id))?;
             (aggregate.id.as_str(), format!("{} {}", aggregate.kind, aggregate.id))
         }
         Kind::Event => {

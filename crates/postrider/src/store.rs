@@ -27,6 +27,7 @@ mod figure;
 mod history;
 mod instance;
 mod job;
+mod key_order;
 mod lease;
 mod list;
 mod operation;
@@ -37,6 +38,7 @@ mod schema;
 mod sessions;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 mod sql;
+mod story;
 mod subscription;
 mod transaction;
 mod upkeep;
@@ -61,6 +63,7 @@ pub use figure::{DeadLetter, Figures, Holding, LaneCounts, Minute};
 pub use history::{AttemptList, AttemptPlace, ConsumerAttempt};
 pub use instance::{Beat, Instance, Instances, LIVE};
 pub use job::{JobOutcome, JobPlan, JobRuns, JobStart, JobState};
+pub use key_order::{DeadKey, KeyFront, KeyOrder};
 pub(crate) use lease::KeptLease;
 pub use lease::Leases;
 pub use list::{Counted, Cursor, Filter, List, Page};
@@ -75,6 +78,7 @@ pub use schema::{About, Schema, SchemaVersion};
 pub use sessions::Tx;
 #[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
 pub use sql::is_transaction_lost;
+pub use story::{ReceivedEvent, STORED_KEYS, StoredKey, Stories};
 pub use subscription::{
     LaneSettings, OwnSecrets, Renamed, SECRET_ROTATION, SecretChange, SecretText, SubscriptionChange,
     SubscriptionChanged, SubscriptionRemoval, SubscriptionRemoved, Subscriptions, Waiting,
@@ -93,6 +97,7 @@ pub trait Store:
     + Events
     + Deliveries
     + Redrives
+    + KeyOrder
     + Subscriptions
     + OperationRuns
     + JobRuns
@@ -101,6 +106,7 @@ pub trait Store:
     + Instances
     + Alerts
     + PromiseChecks
+    + Stories
     + Upkeep
     + Wakeups
     + Access
@@ -116,6 +122,7 @@ impl<S> Store for S where
         + Events
         + Deliveries
         + Redrives
+        + KeyOrder
         + Subscriptions
         + OperationRuns
         + JobRuns
@@ -124,6 +131,7 @@ impl<S> Store for S where
         + Instances
         + Alerts
         + PromiseChecks
+        + Stories
         + Upkeep
         + Wakeups
         + Access

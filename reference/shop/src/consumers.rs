@@ -18,6 +18,7 @@ mod members;
 use postrider::{Consumer, Failure, Inbox, LaneOptions, Received};
 
 use crate::database::Database;
+use crate::effects::{self, Told};
 use crate::error::{Result, ShopError};
 use crate::events::OrderEvent;
 use crate::ledger::{Moved, Patience};
@@ -139,13 +140,13 @@ async fn unless_refused<S: Database>(
     shop: &Shop<S>,
     tx: &mut S::Conn,
     mut order: Order,
-    moved: Moved,
-) -> Result<Vec<Moved>> {
-    if let Moved::Refused { code } = &moved {
+    told: Told,
+) -> Result<Vec<Told>> {
+    if let Moved::Refused { code } = told.moved() {
         tracing::warn!(order_id = %order.order_id, code, "An order cannot lock an asset");
         give_up(shop, tx, &mut order).await?;
     }
-    Ok(vec![moved])
+    Ok(vec![told])
 }
 
 /// Ends an order that cannot lock an asset: cancels it, or refunds it if it was paid in the meantime.
@@ -157,38 +158,31 @@ pub(crate) async fn give_up<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order
     }
 }
 
-async fn lock_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<Vec<Moved>> {
+async fn lock_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<Vec<Told>> {
     if !wants_locks(&order) {
-        return Ok(vec![Moved::nothing(&order.status)]);
+        return Ok(vec![Told::nothing(&order.status)]);
     }
     let moved = coupons::lock(shop, tx, &order, cause.patience()).await?;
-    unless_refused(shop, tx, order, moved).await
+    let told = effects::coupon(&order, "checkout", moved);
+    unless_refused(shop, tx, order, told).await
 }
 
-async fn freeze_wallet<S: Database>(
-    shop: &Shop<S>,
-    tx: &mut S::Conn,
-    order: Order,
-    cause: Cause,
-) -> Result<Vec<Moved>> {
+async fn freeze_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<Vec<Told>> {
     if !wants_locks(&order) {
-        return Ok(vec![Moved::nothing(&order.status)]);
+        return Ok(vec![Told::nothing(&order.status)]);
     }
     let moved = wallet::freeze(shop, tx, &order, cause.patience()).await?;
-    unless_refused(shop, tx, order, moved).await
+    let told = effects::wallet(&order, "freeze", "", moved);
+    unless_refused(shop, tx, order, told).await
 }
 
-async fn freeze_points<S: Database>(
-    shop: &Shop<S>,
-    tx: &mut S::Conn,
-    order: Order,
-    cause: Cause,
-) -> Result<Vec<Moved>> {
+async fn freeze_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, cause: Cause) -> Result<Vec<Told>> {
     if !wants_locks(&order) {
-        return Ok(vec![Moved::nothing(&order.status)]);
+        return Ok(vec![Told::nothing(&order.status)]);
     }
     let moved = points::freeze(shop, tx, &order, cause.patience()).await?;
-    unless_refused(shop, tx, order, moved).await
+    let told = effects::points(&order, "freeze", "", moved);
+    unless_refused(shop, tx, order, told).await
 }
 
 // --- order.paid
@@ -206,46 +200,49 @@ fn check_paid(order: &Order) -> Result<()> {
     }
 }
 
-async fn commit_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn commit_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     check_paid(&order)?;
-    Ok(vec![coupons::commit(shop, tx, &order).await?])
+    Ok(vec![effects::coupon(&order, "commit", coupons::commit(shop, tx, &order).await?)])
 }
 
-async fn commit_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn commit_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     check_paid(&order)?;
-    Ok(vec![wallet::commit(shop, tx, &order).await?])
+    Ok(vec![effects::wallet(&order, "commit", "", wallet::commit(shop, tx, &order).await?)])
 }
 
-async fn commit_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn commit_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     check_paid(&order)?;
-    Ok(vec![points::commit(shop, tx, &order).await?, points::earn(shop, tx, &order).await?])
+    Ok(vec![
+        effects::points(&order, "commit", "", points::commit(shop, tx, &order).await?),
+        effects::points(&order, "earn", "", points::earn(shop, tx, &order).await?),
+    ])
 }
 
 // --- order.canceled
 
 /// `Some` if the order was paid before it was canceled. A refund then returns the assets.
-fn refund_follows(order: &Order) -> Option<Vec<Moved>> {
-    order.paid_at.map(|_| vec![Moved::nothing("refundFollows")])
+fn refund_follows(order: &Order) -> Option<Vec<Told>> {
+    order.paid_at.map(|_| vec![Told::nothing("refundFollows")])
 }
 
-async fn release_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn release_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     match refund_follows(&order) {
         Some(nothing) => Ok(nothing),
-        None => Ok(vec![coupons::release(shop, tx, &order).await?]),
+        None => Ok(vec![effects::coupon(&order, "release", coupons::release(shop, tx, &order).await?)]),
     }
 }
 
-async fn release_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn release_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     match refund_follows(&order) {
         Some(nothing) => Ok(nothing),
-        None => Ok(vec![wallet::release(shop, tx, &order).await?]),
+        None => Ok(vec![effects::wallet(&order, "release", "", wallet::release(shop, tx, &order).await?)]),
     }
 }
 
-async fn release_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn release_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     match refund_follows(&order) {
         Some(nothing) => Ok(nothing),
-        None => Ok(vec![points::release(shop, tx, &order).await?]),
+        None => Ok(vec![effects::points(&order, "release", "", points::release(shop, tx, &order).await?)]),
     }
 }
 
@@ -262,32 +259,32 @@ async fn refund_of<S: Database>(tx: &mut S::Conn, order: &Order) -> Result<Strin
     }
 }
 
-async fn return_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn return_coupon<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     refund_of::<S>(tx, &order).await?;
-    Ok(vec![coupons::give_back(shop, tx, &order).await?])
+    Ok(vec![effects::coupon(&order, "return", coupons::give_back(shop, tx, &order).await?)])
 }
 
-async fn revert_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn revert_wallet<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     let refund_id = refund_of::<S>(tx, &order).await?;
-    Ok(vec![wallet::revert(shop, tx, &order, &refund_id).await?])
+    Ok(vec![effects::wallet(&order, "revert", &refund_id, wallet::revert(shop, tx, &order, &refund_id).await?)])
 }
 
-async fn revert_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn revert_points<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     let refund_id = refund_of::<S>(tx, &order).await?;
-    Ok(vec![points::revert(shop, tx, &order, &refund_id).await?])
+    Ok(vec![effects::points(&order, "revert", &refund_id, points::revert(shop, tx, &order, &refund_id).await?)])
 }
 
 // --- the safety nets: coupon, wallet, points, always in this order
 
-async fn after_payment<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn after_payment<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     if order.paid_at.is_none() {
-        return Ok(vec![Moved::nothing("paidTooLate")]);
+        return Ok(vec![Told::nothing("paidTooLate")]);
     }
     Ok(vec![
-        coupons::commit(shop, tx, &order).await?,
-        wallet::commit(shop, tx, &order).await?,
-        points::commit(shop, tx, &order).await?,
-        points::earn(shop, tx, &order).await?,
+        effects::coupon(&order, "commit", coupons::commit(shop, tx, &order).await?),
+        effects::wallet(&order, "commit", "", wallet::commit(shop, tx, &order).await?),
+        effects::points(&order, "commit", "", points::commit(shop, tx, &order).await?),
+        effects::points(&order, "earn", "", points::earn(shop, tx, &order).await?),
     ])
 }
 
@@ -296,7 +293,7 @@ async fn after_failed_payment<S: Database>(
     tx: &mut S::Conn,
     mut order: Order,
     _: Cause,
-) -> Result<Vec<Moved>> {
+) -> Result<Vec<Told>> {
     if order.status == "WAIT_PAY" {
         orders::cancel_in(shop, tx, &mut order, &Caller::default(), By::System).await?;
     }
@@ -304,23 +301,23 @@ async fn after_failed_payment<S: Database>(
 }
 
 /// Releases everything that an unpaid order holds.
-pub(crate) async fn release_all<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Vec<Moved>> {
+pub(crate) async fn release_all<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: &Order) -> Result<Vec<Told>> {
     if let Some(nothing) = refund_follows(order) {
         return Ok(nothing);
     }
     Ok(vec![
-        coupons::release(shop, tx, order).await?,
-        wallet::release(shop, tx, order).await?,
-        points::release(shop, tx, order).await?,
+        effects::coupon(order, "release", coupons::release(shop, tx, order).await?),
+        effects::wallet(order, "release", "", wallet::release(shop, tx, order).await?),
+        effects::points(order, "release", "", points::release(shop, tx, order).await?),
     ])
 }
 
-async fn after_refund<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Moved>> {
+async fn after_refund<S: Database>(shop: &Shop<S>, tx: &mut S::Conn, order: Order, _: Cause) -> Result<Vec<Told>> {
     let refund_id = refund_of::<S>(tx, &order).await?;
     Ok(vec![
-        coupons::give_back(shop, tx, &order).await?,
-        wallet::revert(shop, tx, &order, &refund_id).await?,
-        points::revert(shop, tx, &order, &refund_id).await?,
+        effects::coupon(&order, "return", coupons::give_back(shop, tx, &order).await?),
+        effects::wallet(&order, "revert", &refund_id, wallet::revert(shop, tx, &order, &refund_id).await?),
+        effects::points(&order, "revert", &refund_id, points::revert(shop, tx, &order, &refund_id).await?),
     ])
 }
 
@@ -329,9 +326,9 @@ async fn after_failed_refund<S: Database>(
     tx: &mut S::Conn,
     order: Order,
     cause: Cause,
-) -> Result<Vec<Moved>> {
+) -> Result<Vec<Told>> {
     let refund_id = cause.refund_id.unwrap_or_default();
     tracing::error!(order_id = %order.order_id, refund_id, "A refund failed: an operator has to return the money");
     refunds::call_for_attention::<S>(tx, &refund_id).await?;
-    Ok(vec![Moved::nothing("needsAttention")])
+    Ok(vec![Told::nothing("needsAttention")])
 }

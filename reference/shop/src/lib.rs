@@ -26,6 +26,7 @@ pub mod config;
 pub mod consumers;
 pub mod coupons;
 pub mod database;
+mod effects;
 pub mod error;
 pub mod events;
 pub mod http;

@@ -156,7 +156,7 @@ export function ConsumerPanel({
           />
         </section>
       )}
-      {(consumer.held ?? 0) > 0 && (
+      {((consumer.held ?? 0) > 0 || (about?.skippedKeys ?? []).length > 0) && (
         <section>
           <p className="label">{t('panel.order')}</p>
           <p className="t2 small-text">
@@ -165,7 +165,7 @@ export function ConsumerPanel({
               holds: <b>{t('panel.order.holds')}</b>,
             })}
           </p>
-          <HeldKeys consumerId={id} keys={about?.heldKeys ?? []} />
+          <HeldKeys consumerId={id} held={about?.heldKeys ?? []} skipped={about?.skippedKeys ?? []} />
         </section>
       )}
       <footer className="row">

@@ -1,11 +1,11 @@
 // One event of a story, with the effect of each consumer.
 import { Link } from '@tanstack/react-router';
-import type { StoryEffect, StoryEvent } from '../../api/pending';
 import { Icon } from '../../components/Icon';
 import { Meter } from '../../components/Meter';
 import { DELIVERY, EVENT, StatusIcon, StatusWord } from '../../components/Status';
 import { t } from '../../i18n';
 import { clock, hourMinute } from '../../lib/format';
+import type { StoryEffect, StoryEvent } from './balance';
 
 export function EventPart({ event }: { event: StoryEvent }) {
   const quiet = event.effects.length === 0;
@@ -24,8 +24,7 @@ export function EventPart({ event }: { event: StoryEvent }) {
               <Icon name="undo" size={11} className="inline" /> {t('story.compensation')}
             </span>
           )}
-          {(event.writes ?? 1) > 1 && <span className="meta"> {t('story.writes', { n: event.writes ?? 1 })}</span>}
-          {quiet && <span className="meta"> {event.consumers?.join(', ') || t('story.nothing')}</span>}
+          {quiet && <span className="meta"> {event.consumers.join(', ') || t('story.nothing')}</span>}
         </td>
         <td colSpan={2} className="num nowrap">
           <Meter event={event} /> <StatusWord look={EVENT[event.status]!} />
@@ -51,6 +50,7 @@ function EffectRow({ effect, again }: { effect: StoryEffect; again: boolean }) {
         <span className="row">
           <StatusIcon look={DELIVERY[effect.state]} size={14} />
           {effect.effect ?? t(DELIVERY[effect.state].word)}
+          {effect.again && <span className="meta">{t('story.again')}</span>}
         </span>
       </td>
       <td className="mono t2">{effect.idempotencyKey ?? '–'}</td>

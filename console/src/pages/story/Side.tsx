@@ -1,14 +1,10 @@
 // What moved and came back, and what is near.
 import { Link } from '@tanstack/react-router';
-import { Fragment } from 'react';
-import type { Story as StoryData } from '../../api/pending';
-import { Icon, type IconName } from '../../components/Icon';
+import { Icon } from '../../components/Icon';
 import { Countdown } from '../../components/Time';
 import { t, tx } from '../../i18n';
 import { hourMinute, middle } from '../../lib/format';
-import { type Asset, isBalanced } from './balance';
-
-const KINDS: Record<string, IconName> = { coupon: 'ticket', wallet: 'wallet', points: 'star', stock: 'cube' };
+import type { Asset, StoryData } from './balance';
 
 function NextTry({ to }: { to: string }) {
   return <>{tx('story.next', { t: <Countdown to={to} /> })}</>;
@@ -26,12 +22,12 @@ export function Balance({ assets }: { assets: Asset[] }) {
         <div key={asset.name} className="asset">
           <div className="between">
             <span className="row">
-              <Icon name={KINDS[asset.kind ?? ''] ?? 'cube'} />
+              <Icon name="cube" />
               <b className="wrap">{asset.name}</b>
             </span>
-            <span className={`status ${isBalanced(asset) ? 'm-ok' : 'm-warn'}`}>
-              <span className={isBalanced(asset) ? 'strong balance-net' : 'strong'}>{asset.net}</span>
-              <Icon name={isBalanced(asset) ? 'check' : 'retry'} size={14} />
+            <span className={`status ${asset.balanced ? 'm-ok' : 'm-warn'}`}>
+              <span className={asset.balanced ? 'strong balance-net' : 'strong'}>{asset.net}</span>
+              <Icon name={asset.balanced ? 'check' : 'retry'} size={14} />
             </span>
           </div>
           <div className="moves">
@@ -79,12 +75,6 @@ export function Nearby({ data }: { data: StoryData }) {
             <dd className="mono">{requests.join(' · ')}</dd>
           </>
         )}
-        {data.nearby?.map((each) => (
-          <Fragment key={each.name}>
-            <dt>{each.name}</dt>
-            <dd>{each.value}</dd>
-          </Fragment>
-        ))}
         <dt>{t('story.operators')}</dt>
         <dd>{redriven > 0 ? t('story.redriven', { n: redriven }) : t('story.untouched')}</dd>
       </dl>

@@ -1,32 +1,41 @@
 import { expect, test } from 'vitest';
-import type { StoryEvent } from '../../api/pending';
-import { assetsOf, isBalanced, openParts } from './balance';
+import { assetsOf, openParts, type StoryData } from './balance';
 
-const effect = (asset: string, delta: string, state = 'done') => ({
+const effect = (asset: string, delta: string, rest = {}) => ({
   consumerId: 'c',
   asset,
   delta,
-  state,
+  state: 'done',
   attempts: 1,
   repeatsStopped: 0,
+  ...rest,
 });
-const events = [
-  { effects: [effect('wallet', '-40.00 frozen'), effect('points', '-200')] },
-  {
-    effects: [
-      effect('wallet', '+40.00'),
-      effect('points', '+200', 'retrying'),
-      effect('stock', '-9223372036854775807'),
-    ],
-  },
-] as unknown as StoryEvent[];
+const story = {
+  assets: [
+    { asset: 'account', net: '0.00', balanced: true },
+    { asset: 'bonus', net: '-200', balanced: false },
+    { asset: 'seat', balanced: false },
+  ],
+  events: [
+    { effects: [effect('account', '-40.00 frozen'), effect('bonus', '-200'), effect('seat', 'many')] },
+    {
+      effects: [
+        effect('account', '+40.00', { undoes: ['e1'] }),
+        effect('bonus', '+200', { state: 'retrying' }),
+        effect('account', '+40.00', { again: true }),
+      ],
+    },
+  ],
+} as unknown as StoryData;
 
-test('what came back is balanced, what is open is not', () => {
-  const [wallet, points] = assetsOf(events);
-  expect([wallet?.net, isBalanced(wallet!)]).toEqual(['0.00', true]);
-  expect([points?.net, isBalanced(points!)]).toEqual(['−200', false]);
-  expect(openParts(events)).toHaveLength(1);
-});
-test('sums keep every digit', () => {
-  expect(assetsOf(events)[2]?.net).toBe('−9223372036854775807');
+test('each asset has its moves beside its net', () => {
+  const [account, bonus, seat] = assetsOf(story);
+  expect([account?.net, account?.balanced]).toEqual(['0.00', true]);
+  expect(account?.moves.map((move) => [move.delta, move.undo])).toEqual([
+    ['−40.00 frozen', false],
+    ['+40.00', true],
+  ]);
+  expect([bonus?.net, bonus?.moves[1]?.open]).toEqual(['−200', true]);
+  expect(seat?.net).toBe('?');
+  expect(openParts(story.events)).toHaveLength(1);
 });

@@ -1,9 +1,7 @@
 // What happened to one business key, all of it, once?
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
-import { ApiError } from '../../api/client';
-import type { Story as StoryData } from '../../api/pending';
+import { Link, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
 import { session, story } from '../../api/queries';
 import { Button } from '../../components/Button';
 import { Cli, copyText } from '../../components/Copy';
@@ -13,11 +11,11 @@ import { EVENT, StatusIcon } from '../../components/Status';
 import { toast } from '../../components/Toasts';
 import { t } from '../../i18n';
 import { quote } from '../../lib/cli';
-import { clock } from '../../lib/format';
+import { clock, number } from '../../lib/format';
 import { useUrl } from '../../lib/url';
 import { useOperators } from '../../shell/session';
 import { RedriveWizard } from '../../wizard';
-import { assetsOf, openParts } from './balance';
+import { assetsOf, openParts, type StoryData } from './balance';
 import { EventPart } from './Effects';
 import { Balance, Nearby } from './Side';
 import { Verdict } from './Verdict';
@@ -26,19 +24,11 @@ import './story.css';
 export function Story() {
   const { key } = useParams({ strict: false }) as { key: string };
   const [search] = useUrl();
-  const navigate = useNavigate();
   const { may, refused } = useOperators();
   const query = useQuery({
     ...story(search.type ? { aggregateType: search.type, aggregateId: key } : { key }),
     enabled: may,
   });
-  // A server without stories has the events of the key at least.
-  const missing = query.error instanceof ApiError && query.error.status === 404;
-  useEffect(() => {
-    if (!missing) return;
-    const events = search.type ? { aggregateType: search.type, aggregateId: key } : { key };
-    void navigate({ to: '/events', search: events as never, replace: true });
-  }, [missing, navigate, search.type, key]);
   return (
     <div className="page">
       {refused ? (
@@ -47,7 +37,7 @@ export function Story() {
         </div>
       ) : (
         <Loaded query={query} what={t('story.failed', { key })}>
-          {(data) => <Shown data={data} />}
+          {(data) => <Shown data={data} aggregate={!!search.type} />}
         </Loaded>
       )}
     </div>
@@ -71,11 +61,11 @@ function textOf(data: StoryData): string {
   return [titleOf(data), ...lines].join('\n');
 }
 
-function Shown({ data }: { data: StoryData }) {
+function Shown({ data, aggregate }: { data: StoryData; aggregate: boolean }) {
   const [wizard, setWizard] = useState(false);
   const links = useQuery(session).data?.links ?? {};
   const open = openParts(data.events);
-  const assets = assetsOf(data.events);
+  const assets = assetsOf(data);
   const link = data.aggregateType ? links[data.aggregateType] : undefined;
   const template = /^https?:/.test(link ?? '') ? link : undefined;
   const ids = [...new Set(open.map((each) => each.event.eventId))];
@@ -134,6 +124,7 @@ function Shown({ data }: { data: StoryData }) {
         </Button>
         {open.length > 0 && <Button onClick={() => setWizard(true)}>{t('story.redrive')}</Button>}
       </div>
+      {data.cut && <p className="meta">{t('story.cut', { n: number(data.events.length) })}</p>}
       <Verdict open={open} counts={counts} />
       <div className="split story-split">
         <div className="card scroll-x">
@@ -159,7 +150,7 @@ function Shown({ data }: { data: StoryData }) {
         </aside>
       </div>
       <div className="under">
-        <Cli line={`postrider story ${quote(data.key)}`} />
+        <Cli line={`postrider story ${quote(aggregate ? `${data.aggregateType}/${data.key}` : data.key)}`} />
       </div>
       {wizard && <RedriveWizard what={{ eventIds: ids }} onClose={() => setWizard(false)} />}
     </>

@@ -625,3 +625,80 @@ async fn events_are_followed_as_they_come() {
     server.stop();
     database.drop().await;
 }
+
+/// G.11, F18: `story` draws everything about one key, and `consumers skip` and `hold` let a key go on behind a dead event and stop it.
+async fn a_story_and_its_key(kind: Kind) {
+    let database = Database::make(kind).await;
+    let server = Process::start(&database, &[]);
+    assert!(server.run(&["subscriptions", "set", "order.paid", "points"]).status.success());
+    for id in ["e1", "e2", "e3"] {
+        let event = json!({ "eventId": id, "topic": "order.paid", "payload": {}, "key": "10492",
+            "aggregateType": "ORDER", "aggregateId": "7/a" });
+        server.admin(Method::POST, "/events", event, 202).await;
+    }
+    let claim = async || {
+        let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
+        claimed["deliveries"].as_array().unwrap().clone()
+    };
+    let settle = async |one: &Value, result: Value| {
+        let mut settled = json!({ "deliveryId": one["deliveryId"], "leaseToken": one["leaseToken"] });
+        settled.as_object_mut().unwrap().extend(result.as_object().unwrap().clone());
+        server.admin(Method::POST, "/consumers/points/settle", json!({ "results": [settled] }), 200).await;
+    };
+    settle(&claim().await[0], json!({ "success": false, "willRetry": false, "errorMessage": "no account" })).await;
+    assert!(claim().await.is_empty(), "the dead one holds");
+
+    let skip = ["consumers", "skip", "points", "10492", "--reason", "the account is closed", "-o", "json"];
+    let skipped = server.run(&skip);
+    assert!(skipped.status.success(), "{}", stderr(&skipped));
+    let skipped: Value = serde_json::from_slice(&skipped.stdout).unwrap();
+    assert_eq!((&skipped["deadHead"], &skipped["waiting"]), (&json!("skip"), &json!(2)));
+    settle(&claim().await[0], json!({ "success": true })).await;
+    let held = server.run(&["consumers", "hold", "points", "10492", "--reason", "not yet"]);
+    assert!(held.status.success() && stdout(&held).contains("hold"), "{}", stderr(&held));
+    assert!(claim().await.is_empty(), "it holds again");
+    let unknown = server.run(&["consumers", "skip", "points", "8", "--reason", "a test"]);
+    assert_eq!(unknown.status.code(), Some(6));
+    assert!(stderr(&unknown).contains("no event of the key 8 is dead for points"), "{}", stderr(&unknown));
+    assert_eq!(server.run(&["consumers", "skip", "points", "10492"]).status.code(), Some(2), "why?");
+
+    // The roll-up lists the events within a second.
+    let told = async {
+        loop {
+            let told = server.run(&["story", "10492"]);
+            if stdout(&told).contains("3 events") {
+                return stdout(&told);
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let told = tokio::time::timeout(Duration::from_secs(60), told).await.expect("the story is told");
+    assert!(told.starts_with("10492\n3 events · 1 effect · 2 attempts · 0 repeats stopped · 0 twice\n"), "{told}");
+    for line in ["  order.paid  FAILED  e1", "  order.paid  CONSUMED  e2", "points  dead", "points  done"] {
+        assert!(told.contains(line), "{line}: {told}");
+    }
+    let by_aggregate = server.run(&["story", "ORDER/7/a", "-o", "json"]);
+    assert!(by_aggregate.status.success(), "{}", stderr(&by_aggregate));
+    let story: Value = serde_json::from_slice(&by_aggregate.stdout).unwrap();
+    assert_eq!((&story["aggregateType"], &story["aggregateId"]), (&json!("ORDER"), &json!("7/a")));
+    assert_eq!(story["events"][2]["deliveries"][0]["consumerId"], "points");
+    assert_eq!(server.run(&["story", "unknown"]).status.code(), Some(3));
+    assert_eq!(server.run(&["story", "ORDER/8"]).status.code(), Some(3));
+    server.stop();
+    database.drop().await;
+}
+
+#[tokio::test]
+async fn a_story_and_its_key_on_sqlite() {
+    a_story_and_its_key(Kind::Sqlite).await;
+}
+
+#[tokio::test]
+async fn a_story_and_its_key_on_postgres() {
+    a_story_and_its_key(Kind::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_story_and_its_key_on_mysql() {
+    a_story_and_its_key(Kind::MySql).await;
+}

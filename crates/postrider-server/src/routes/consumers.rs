@@ -2,6 +2,7 @@
 
 mod attempts;
 mod claim;
+mod keys;
 mod settle;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::keys::KeyView;
 use super::events::mend;
 use crate::App;
 use crate::auth::Caller;
@@ -32,6 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show))
         .merge(attempts::routes())
         .merge(claim::routes())
+        .merge(keys::routes())
         .merge(settle::routes())
         .routes(routes!(pause))
         .routes(routes!(resume))
@@ -78,6 +81,7 @@ async fn list(State(app): State<App>, caller: Caller) -> Result<Json<Consumers>,
 
 /// A consumer, and the rules for its deliveries.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 struct ConsumerDetail {
     #[serde(flatten)]
     consumer: ConsumerView,
@@ -87,6 +91,14 @@ struct ConsumerDetail {
     /// When a failed delivery is tried again; absent where a broker, its own means or its own program decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry: Option<RetryView>,
+    /// Keys whose events wait behind a dead one, by the age of that; at most 50. Operators and admins see them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<KeyView>, required = false)]
+    held_keys: Option<Vec<KeyView>>,
+    /// Keys that a person lets go on behind a dead event. Operators and admins see them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<KeyView>, required = false)]
+    skipped_keys: Option<Vec<KeyView>>,
 }
 
 /// The rules for failed deliveries.
@@ -114,7 +126,11 @@ async fn show(State(app): State<App>, caller: Caller, Path(id): Path<String>) ->
         cap_seconds: app.options.retry.cap.as_secs(),
         jitter: app.options.retry.jitter,
     });
-    Ok(Json(ConsumerDetail { consumer, description, retry }))
+    // Keys are of all topics and tenants, like the figures.
+    let topics = known.subscriptions.iter().map(|one| one.topic.as_str());
+    let shows_keys = caller.sees_payloads() && known.via.has_own_lane() && caller.scope.owns_consumer(&id, topics);
+    let (held_keys, skipped_keys) = if shows_keys { Some(keys::of_consumer(&app, &id).await?) } else { None }.unzip();
+    Ok(Json(ConsumerDetail { consumer, description, retry, held_keys, skipped_keys }))
 }
 
 fn unknown(consumer: &str) -> Problem {

@@ -84,13 +84,13 @@ struct SearchHits {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct Wanted {
-    /// An id, a trace, a key, the id of an aggregate, the beginning of an id or a trace, or a part of a topic or a consumer.
+    /// An id, a trace, a key, the id of an aggregate, the beginning of one of them, or a part of a topic or a consumer.
     q: String,
 }
 
 /// What a text names: events, traces, keys, aggregates, topics and consumers
 ///
-/// Whole ids, and beginnings of events' and traces' ids from six characters up.
+/// Whole ids and keys, and their beginnings from six characters up.
 #[utoipa::path(get, path = "/api/v1/search", tag = "events", params(Wanted),
     responses((status = 200, description = "What it names, at most 20.", body = SearchHits)))]
 async fn find(

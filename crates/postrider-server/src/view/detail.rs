@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use postrider::store::{Delivery, Record};
+use postrider::Scope;
+use postrider::entry::DeliveryStatus;
+use postrider::store::{DeadHead, Delivery, KeyFront, Record};
 use postrider::subscription::EVERY_TOPIC;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -66,6 +68,34 @@ pub(crate) fn deliveries(found: &Record, lanes: &LaneAttempts) -> Vec<DeliveryVi
     found.deliveries.iter().cloned().map(view).collect()
 }
 
+/// What each delivery of an event waits for, in the order of its deliveries.
+#[derive(Default)]
+pub(crate) struct Fronts(Vec<Option<KeyFront>>);
+
+impl Fronts {
+    /// As a token with this scope sees them.
+    pub(crate) async fn read(app: &App, scope: &Scope, found: &Record) -> Result<Self, Problem> {
+        let Some(key) = &found.envelope.key else { return Ok(Self::default()) };
+        let mut fronts = Vec::with_capacity(found.deliveries.len());
+        for delivery in &found.deliveries {
+            // A relay may be configured otherwise: what it has parked waits, whatever this server would do.
+            let rule = if delivery.held { DeadHead::Hold } else { app.options.dead_head };
+            let mut front = match delivery.status {
+                DeliveryStatus::New | DeliveryStatus::Failed => {
+                    app.store.key_front(&delivery.lane, key, found.sequence, rule).await?
+                }
+                DeliveryStatus::Processing | DeliveryStatus::Dead => None,
+            };
+            if let Some(one) = front.as_ref().filter(|_| !scope.is_everything()) {
+                let event = app.store.find(&one.event_id).await?;
+                front = front.filter(|_| event.is_some_and(|event| scope.has_event(&event)));
+            }
+            fronts.push(front);
+        }
+        Ok(Self(fronts))
+    }
+}
+
 /// How many attempts a delivery of each lane has.
 #[derive(Default)]
 pub(crate) struct LaneAttempts {
@@ -102,9 +132,13 @@ impl EventDetail {
         children: &[Record],
         shown: Option<PayloadPart>,
         lanes: &LaneAttempts,
+        fronts: Fronts,
     ) -> Self {
         let (summary, payload_bytes) = (EventSummary::from(&found), found.envelope.payload.len());
-        let (consumptions, deliveries) = (consumptions(&found), deliveries(&found, lanes));
+        let fronts = fronts.0.into_iter().chain(std::iter::repeat(None));
+        let deliveries =
+            deliveries(&found, lanes).into_iter().zip(fronts).map(|(one, front)| one.behind(front)).collect();
+        let consumptions = consumptions(&found);
         let truncated = shown == Some(PayloadPart::Preview) && payload_bytes > PREVIEW_BYTES;
         let preview = truncated.then(|| {
             let text = &found.envelope.payload;

@@ -24,6 +24,7 @@ macro_rules! on_each_store {
                 mod hostile;
                 mod limits;
                 mod injection;
+                mod keys;
                 mod lists;
                 mod mend;
                 mod observe;
@@ -33,6 +34,7 @@ macro_rules! on_each_store {
                 mod safety;
                 mod scopes;
                 mod sessions;
+                mod stories;
                 mod story;
                 mod subscriptions;
             }

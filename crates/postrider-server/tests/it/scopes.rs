@@ -65,6 +65,7 @@ fn reach_out(desk: &Desk, entry: &Entry, operation: &str) -> RequestBuilder {
     let path = path.replace("{operationId}", operation).replace("{tokenId}", "t");
     let query = match entry.path {
         "/api/v1/search" => "?q=outside",
+        "/api/v1/stories" => "?key=outside",
         "/api/v1/traces/{traceId}" => "?attempts=true",
         _ => "",
     };
@@ -79,6 +80,7 @@ fn reach_out(desk: &Desk, entry: &Entry, operation: &str) -> RequestBuilder {
         "/consumers/{consumerId}/settle" => json!({ "results": [] }),
         "/consumers/{consumerId}/extend" | "/consumers/{consumerId}/release" => json!({ "deliveries": [] }),
         "/consumers/{consumerId}/rename" => json!({ "to": "inside" }),
+        "/consumers/{consumerId}/keys/skip" | "/consumers/{consumerId}/keys/hold" => json!({ "key": OTHER, "reason": "mine" }),
         "/operations" => json!({ "kind": "redrive", "filter": { "topic": "outside.paid" }, "dryRun": true }),
         "/tokens" => json!({ "name": OTHER, "role": "admin" }),
         _ => json!({}),

@@ -315,6 +315,8 @@ pub struct Delivery {
     pub lock_until: Option<OffsetDateTime>,
     /// The last error.
     pub last_error: Option<String>,
+    /// Of a dead one: since when a person lets the later deliveries of its key go on without it.
+    pub skipped_at: Option<OffsetDateTime>,
 }
 
 impl Delivery {

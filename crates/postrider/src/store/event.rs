@@ -36,7 +36,8 @@ pub trait Events: Send + Sync {
 
     /// Events that a text names, at most `limit` for each way: by their whole id, trace, key or aggregate id (without its
     /// type), or by the beginning of their id or trace, from [`PREFIX_CHARS`](crate::limits::PREFIX_CHARS) characters up. Only
-    /// ids of events are found before the roll-up has folded them. Without payload and metadata.
+    /// ids of events are found before the roll-up has folded them. Keys and aggregate ids are found by their beginning too, among the
+    /// newest 200 events that begin alike. Without payload and metadata.
     async fn search(&self, text: &str, limit: u32) -> Result<Vec<Record>>;
 
     /// The attempts of one consumer, by the time of consumption, the newest first. Attempt 0 has no time and is not among

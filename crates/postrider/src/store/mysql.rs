@@ -74,6 +74,18 @@ macro_rules! is_alive {
         "d.place <> 3"
     };
 }
+/// Reads the dead deliveries of a lane.
+macro_rules! by_dead {
+    () => {
+        " FORCE INDEX (postrider_delivery_due)"
+    };
+}
+/// Reads deliveries by their lane and key.
+macro_rules! by_key {
+    () => {
+        " FORCE INDEX (postrider_delivery_key)"
+    };
+}
 /// The bytes of a text.
 macro_rules! octets {
     ($text:literal) => {
@@ -163,7 +175,7 @@ const AFTER_PROBE: Option<&str> = None;
 
 const KIND: &str = "mysql";
 
-const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans"];
+const MIGRATIONS: &[Migration] = migrations!["mysql": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans", "0020_stories"];
 
 /// Session setup for relays and operators. Strict mode makes a value that does not fit an error, whatever the
 /// server's default. The lock timeout is shorter than the server's default of 50 seconds.

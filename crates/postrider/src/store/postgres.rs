@@ -63,6 +63,18 @@ macro_rules! is_alive {
         "d.place <> 3"
     };
 }
+/// Reads the dead deliveries of a lane.
+macro_rules! by_dead {
+    () => {
+        ""
+    };
+}
+/// Reads deliveries by their lane and key.
+macro_rules! by_key {
+    () => {
+        ""
+    };
+}
 /// The bytes of a text.
 macro_rules! octets {
     ($text:literal) => {
@@ -158,7 +170,7 @@ const AFTER_PROBE: Option<&str> = None;
 
 const KIND: &str = "postgres";
 
-const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans"];
+const MIGRATIONS: &[Migration] = migrations!["postgres": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0007_audience", "0008_audience_version", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans", "0020_stories"];
 
 /// Connections of each of the two pools. More do not help a few relays and handlers on one machine.
 const POOL_CONNECTIONS: u32 = 10;

@@ -65,6 +65,18 @@ macro_rules! is_alive {
         "NOT d.dead"
     };
 }
+/// Reads the dead deliveries of a lane.
+macro_rules! by_dead {
+    () => {
+        " INDEXED BY postrider_delivery_dead"
+    };
+}
+/// Reads deliveries by their lane and key.
+macro_rules! by_key {
+    () => {
+        " INDEXED BY postrider_delivery_key"
+    };
+}
 /// The bytes of a text.
 macro_rules! octets {
     ($text:literal) => {
@@ -147,7 +159,7 @@ const AFTER_PROBE: Option<&str> = Some("PRAGMA wal_checkpoint(PASSIVE)");
 
 const KIND: &str = "sqlite";
 
-const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans"];
+const MIGRATIONS: &[Migration] = migrations!["sqlite": "0001_foundation", "0002_jobs", "0003_pause", "0004_status", "0005_operations", "0006_access", "0009_subscription_limits", "0010_instances", "0011_lanes_and_log", "0013_access", "0016_history", "0017_promises", "0018_webhook_secrets", "0019_plans", "0020_stories"];
 
 /// Connections that read. More than the cores of one machine do not help.
 const READERS: u32 = 4;

@@ -794,3 +794,36 @@ async fn mysql_finds_business_keys_by_index() {
     assert_eq!((&*plan[0].access, &*plan[0].key), ("ref", "postrider_inbox_key"), "{}", plan[0].extra);
     database.drop().await;
 }
+
+/// G.11: a story reads its rows by index, and so does a look at the keys behind dead deliveries.
+#[tokio::test]
+async fn mysql_tells_stories_by_index() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    let numbers = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 900)";
+    for fill in [
+        format!("INSERT INTO postrider_inbox (consumer, event_id, topic) {numbers} SELECT 'c', concat('e', n), 't' FROM n"),
+        format!(
+            "INSERT INTO postrider_idempotency (scope, `key`, fingerprint, status, token, lock_until)
+             {numbers} SELECT concat('s', n % 100), concat('k', n), '', 'SUCCESS', n, now() FROM n"
+        ),
+        format!(
+            "INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
+             {numbers} SELECT n, 'c', 0, CASE WHEN n % 100 = 1 THEN 3 ELSE 2 END, concat('key', n DIV 100), now() FROM n"
+        ),
+    ] {
+        sqlx::raw_sql(AssertSqlSafe(fill)).execute(&mut conn).await.expect("fills");
+    }
+    let waiting = "SELECT 1 AS one FROM postrider_delivery d FORCE INDEX (postrider_delivery_key)
+        WHERE d.lane = ? AND d.event_key = ? AND d.event_seq > ? AND d.place <> 3 LIMIT 1000";
+    for (sql, values, table, index) in [
+        (sql!("stories/received"), &[r#"'[["c","e70"]]'"#][..], "r", "PRIMARY"),
+        (sql!("stories/keys_named"), &[r#"'["k70"]'"#, "1000"], "k", "postrider_idempotency_key"),
+        (waiting, &["'c'", "'key7'", "701"], "d", "postrider_delivery_key"),
+    ] {
+        let plan = plan(&mut conn, sql, values).await;
+        let step = plan.iter().find(|step| step.table == table).unwrap_or_else(|| panic!("{plan:?}"));
+        assert!(step.key == index && step.access != "ALL" && step.access != "index", "{plan:?}");
+    }
+    database.drop().await;
+}

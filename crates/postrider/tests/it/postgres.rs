@@ -866,3 +866,46 @@ async fn postgres_finds_business_keys_by_index() {
     }
     database.drop().await;
 }
+
+/// G.11: a story reads its rows by index, and so does a look at the keys behind dead deliveries.
+#[tokio::test]
+async fn postgres_tells_stories_by_index() {
+    let (database, _store) = Database::migrated().await;
+    let mut conn = database.connect().await;
+    let fill = "
+        INSERT INTO postrider_inbox (consumer, event_id, topic) SELECT 'c', 'e' || n, 't' FROM generate_series(1, 50000) n;
+        INSERT INTO postrider_idempotency (scope, key, fingerprint, status, token, lock_until)
+        SELECT 's' || n % 100, 'k' || n, '', 'SUCCESS', n, now() FROM generate_series(1, 50000) n;
+        INSERT INTO postrider_delivery (event_seq, lane, shard, place, event_key, due_at)
+        SELECT n, 'c', 0, CASE WHEN n % 1000 = 1 THEN 3 ELSE 2 END, 'key' || n / 1000, now() FROM generate_series(1, 50000) n";
+    for sql in [SESSION, fill] {
+        sqlx::raw_sql(sql).execute(&mut conn).await.expect("sets up");
+    }
+    let waiting = "SELECT count(*) FROM (SELECT 1 AS one FROM postrider_delivery d
+        WHERE d.lane = $1 AND d.event_key = $2 AND d.event_seq > $3 AND d.place <> 3 LIMIT $4) d";
+    let dead = "SELECT event_key, min(event_seq) FROM (SELECT event_key, event_seq FROM postrider_delivery
+        WHERE lane = $1 AND (place = 3) AND event_key IS NOT NULL LIMIT $2) d
+        GROUP BY event_key ORDER BY min(event_seq) LIMIT $3";
+    for analysed in [false, true] {
+        if analysed {
+            sqlx::raw_sql("ANALYZE").execute(&mut conn).await.expect("analyses");
+        }
+        for (sql, types, values, index, most) in [
+            (
+                sql!("stories/received"),
+                "text",
+                r#"'[["c","e70"],["c","e71"],["c","none"]]'"#,
+                "postrider_inbox_pkey",
+                3,
+            ),
+            (sql!("stories/keys_named"), "text, bigint", r#"'["k70","none"]', 1000"#, "postrider_idempotency_key", 2),
+            (waiting, "text, text, bigint, bigint", "'c', 'key7', 7001, 1000", "postrider_delivery_key", 1_000),
+            (dead, "text, bigint, bigint", "'c', 10000, 50", "postrider_delivery_due", 50),
+        ] {
+            let plan = plan(&mut conn, types, sql, values).await;
+            let text = plan.join("\n");
+            assert!(text.contains(index) && !text.contains("Seq Scan") && most_rows(&plan) <= most, "{text}");
+        }
+    }
+    database.drop().await;
+}

@@ -793,3 +793,30 @@ async fn sqlite_finds_business_keys_by_index() {
     let plan = plan(&mut conn, by_key).await;
     assert!(plan.contains("SEARCH postrider_inbox USING INDEX postrider_inbox_key (idempotency_key=?)"), "{plan}");
 }
+
+/// G.11: a story reads its rows by index, and so does a look at the keys behind dead deliveries.
+#[tokio::test]
+async fn sqlite_tells_stories_by_index() {
+    let folder = Folder::new();
+    let store = folder.store().await;
+    let mut conn = store.pool().acquire().await.expect("a connection");
+    let waiting = "SELECT 1 AS one FROM postrider_delivery d INDEXED BY postrider_delivery_key
+        WHERE d.lane = ?1 AND d.event_key = ?2 AND d.event_seq > ?3 AND NOT d.dead LIMIT ?4";
+    let dead = "SELECT event_key, event_seq FROM postrider_delivery INDEXED BY postrider_delivery_dead
+        WHERE lane = ?1 AND dead AND event_key IS NOT NULL LIMIT ?2";
+    for (sql, search) in [
+        (
+            include_str!("../../queries/sqlite/stories/received.sql"),
+            "SEARCH r USING INDEX sqlite_autoindex_postrider_inbox_1 (consumer=? AND event_id=?)",
+        ),
+        (
+            include_str!("../../queries/sqlite/stories/keys_named.sql"),
+            "SEARCH k USING INDEX postrider_idempotency_key (key=?)",
+        ),
+        (waiting, "SEARCH d USING INDEX postrider_delivery_key (lane=? AND event_key=? AND event_seq>?)"),
+        (dead, "INDEX postrider_delivery_dead (lane=?)"),
+    ] {
+        let plan = plan(&mut conn, sql).await;
+        assert!(plan.contains(search), "{plan}");
+    }
+}

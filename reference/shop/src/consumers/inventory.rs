@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
-use postrider::{Failure, Inbox, OutsideConsumer, Received};
+use postrider::{Effect, Failure, Inbox, OutsideConsumer, Received};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde::Deserialize;
 
 use super::{chance_to_fail, give_up, wants_locks};
 use crate::database::Database;
+use crate::effects;
 use crate::error::ShopError;
 use crate::events::{Canceled, CheckoutLocked, OrderEvent, Refunded};
 use crate::orders::{self, Order};
@@ -101,6 +102,7 @@ impl<S: Database> Inventory<S> {
         });
         let request = self.client.post(format!("{}/inventory/deductions", self.base)).json(&body);
         let Some(code) = self.ask(event, request, &key).await? else {
+            event.keep(&effects::stock(&order, &key, true))?;
             return chance_to_fail(&self.shop);
         };
         tracing::warn!(order_id = %order.order_id, code, "An order cannot have its goods");
@@ -119,8 +121,20 @@ impl<S: Database> Inventory<S> {
         let request = self.client.post(format!("{}/inventory/deductions/{key}/release", self.base));
         match self.ask(event, request, &key).await? {
             Some(code) => Err(Failure::retry(format!("the inventory refuses to take goods back: {code}")).code(code)),
-            None => chance_to_fail(&self.shop),
+            None => {
+                if self.has_taken(order).await? {
+                    event.keep(&effects::stock(order, &key, false))?;
+                }
+                chance_to_fail(&self.shop)
+            }
         }
+    }
+
+    /// Whether the goods were taken, as the deduction has kept it: a refused one moved nothing that could come back.
+    async fn has_taken(&self, order: &Order) -> Result<bool, Failure> {
+        let checkout = format!("order:{}:checkout_locked", order.order_id);
+        let kept = self.shop.store.received(&[(LANE.to_owned(), checkout)]).await?;
+        Ok(kept.iter().any(|row| row.result.as_deref().is_some_and(|result| !Effect::of_result(result).is_empty())))
     }
 
     /// Returns `None` on success and a code for a final refusal. A refusal that may succeed later is an error.

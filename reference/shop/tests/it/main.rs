@@ -14,4 +14,5 @@ mod metrics;
 mod process;
 mod races;
 mod scenes;
+mod story;
 mod together;

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::customer::{Chance, Customer};
 use crate::fixture::{self, Fixture, Place, Tested, over_every_store};
 use crate::process::{Process, TIMEOUT};
+use crate::story;
 
 over_every_store! {
     /// A.10, C.7: a canceled or refunded order returns its goods
@@ -142,6 +143,7 @@ async fn goods_are_deducted_and_come_back<S: Tested>(shop: Fixture<S>) {
     assert_eq!(process.post(&format!("{order}/cancel"), json!({"by": "USER"})).await.0, 200);
     all_delivered(&shop).await;
     assert_eq!(warehouse.stock().await, [10; SHARDS], "canceled");
+    stock_came_back(&shop, &order).await;
 
     let order = check_out(&process, warehouse.order(&[0, 1, 2], 3)).await;
     let (_, payment) = process.post(&format!("{order}/payments"), json!({})).await;
@@ -154,10 +156,19 @@ async fn goods_are_deducted_and_come_back<S: Tested>(shop: Fixture<S>) {
     assert_eq!(process.post("/shop/refunds/callback", callback).await.0, 200);
     all_delivered(&shop).await;
     assert_eq!(warehouse.stock().await, [10; SHARDS], "refunded");
+    stock_came_back(&shop, &order).await;
     process.stop().await;
     shop.books_balance().await;
     warehouse.balances().await;
     warehouse.close().await;
+}
+
+/// G.11: the story of an order tells of its goods too, which are in other databases: all of them came back.
+async fn stock_came_back<S: Tested>(shop: &Fixture<S>, path: &str) {
+    let told = story::of_order(shop, path.rsplit('/').next().unwrap()).await;
+    let stocks = told.assets.iter().filter(|asset| asset.asset.starts_with("Stock of "));
+    assert_eq!(stocks.filter(|asset| asset.balanced).count(), SHARDS, "{told:#?}");
+    assert!(told.assets.iter().all(|asset| asset.balanced), "{told:#?}");
 }
 
 async fn an_order_without_goods_is_canceled_and_frees_the_rest<S: Tested>(shop: Fixture<S>) {
@@ -285,6 +296,10 @@ async fn deducted_stock_equals_sold_goods_whatever_dies<S: Tested>(shop: Fixture
         }
         if status != "DRAFT" {
             warehouse.knows(&order_id, &items, sold).await;
+        }
+        if !sold {
+            let told = story::of_order(&shop, &order_id).await;
+            assert!(told.assets.iter().all(|asset| asset.balanced), "{order_id} {status}: {told:#?}");
         }
     }
     let left: Vec<_> = warehouse.products.iter().map(|product| left[product]).collect();

@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 use crate::auth::{Caller, PayloadShown};
 use crate::input::{Path, Query};
 use crate::problem::Problem;
-use crate::view::{EventDetail, LaneAttempts, PayloadPart};
+use crate::view::{EventDetail, Fronts, LaneAttempts, PayloadPart};
 use crate::{App, broker};
 
 pub(super) fn routes() -> OpenApiRouter<App> {
@@ -55,7 +55,8 @@ async fn show(
     let shown = caller.sees_payloads().then_some(shown.payload.unwrap_or_default());
     // Only deliveries show it, and most events that are read have none left.
     let lanes = if found.deliveries.is_empty() { LaneAttempts::default() } else { LaneAttempts::read(&app).await? };
-    let mut response = Json(EventDetail::of(found, &parents, &children, shown, &lanes)).into_response();
+    let fronts = Fronts::read(&app, scope, &found).await?;
+    let mut response = Json(EventDetail::of(found, &parents, &children, shown, &lanes, fronts)).into_response();
     if shown.is_some_and(|part| part != PayloadPart::None) {
         response.extensions_mut().insert(PayloadShown);
     }

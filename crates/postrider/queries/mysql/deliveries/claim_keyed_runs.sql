@@ -6,4 +6,4 @@ SELECT d.id, d.event_key, d.event_seq,
 FROM JSON_TABLE(?, '$[*]' COLUMNS (
     event_key VARCHAR(256) CHARACTER SET utf8mb4 PATH '$.key', upto BIGINT PATH '$.upto')) w
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (postrider_delivery_key)
-    ON d.event_key = w.event_key AND d.lane = ? AND d.event_seq <= w.upto AND (? OR d.place <> 3)
+    ON d.event_key = w.event_key AND d.lane = ? AND d.event_seq <= w.upto AND (d.place <> 3 OR (? AND d.skipped_at IS NULL))

@@ -3,5 +3,5 @@
 SELECT d.id
 FROM JSON_TABLE(?, '$[*]' COLUMNS (id BIGINT PATH '$')) i
 STRAIGHT_JOIN postrider_delivery d FORCE INDEX (PRIMARY) ON d.id = i.id
-WHERE d.token IS NULL AND (d.place = 3 OR d.due_at > UTC_TIMESTAMP(6))
+WHERE d.token IS NULL AND (CASE d.place WHEN 3 THEN d.skipped_at IS NULL ELSE d.due_at > UTC_TIMESTAMP(6) END)
 FOR UPDATE SKIP LOCKED

@@ -9,4 +9,4 @@ FROM JSON_TABLE(?, '$[*]' COLUMNS (
     target VARCHAR(128) CHARACTER SET utf8mb4 PATH '$.target', shard TINYINT PATH '$.shard')) i
 STRAIGHT_JOIN postrider_event e FORCE INDEX (PRIMARY) ON e.seq = i.seq
 ON DUPLICATE KEY UPDATE due_at = VALUES(due_at), attempts = 0, recorded_before = VALUES(recorded_before), place = VALUES(place),
-    token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
+    skipped_at = NULL, token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL

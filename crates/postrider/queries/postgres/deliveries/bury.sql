@@ -3,7 +3,7 @@ WITH input AS (
     SELECT * FROM json_to_recordset($1::json) AS i (seq bigint, id bigint, tried boolean, error text, code text)
 ), buried AS (
     UPDATE postrider_delivery d
-    SET place = 3, last_error = i.error, attempts = CASE WHEN i.tried THEN d.attempts ELSE d.attempts - 1 END,
+    SET place = 3, skipped_at = NULL, last_error = i.error, attempts = CASE WHEN i.tried THEN d.attempts ELSE d.attempts - 1 END,
         token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
     FROM input i
     -- The array keeps the plan on the index, whatever size the planner assumes for the input.

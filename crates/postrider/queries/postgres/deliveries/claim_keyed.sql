@@ -33,14 +33,14 @@ WITH freed AS (
     CROSS JOIN LATERAL (
         SELECT place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
         FROM postrider_delivery
-        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
+        WHERE lane = $1 AND event_key = w.event_key AND (place <> 3 OR ($7 AND skipped_at IS NULL))
         ORDER BY event_seq LIMIT 1
     ) h
     CROSS JOIN LATERAL (
         SELECT id, event_seq, ctid AS address,
                place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
         FROM postrider_delivery
-        WHERE lane = $1 AND event_key = w.event_key AND ($7 OR place <> 3)
+        WHERE lane = $1 AND event_key = w.event_key AND (place <> 3 OR ($7 AND skipped_at IS NULL))
         ORDER BY event_seq
         -- Twice the number in the window, and at least a share of the limit: long runs of few keys cost less than short runs of
         -- many.
@@ -64,11 +64,11 @@ WITH freed AS (
     SELECT address FROM locked l
     WHERE NOT EXISTS (SELECT 1 FROM missed m WHERE m.event_key = l.event_key AND m.event_seq < l.event_seq)
 ), in_front AS MATERIALIZED (
-    -- Dead or not due. Locked, so that a redrive of it either completes before this statement, or releases the followers
+    -- Dead or not due, and not let go since this snapshot. Locked, so that a redrive of it either completes before this statement, or releases the followers
     -- afterwards.
     SELECT d.event_key, d.event_seq, d.due_at, d.place
     FROM run r JOIN postrider_delivery d ON d.ctid = r.address
-    WHERE r.blocked AND (d.place = 3 OR d.due_at > now()) IS TRUE AND d.token IS NULL
+    WHERE r.blocked AND (CASE d.place WHEN 3 THEN d.skipped_at IS NULL ELSE d.due_at > now() END) IS TRUE AND d.token IS NULL
     FOR UPDATE OF d SKIP LOCKED
 ), parked AS (
     UPDATE postrider_delivery d

@@ -7,14 +7,14 @@ WITH run AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
         FROM postrider_delivery
-        WHERE lane = $1 AND event_key = k.event_key AND ($7 OR place <> 3)
+        WHERE lane = $1 AND event_key = k.event_key AND (place <> 3 OR ($7 AND skipped_at IS NULL))
         ORDER BY event_seq LIMIT 1
     ) h
     CROSS JOIN LATERAL (
         SELECT id, event_seq, ctid AS address,
                place <> 3 AND due_at <= now() AND (lock_until IS NULL OR lock_until <= now()) AS free
         FROM postrider_delivery
-        WHERE lane = $1 AND event_key = k.event_key AND ($7 OR place <> 3)
+        WHERE lane = $1 AND event_key = k.event_key AND (place <> 3 OR ($7 AND skipped_at IS NULL))
         ORDER BY event_seq
         LIMIT greatest($3 / 8, 1)
     ) r

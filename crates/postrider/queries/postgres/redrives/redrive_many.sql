@@ -8,4 +8,4 @@ FROM json_to_recordset($1::json) AS i (seq bigint, lane text, target text, shard
 JOIN postrider_event e ON e.seq = i.seq
 ON CONFLICT (event_seq, lane, target) DO UPDATE
     SET due_at = now(), attempts = 0, recorded_before = excluded.recorded_before, place = excluded.place,
-        token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
+        skipped_at = NULL, token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL

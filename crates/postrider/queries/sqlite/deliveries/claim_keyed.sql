@@ -19,7 +19,7 @@ WHERE id IN (
         FROM (SELECT DISTINCT event_key FROM due) w
         CROSS JOIN postrider_delivery d ON d.id = (
             SELECT h.id FROM postrider_delivery h
-            WHERE h.lane = ?1 AND h.event_key = w.event_key AND (?7 OR NOT h.dead)
+            WHERE h.lane = ?1 AND h.event_key = w.event_key AND (NOT h.dead OR (?7 AND h.skipped_at IS NULL))
             ORDER BY h.event_seq, h.id LIMIT 1)
         WHERE NOT d.dead AND d.due_at <= (SELECT now FROM postrider_clock)
           AND (d.lock_until IS NULL OR d.lock_until <= (SELECT now FROM postrider_clock))
@@ -30,7 +30,7 @@ WHERE id IN (
         FROM run r
         CROSS JOIN postrider_delivery d ON d.id = (
             SELECT n.id FROM postrider_delivery n
-            WHERE n.lane = ?1 AND n.event_key = r.event_key AND (n.event_seq, n.id) > (r.event_seq, r.id) AND (?7 OR NOT n.dead)
+            WHERE n.lane = ?1 AND n.event_key = r.event_key AND (n.event_seq, n.id) > (r.event_seq, r.id) AND (NOT n.dead OR (?7 AND n.skipped_at IS NULL))
             ORDER BY n.event_seq, n.id LIMIT 1)
         WHERE NOT d.dead AND d.due_at <= (SELECT now FROM postrider_clock)
           AND (d.lock_until IS NULL OR d.lock_until <= (SELECT now FROM postrider_clock))

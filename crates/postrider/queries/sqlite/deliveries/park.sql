@@ -13,7 +13,7 @@ WITH due AS MATERIALIZED (
     FROM (SELECT DISTINCT event_key FROM due) w
     CROSS JOIN postrider_delivery h ON h.id = (
         SELECT f.id FROM postrider_delivery f
-        WHERE f.lane = ?1 AND f.event_key = w.event_key AND (?3 OR NOT f.dead)
+        WHERE f.lane = ?1 AND f.event_key = w.event_key AND (NOT f.dead OR (?3 AND f.skipped_at IS NULL))
         ORDER BY f.event_seq, f.id LIMIT 1)
     WHERE h.token IS NULL AND (h.dead OR h.due_at > (SELECT now FROM postrider_clock))
 )

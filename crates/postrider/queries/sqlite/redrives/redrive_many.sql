@@ -11,4 +11,4 @@ CROSS JOIN postrider_event e ON e.seq = json_extract(i.value, '$.seq')
 WHERE true
 ON CONFLICT (event_seq, lane, target) DO UPDATE
     SET due_at = excluded.due_at, attempts = 0, recorded_before = excluded.recorded_before, dead = false, held = false,
-        token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL
+        skipped_at = NULL, token = NULL, lock_owner = NULL, lock_time = NULL, lock_until = NULL

@@ -37,6 +37,8 @@ pub(crate) enum Lookup<'a> {
     TracePrefix(&'a str),
     /// The key that orders it.
     Key(&'a str),
+    /// The first characters of its key or of its aggregate's id, as `beginnings` cuts them.
+    IdPrefix(&'a str),
     /// The id of the CloudEvent that it came as.
     CloudEvent(&'a str),
     /// An expected consumer.
@@ -57,6 +59,7 @@ impl Lookup<'_> {
             Self::AggregateId(id) => shard::hash(&["aggregateId", id]),
             Self::TracePrefix(value) => shard::hash(&["tracePrefix", value]),
             Self::Key(value) => shard::hash(&["key", value]),
+            Self::IdPrefix(value) => shard::hash(&["idPrefix", value]),
             Self::CloudEvent(value) => shard::hash(&["cloudEvent", value]),
             Self::Consumer(value) => shard::hash(&["consumer", value]),
         };
@@ -70,6 +73,15 @@ pub(in crate::store) fn beginning(id: &str) -> Option<&str> {
     Some(&id[..last + end.len_utf8()])
 }
 
+/// The beginnings by which keys and aggregates' ids are looked up. Many begin alike: a longer text finds them by the longer one.
+pub(in crate::store) fn beginnings(id: &str) -> impl Iterator<Item = &str> {
+    let cut = move |chars: usize| {
+        let (end, _) = id.char_indices().nth(chars)?;
+        Some(&id[..end])
+    };
+    [limits::PREFIX_CHARS, 2 * limits::PREFIX_CHARS].into_iter().filter_map(cut)
+}
+
 /// All hashes that an event is looked up by, each with the event's number.
 pub(crate) fn lookups(record: &Record) -> Vec<(i64, i64)> {
     let event = &record.envelope;
@@ -80,10 +92,14 @@ pub(crate) fn lookups(record: &Record) -> Vec<(i64, i64)> {
     all.extend(event.trace_id.as_deref().and_then(beginning).map(Lookup::TracePrefix));
     all.extend(event.parent_event_id.as_ref().map(|id| Lookup::Parent(id.as_str())));
     all.extend(event.key.as_deref().map(Lookup::Key));
+    all.extend(event.key.as_deref().into_iter().flat_map(beginnings).map(Lookup::IdPrefix));
     all.extend(event.cloud_event_id.as_deref().map(Lookup::CloudEvent));
     if let Some(aggregate) = &event.aggregate {
         let (kind, id) = (&aggregate.kind, &aggregate.id);
         all.extend([Lookup::Aggregate(kind, id), Lookup::AggregateType(kind), Lookup::AggregateId(id)]);
+        // Often the aggregate's id is the key.
+        let is_key = event.key.as_ref() == Some(id);
+        all.extend(beginnings(id).filter(|_| !is_key).map(Lookup::IdPrefix));
     }
     let consumers = consumer_lookups(record);
     all.into_iter().map(|lookup| (lookup.hash(), record.sequence)).chain(consumers).collect()
@@ -129,6 +145,8 @@ impl<'r> Fold<'r> {
         };
         let mut lookups: Vec<_> = records.iter().flat_map(new).collect();
         lookups.sort_unstable();
+        // A key and an aggregate's id may begin alike.
+        lookups.dedup();
         Self { statuses, lookups, figures }
     }
 }

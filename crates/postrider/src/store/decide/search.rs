@@ -6,14 +6,24 @@ use crate::error::Result;
 use crate::limits;
 use crate::status::Record;
 
+/// Events whose keys begin like the text, of which the newest are compared with all of it.
+const ALIKE: i64 = 200;
+
 /// Finds events by a text, newest first.
 pub(crate) async fn search(store: &impl Scan, text: &str, limit: u32) -> Result<Vec<Record>> {
     let limit = i64::from(limit.min(limits::PAGE_EVENTS));
     let mut lookups = vec![Lookup::Trace(text), Lookup::Key(text), Lookup::AggregateId(text), Lookup::CloudEvent(text)];
     lookups.extend(beginning(text).map(Lookup::TracePrefix));
+    // Exact to the longest beginning that is looked up; of what begins so, the newest are compared with the whole text.
+    let is_long = text.chars().count() >= 2 * limits::PREFIX_CHARS;
+    let cut = |chars: usize| text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end]);
+    let prefix = if is_long { Some(cut(2 * limits::PREFIX_CHARS)) } else { beginning(text) };
     let mut seqs = store.search_ids(text, &end_of_ids(text), limit).await?;
     for lookup in lookups {
         seqs.extend(store.scan(Lead::Lookup(lookup.hash()), 0, i64::MAX, limit).await?);
+    }
+    if let Some(prefix) = prefix {
+        seqs.extend(store.scan(Lead::Lookup(Lookup::IdPrefix(prefix).hash()), 0, i64::MAX, ALIKE).await?);
     }
     seqs.sort_unstable();
     seqs.dedup();
@@ -50,9 +60,9 @@ pub(in crate::store) fn names(text: &str, record: &Record) -> bool {
     };
     begins(Some(event.event_id.as_str()))
         || begins(event.trace_id.as_deref())
-        || is(event.key.as_deref())
+        || begins(event.key.as_deref())
         || is(event.cloud_event_id.as_deref())
-        || is(event.aggregate.as_ref().map(|aggregate| aggregate.id.as_str()))
+        || begins(event.aggregate.as_ref().map(|aggregate| aggregate.id.as_str()))
 }
 
 #[cfg(test)]

@@ -43,8 +43,10 @@ impl Deliveries for MemoryStore {
         claim.check()?;
         self.write(|state, now| {
             let mut keys = state.keys_of(claim);
-            if dead_head == DeadHead::Skip {
-                for ids in keys.values_mut() {
+            for ids in keys.values_mut() {
+                // A person lets the key go on without them.
+                ids.retain(|id| state.deliveries[id].skipped_at.is_none());
+                if dead_head == DeadHead::Skip {
                     // The policy may have changed to `Skip`: deliveries held behind dead ones are claimable again.
                     ids.retain(|id| {
                         state.row_mut(*id).held = false;

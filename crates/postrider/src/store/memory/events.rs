@@ -245,6 +245,7 @@ impl State {
             shard: envelope.shard(),
             status: DeliveryStatus::New,
             held: false,
+            skipped_at: None,
             attempts: 0,
             recorded_before: self.last_attempt(seq, target.unwrap_or(lane)),
             due_at,
@@ -300,5 +301,6 @@ fn shown(id: DeliveryId, row: &DeliveryRow) -> Delivery {
         lock_time: lock.map(|lock| lock.since),
         lock_until: lock.map(|lock| lock.until),
         last_error: row.last_error.clone(),
+        skipped_at: row.skipped_at,
     }
 }

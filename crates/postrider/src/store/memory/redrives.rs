@@ -156,6 +156,7 @@ impl State {
                 }
                 row.step(Step::Redrive)?;
                 row.held = false;
+                row.skipped_at = None;
                 row.due_at = now;
                 Redriven::Due
             }

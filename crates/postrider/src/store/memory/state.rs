@@ -105,6 +105,8 @@ pub(super) struct DeliveryRow {
     pub(super) shard: u8,
     pub(super) status: DeliveryStatus,
     pub(super) held: bool,
+    /// Since when the later deliveries of its key go on without it.
+    pub(super) skipped_at: Option<OffsetDateTime>,
     pub(super) attempts: u32,
     /// How many attempts the history had when a redrive set `attempts` to 0.
     pub(super) recorded_before: u32,
@@ -275,6 +277,7 @@ impl State {
         }
         for delivery in self.deliveries.values_mut() {
             delivery.due_at -= by;
+            delivery.skipped_at = delivery.skipped_at.map(|at| at - by);
             if let Some(lock) = &mut delivery.lock {
                 lock.since -= by;
                 lock.until -= by;

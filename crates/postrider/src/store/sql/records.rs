@@ -79,6 +79,7 @@ fn delivery(row: &Row) -> Result<Delivery> {
         lock_time: maybe_time(row, 11)?,
         lock_until: maybe_time(row, 12)?,
         last_error: rows::text(row, 13)?,
+        skipped_at: maybe_time(row, 14)?,
     })
 }
 

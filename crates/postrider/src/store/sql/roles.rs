@@ -9,6 +9,7 @@ mod events;
 mod figures;
 mod instances;
 mod jobs;
+mod key_order;
 mod keys;
 pub(super) mod large;
 mod leases;
@@ -20,6 +21,7 @@ pub(super) mod records;
 pub(super) mod redrives;
 mod rename;
 mod schema;
+mod stories;
 mod subscriptions;
 #[cfg(feature = "testing")]
 mod testing;

@@ -15,7 +15,7 @@ use crate::testing::{Age, Peek};
 /// All times that are stored, by table.
 const TIMES: [(&str, &[&str]); 16] = [
     ("postrider_event", &["created_at", "expire_at", "deliver_at"]),
-    ("postrider_delivery", &["due_at", "lock_time", "lock_until"]),
+    ("postrider_delivery", &["due_at", "lock_time", "lock_until", "skipped_at"]),
     ("postrider_consumption", &["created_at", "consumed_at"]),
     ("postrider_inbox", &["received_at"]),
     ("postrider_repeat", &["repeated_at"]),
