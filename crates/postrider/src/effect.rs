@@ -128,6 +128,7 @@ fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::Effect;
 
@@ -136,7 +137,7 @@ mod tests {
     fn effects_are_read_from_any_result() {
         let read = Effect::of_result;
         let froze = Effect::new("froze 40.00").moved("wallet of ada", "-40.00").key("wallet:7:freeze");
-        assert_eq!(read(&serde_json::to_string(&froze).unwrap()), [froze.clone()]);
+        assert_eq!(read(&serde_json::to_string(&froze).unwrap()), std::slice::from_ref(&froze));
         assert_eq!(read(&serde_json::to_string(&[&froze, &froze]).unwrap()), [froze.clone(), froze.clone()]);
         let beside = r#"{"took": 3, "effects": [{"effect": "took 3", "asset": "P-31", "delta": -3, "more": true}, 7]}"#;
         assert_eq!(read(beside), [Effect::new("took 3").moved("P-31", -3)]);

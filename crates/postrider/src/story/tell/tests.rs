@@ -1,3 +1,8 @@
+//! Stories of rows, without a store.
+
+// A failed unwrap fails the test.
+#![allow(clippy::unwrap_used)]
+
 use time::OffsetDateTime;
 use time::macros::datetime;
 
