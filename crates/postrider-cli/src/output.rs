@@ -53,7 +53,8 @@ pub(crate) fn one(format: Format, thing: &Value) {
         (Format::Json, _) => print_data(format!("{thing:#}")),
         (Format::Table, Some(fields)) => {
             let now = OffsetDateTime::now_utc();
-            let fields = fields.iter().filter(|(_, value)| !value.is_null());
+            let is_empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+            let fields = fields.iter().filter(|(_, value)| !is_empty(value));
             let lines: Vec<_> = fields.map(|(name, value)| (heading(name), field(name, value, now))).collect();
             let width = lines.iter().map(|(heading, _)| heading.chars().count()).max().unwrap_or_default();
             for (heading, value) in lines {

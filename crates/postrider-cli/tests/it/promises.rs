@@ -31,18 +31,19 @@ async fn a_broken_promise_is_noticed(kind: Kind) {
         server.admin(Method::POST, "/events", event, 202).await;
     };
     server.admin(Method::PUT, "/subscriptions/order.paid/points", json!({ "via": "pull" }), 200).await;
-    for (id, key) in [("first", "a"), ("second", "a"), ("lost", "b")] {
-        publish(id, key).await;
-    }
+    publish("first", "a").await;
+    publish("second", "a").await;
     for _ in 0..2 {
         let claimed = server.admin(Method::POST, "/consumers/points/claim", json!({ "max": 1 }), 200).await;
         let delivery = &claimed["deliveries"][0];
         let settled = json!({ "results": [{
             "deliveryId": delivery["deliveryId"], "leaseToken": delivery["leaseToken"],
-            "success": delivery["event"]["eventId"] != "lost",
+            "success": true,
         }] });
         server.admin(Method::POST, "/consumers/points/settle", settled, 200).await;
     }
+    // After the claims, which take keys in any order: it has no attempt.
+    publish("lost", "b").await;
     let lost = promise(&server, "lost", |one| one["figures"]["events"] == 3).await;
     assert_eq!((&lost["ok"], &lost["events"]), (&json!(true), &json!([])), "{lost}");
 
