@@ -297,7 +297,7 @@ pub async fn a_lane_without_history_is_told<H: Harness>(h: H) {
     assert!(story.events[0].effects.iter().all(|one| one.state == ConsumerState::Ok));
 }
 
-/// Names are compared byte for byte, and a renamed consumer keeps what it has told.
+/// Names are compared byte for byte, and a renamed consumer keeps its results.
 pub async fn rows_are_found_by_exact_names<H: Harness>(h: H) {
     inbox(&h).register().await.unwrap();
     subscribe(&h, TOPIC, "extra", Via::Pull).await;

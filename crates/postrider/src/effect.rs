@@ -132,7 +132,7 @@ fn text_or_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<S
 mod tests {
     use super::Effect;
 
-    /// G.11: whoever writes JSON by hand is understood too, and other results are left alone.
+    /// G.11: JSON written by hand is read too, and other results are left alone.
     #[test]
     fn effects_are_read_from_any_result() {
         let read = Effect::of_result;

@@ -141,7 +141,7 @@ pub async fn read(store: &dyn Store, subject: &Subject, scope: &Scope) -> Result
     let ids: Vec<&str> = records.iter().map(|record| record.envelope.event_id.as_str()).collect();
     let mut repeats = store.repeats(&ids).await?;
     repeats.retain(|repeat| scope.has_consumer(&repeat.consumer));
-    // Rows of keys belong to no tenant and no topic: whoever may not see everything sees none.
+    // Rows of keys belong to no tenant and no topic: a caller with a scope sees none.
     let keys = if scope.is_everything() { keys(store, subject, &received).await? } else { Vec::new() };
     Ok(tell::tell(subject, tell::Rows { records, received, repeats, keys }, cut))
 }

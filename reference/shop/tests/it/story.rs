@@ -48,7 +48,7 @@ fn words(effects: &[&StoryEffect]) -> Vec<String> {
     effects.iter().map(effect).collect()
 }
 
-/// The consumers of an order and its safety nets do the same under the same keys: whoever is first counts.
+/// The consumers of an order and its safety nets do the same under the same keys: the first one counts.
 fn each_key_counts_once(story: &Story) {
     let told = story.events.iter().flat_map(|event| &event.effects).filter(|effect| effect.effect.is_some());
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
@@ -130,7 +130,7 @@ async fn every_ended_order_has_given_everything_back<S: Tested>(shop: Fixture<S>
     shop.settle().await;
     everything_came_back(&of_order(&shop, &order).await, &ASSETS);
 
-    // Canceled before anything was locked: nothing moved, so nothing is told.
+    // Canceled before anything was locked: nothing moved, so there is no effect.
     let order = shop.check_out(Fixture::<S>::wanted()).await;
     shop.cancel(&order, By::User).await.unwrap();
     shop.settle().await;

@@ -22,7 +22,7 @@ pub(crate) const LOOKED_AT: u32 = 500;
 const LOOK: Duration = Duration::from_millis(500);
 /// How often they are read while results come.
 const SOON: Duration = Duration::from_millis(50);
-/// How rarely results are read at most, of events that nobody attempts.
+/// How rarely results are read at most, of events that no worker attempts.
 const SELDOM: Duration = Duration::from_secs(300);
 /// So many results judge a step before all of it is redriven.
 const JUDGED: u64 = 50;

@@ -148,7 +148,7 @@ impl OperationRow {
         self.lease.as_ref().is_some_and(|lease| lease.token == token)
     }
 
-    /// Nobody holds it any more, and nobody looks at it before the pause has passed.
+    /// No worker holds it any more, and none looks at it before the pause has passed.
     fn set_free(&mut self, pause: Option<Duration>, now: OffsetDateTime) {
         self.lease = None;
         self.operation.owner = None;

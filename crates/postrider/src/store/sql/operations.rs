@@ -282,7 +282,7 @@ async fn write(conn: &mut Conn, operation: &Operation, now: OffsetDateTime) -> R
     Ok(())
 }
 
-/// Nobody holds it any more, and nobody looks at it before the pause has passed.
+/// No worker holds it any more, and none looks at it before the pause has passed.
 async fn set_free(conn: &mut Conn, operation: &Operation, pause: Option<Duration>, now: OffsetDateTime) -> Result<()> {
     let sql = text!(
         "UPDATE postrider_operation SET token = NULL, lock_owner = NULL, lock_until = NULL, look_at = $1 WHERE number = $2"
